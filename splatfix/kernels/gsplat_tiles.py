@@ -72,15 +72,12 @@ def intersect_tile(
     return count.to(torch.int32).view(depths.shape), isect_ids, owner.to(torch.int32)
 
 
-@served
 def intersect_offset(isect_ids: Tensor, images: int, tile_width: int, tile_height: int) -> Tensor:
     """Sorted ids -> first pair of each tile, [images, tile_height, tile_width] int32."""
     tiles = tile_width * tile_height
-    place = isect_ids >> 32
-    image, tile = place >> tiles.bit_length(), place & ((1 << tiles.bit_length()) - 1)
-    every = torch.arange(images * tiles, device=isect_ids.device)
-    offsets = torch.searchsorted(image * tiles + tile, every)
-    return offsets.to(torch.int32).view(images, tile_height, tile_width)
+    image = torch.arange(images, device=isect_ids.device)[:, None] << tiles.bit_length()
+    least = (image | torch.arange(tiles, device=isect_ids.device)) << 32
+    return torch.searchsorted(isect_ids, least).to(torch.int32).view(images, tile_height, tile_width)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

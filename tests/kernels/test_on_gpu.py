@@ -15,6 +15,7 @@ from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
 
 from .compare import SURFELS, assert_agree, assert_close, gaussians_of, in_precision, map_by_map
+from .cuda.test_entries import gsplat_cloud, gsplat_frame
 from .scenes import KINDS, cloud, discs, look_at, points_of, rand
 
 pytestmark = [
@@ -76,6 +77,15 @@ def test_compiled_contributions(compiled: None) -> None:
     expected = contributions(settings, **{name: value for name, value in inputs.items() if name != "shs"})
     for name, sums, exact in zip(expected._fields, result, expected, strict=True):
         assert_close(name, sums, exact, 1e-4)
+
+
+def test_compiled_gsplat(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step: projection, tiles, pixels, and back."""
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    inputs = gsplat_cloud(60)
+    result = gsplat_frame(**{name: value.float().cuda() for name, value in inputs.items()})
+    for made, exact in zip(result, gsplat_frame(**inputs), strict=True):
+        assert_close("a step", made, exact, 1e-3)
 
 
 def test_compiled_ssim(compiled: None) -> None:

@@ -20,7 +20,9 @@
 #pragma once
 #include "common.h"
 
+#ifndef TILE
 #define TILE 16
+#endif
 #define AREA (TILE * TILE)
 #define WARP 32
 

@@ -25,7 +25,14 @@ HERE = Path(__file__).parent
 _SEEDS = itertools.count(1)
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-CALLERS = ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contributions_cuda")
+CALLERS = (
+    "ssim_cuda",
+    "knn_cuda",
+    "rasterizer_cuda",
+    "surfels_cuda",
+    "contributions_cuda",
+    "gsplat_cuda",
+)
 """The files of `splatfix.kernels` that ask for CUDA kernels."""
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """

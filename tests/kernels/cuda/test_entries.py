@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from splatfix.install.nvrtc import _options
-from splatfix.kernels import nvrtc, rasterizer_cuda, surfels_cuda
+from splatfix.kernels import gsplat_csrc, nvrtc, rasterizer_cuda, surfels_cuda
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2
 from splatfix.kernels.rasterizer import rasterize
@@ -24,6 +24,8 @@ from tests.waits import Waits
 from ..compare import ARGUMENTS, SURFELS, OnGpu, assert_close, in_precision, pulled
 from ..scenes import cloud, discs, look_at, rand
 from .emulator import emulated_module, use_kernels
+from .test_gsplat import HEIGHT, PINHOLE, WIDTH, tiles_of
+from .test_gsplat import cloud as gsplat_cloud
 
 
 @pytest.fixture
@@ -83,6 +85,38 @@ def test_ssim_and_neighbors(chosen: None) -> None:
     points = torch.rand(100, 3)
     near(distCUDA2(points.as_subclass(OnGpu)), distCUDA2(points))
     assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}
+
+
+def gsplat_frame(**inputs: Tensor) -> Sequence[Tensor]:
+    """A step of gsplat on its module: projection, tiles, image, and the gradients of all."""
+    given = (inputs["means"], None, inputs["quats"], inputs["scales"])
+    views, image = (inputs["viewmats"], inputs["Ks"]), (WIDTH, HEIGHT, 0.3)
+    planes = (0.1, 100.0, 0.0, False, PINHOLE)
+    radii, means2d, depths, conics, _ = gsplat_csrc.projection_ewa_3dgs_fused_fwd(
+        *given, None, *views, *image, *planes
+    )
+    tiles = (16, *tiles_of(16))
+    _, ids, pairs = gsplat_csrc.intersect_tile(means2d, radii, depths, None, None, 2, *tiles, True, False)
+    offsets = gsplat_csrc.intersect_offset(ids, 2, *tiles[1:]).view(1, 2, *reversed(tiles[1:]))
+    opacities = inputs["opacities"][:, None].expand(1, 2, -1).contiguous()
+    flat = (means2d, conics, means2d.new_ones(*means2d.shape[:-1], 3), opacities, None, None)
+    frame = (WIDTH, HEIGHT, 16, offsets, pairs)
+    drawn, alphas, lasts = gsplat_csrc.rasterize_to_pixels_3dgs_fwd(*flat, *frame)
+    back = (alphas, lasts, torch.ones_like(drawn), torch.ones_like(alphas).to(drawn.dtype), False)
+    _, v_means2d, v_conics, *_ = gsplat_csrc.rasterize_to_pixels_3dgs_bwd(*flat, *frame, *back)
+    back = (radii, conics, None, v_means2d, torch.zeros_like(depths), v_conics, None, True)
+    pulled_back = gsplat_csrc.projection_ewa_3dgs_fused_bwd(*given, *views, *image, PINHOLE, *back)
+    return [drawn, *(item for item in pulled_back if item is not None)]
+
+
+def test_gsplat(chosen: None) -> None:
+    inputs = gsplat_cloud(30)
+    result = gsplat_frame(**moved(inputs))
+    assert set(nvrtc.ran.values()) == {"nvrtc"} and len(nvrtc.ran) == 5
+    for one, two in zip(result, gsplat_frame(**inputs), strict=True):
+        near(one / two.abs().max(), two / two.abs().max())
+    with pytest.raises(nvrtc.NoKernels, match="no CUDA kernel for projection_ewa_simple_fwd"):
+        gsplat_csrc.projection_ewa_simple_fwd(moved(inputs)["means"], *[None] * 5)
 
 
 def draw_used(view: Any, *inputs: Tensor) -> Any:
@@ -159,6 +193,7 @@ FRAMES: dict[str, Frame] = {
     "fastgs": drawing(rasterize, cloud(40), 4, compact_box=0.5),
     "mcmc": drawing(with_used, cloud(40)),
     "2DGS": drawing(rasterize_surfels, discs(25, seed=1)),
+    "gsplat": (gsplat_frame, gsplat_cloud(40), 1),
     "SSIM": (lambda image, other: [fused_ssim(image, other)], IMAGES, 0),
     "kNN": (lambda points: [distCUDA2(points)], POINTS, 1),
 }

@@ -1,0 +1,255 @@
+// Gaussians to pixels, as blending.cu, in gsplat's layout and by its rules: images [.., H, W, C], centers of pixels at one half, no gradient beyond
+// the cap of alpha, tiles given as offsets. Where there are many channels (PART), a launch is for COLORS of them, `from` on: the gradient
+// of alpha is a sum over channels, so the launches add up, but for the absolute gradients, which gsplat_cuda.py does not ask for then.
+//
+// The alphas of the forward pass are doubles: gsplat hands them to the backward pass and rounds what the caller sees. There the transmittance
+// behind all is 1 - alpha, of which single precision would leave four digits in a pixel that is full.
+#include "gsplat.h"
+
+#ifndef COLORS
+#define COLORS 3  // channels of a launch
+#endif
+#ifndef PART
+#define PART 0  // 0: `channels` is COLORS and `from` 0, known to the compiler
+#endif
+#ifndef ABSOLUTE
+#define ABSOLUTE 0  // 1: the backward pass sums absolute gradients of the centers too
+#endif
+#define BUCKETS (AREA / WARP)
+#define BLOCKS (AREA > 64 ? (COLORS + ABSOLUTE > 8 ? 2 : COLORS + ABSOLUTE > 4 ? 3 : 4) : 8)  // on a multiprocessor: as many as spill no register
+
+struct Color { real of[COLORS]; };
+
+__device__ __forceinline__ Color color_of(In<real> colors, int which, int channels, int from) {
+    Color it;
+#pragma unroll
+    for (int c = 0; c < COLORS; c++) it.of[c] = from + c < channels ? colors[(long long)which * channels + from + c] : (real)0;
+    return it;
+}
+
+__device__ __forceinline__ Splat splat_of(In<Pixel> centers, In<Vector> conics, In<real> opacities, int which) {
+    const Pixel center = centers[which];
+    const Vector conic = conics[which];
+    return {center.x, center.y, (real)-0.5 * LOG2E * conic.x, -LOG2E * conic.y, (real)-0.5 * LOG2E * conic.z, opacities[which], 0, 0};
+}
+
+// As `alpha_at` in gaussians.h, with gsplat's cap.
+__device__ __forceinline__ bool meets(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
+    dx = s.x - at.x;
+    dy = s.y - at.y;
+    const real power = s.a * dx * dx + s.c * dy * dy + s.b * dx * dy;
+    uncapped = s.opacity * exp2(power);
+    alpha = min(uncapped, CAP);
+    return power <= 0 && alpha >= ALPHA_MIN;
+}
+
+// lasts: [.., H, W], which pair was the last that the pixel took; 0 where none was.
+extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend(
+    In<int> offsets, In<int> gaussians, In<bool> masks, In<Pixel> centers, In<Vector> conics, In<real> opacities, In<real> colors,
+    In<real> backgrounds, int pairs, int tile_size, int columns, int rows, int channels, int from, int width, int height, Out<real> images,
+    Out<double> alphas, Out<int> lasts) {
+    SHARED(Splat, near, AREA);
+    SHARED(Color, near_color, AREA);
+    if (!PART) { channels = COLORS; from = 0; }
+    const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE;
+    const int x = left_x + threadIdx.x % TILE, y = top_y + threadIdx.x / TILE;
+    const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
+    const bool inside = x < width && y < height;
+    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    Color sum = {};
+    real left = 1;
+    int last = 0;
+    bool done = !inside || tile.masked;
+    for (int first = tile.begin; first < tile.end; first += AREA) {
+        if (__syncthreads_count(done) == AREA) break;
+        if (first + (int)threadIdx.x < tile.end) {
+            const int which = gaussians[first + threadIdx.x];
+            near[threadIdx.x] = splat_of(centers, conics, opacities, which);
+            near_color[threadIdx.x] = color_of(colors, which, channels, from);
+        }
+        __syncthreads();
+        const int here = min(AREA, tile.end - first);
+        for (int k = 0; k < here && !done; k++) {
+            real dx, dy, uncapped, alpha;
+            const Splat s = near[k];
+            if (!meets(s, at, dx, dy, uncapped, alpha)) continue;
+            const real after = left * (1 - alpha);
+            if (after <= STOP) { done = true; break; }
+            const Color color = near_color[k];
+#pragma unroll
+            for (int c = 0; c < COLORS; c++) sum.of[c] += color.of[c] * (alpha * left);
+            left = after;
+            last = first + k;
+        }
+    }
+    if (!inside) return;
+    const long long pixel = ((long long)image * height + y) * width + x;
+#pragma unroll
+    for (int c = 0; c < COLORS; c++)
+        if (from + c < channels) images[pixel * channels + from + c] = sum.of[c] + (backgrounds ? left * backgrounds[(long long)image * channels + from + c] : (real)0);
+    alphas[pixel] = 1 - (double)left;
+    lasts[pixel] = last;
+}
+
+// What the way through a pixel carries from Gaussian to Gaussian, back to front.
+struct Way {
+    real left;    // transmittance behind
+    real behind;  // sum of weight x (color . upstream gradient) over those behind, and what alpha and the background add to it
+};
+
+// The scheme of blend_backward (blending.cu), from behind: a turn is 256 Gaussians; first a thread is a pixel and leaves its `Way` behind every
+// 32nd, then a warp takes 32 Gaussians, a lane each, and the pixels travel from lane to lane. With k's `left` and `behind`,
+//     left in front of k = left / (1 - alpha_k),    dL/dalpha_k = left in front (color_k . upstream) - behind / (1 - alpha_k).
+extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward(
+    In<int> offsets, In<int> gaussians, In<bool> masks, In<Pixel> centers, In<Vector> conics, In<real> opacities, In<real> colors,
+    In<real> backgrounds, In<double> alphas, In<int> lasts, In<real> upstream, In<real> upstream_alphas, int pairs, int tile_size, int columns,
+    int rows, int channels, int from, int width, int height, Out<real> to_centers, Out<real> to_absolute, Out<real> to_conics,
+    Out<real> to_opacities, Out<real> to_colors) {
+    SHARED(Splat, near, 2 * WARP);
+    SHARED(Color, near_color, 2 * WARP);
+    SHARED(Way, ways, BUCKETS * AREA);
+    SHARED(Color, pixel_upstream, AREA);
+    SHARED(int, pixel_last, AREA);
+    if (!PART) { channels = COLORS; from = 0; }
+    const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE, me = threadIdx.x;
+    const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = me / WARP;
+    const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
+    if (tile.masked) return;  // all of the block
+    const bool inside = x < width && y < height;
+    const long long pixel = ((long long)image * height + y) * width + x;
+    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    const int last = inside ? (int)lasts[pixel] : -1;
+    Color gradient = {};
+    Way way = {1, 0};
+    if (inside) {
+        way.left = (real)(1 - alphas[pixel]);
+        real by_left = upstream_alphas ? -upstream_alphas[pixel] : (real)0;
+#pragma unroll
+        for (int c = 0; c < COLORS; c++) {
+            if (from + c >= channels) continue;
+            gradient.of[c] = upstream[pixel * channels + from + c];
+            if (backgrounds) by_left += gradient.of[c] * backgrounds[(long long)image * channels + from + c];
+        }
+        way.behind = by_left * way.left;
+    }
+    pixel_upstream[me] = gradient;
+    pixel_last[me] = last;
+    for (int first = tile.begin + (tile.end - 1 - tile.begin) / AREA * AREA; first >= tile.begin; first -= AREA) {
+        // also the barrier between one turn's second phase and the next one's first
+        if (!__syncthreads_count(last >= first)) continue;
+        const int which = first + me < tile.end ? gaussians[first + me] : -1;
+        Splat mine = {};
+        Color color = {};
+        if (which >= 0) {
+            mine = splat_of(centers, conics, opacities, which);
+            color = color_of(colors, which, channels, from);
+        }
+        for (int bucket = min(BUCKETS, (tile.end - first + WARP - 1) / WARP) - 1; bucket >= 0; bucket--) {
+            const int place = bucket % 2 * WARP;
+            if (own_bucket == bucket) {
+                near[place + lane] = mine;
+                near_color[place + lane] = color;
+            }
+            __syncthreads();
+            ways[bucket * AREA + me] = way;
+            for (int k = min(WARP, last - first - bucket * WARP + 1) - 1; k >= 0; k--) {
+                real dx, dy, uncapped, alpha;
+                const Splat s = near[place + k];
+                if (!meets(s, at, dx, dy, uncapped, alpha)) continue;
+                const Color c = near_color[place + k];
+                real own = 0;
+#pragma unroll
+                for (int f = 0; f < COLORS; f++) own += c.of[f] * gradient.of[f];
+                way.left /= 1 - alpha;
+                way.behind += alpha * way.left * own;
+            }
+        }
+        __syncthreads();
+
+        real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
+        Color by_color = {};
+        Way passing = {1, 0};
+        if (first + own_bucket * WARP < tile.end) {  // the same for all lanes of a warp; the last lane has the Gaussian farthest behind
+            for (int step = 0; step < AREA + WARP - 1; step++) {
+                passing.left = __shfl_sync(FULL_WARP, passing.left, (lane + 1) % WARP);
+                passing.behind = __shfl_sync(FULL_WARP, passing.behind, (lane + 1) % WARP);
+                const int p = step - (WARP - 1 - lane);
+                if (p < 0 || p >= AREA) continue;
+                if (lane == WARP - 1) passing = ways[own_bucket * AREA + p];
+                if (first + me > pixel_last[p]) continue;
+                const Pixel place = {left_x + p % TILE + (real)0.5, top_y + p / TILE + (real)0.5};
+                real dx, dy, uncapped, alpha;
+                if (!meets(mine, place, dx, dy, uncapped, alpha)) continue;
+                const Color g = pixel_upstream[p];
+                const real inverse = 1 / (1 - alpha);
+                passing.left *= inverse;
+                const real weight = alpha * passing.left;
+                real own = 0;
+#pragma unroll
+                for (int f = 0; f < COLORS; f++) {
+                    own += color.of[f] * g.of[f];
+                    by_color.of[f] += weight * g.of[f];
+                }
+                real e = (passing.left * own - passing.behind * inverse) * uncapped;  // dL/d(power)
+                passing.behind += weight * own;
+                if (uncapped > CAP) e = 0;
+                m0 += e;
+                mx += e * dx;
+                my += e * dy;
+                mxx += e * dx * dx;
+                mxy += e * dx * dy;
+                myy += e * dy * dy;
+                if (ABSOLUTE) {
+                    abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
+                    abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
+                }
+            }
+        }
+        if (which < 0) continue;
+        const long long row = which;
+        const real to_natural = 1 / LOG2E;
+        add_to(to_centers, 2 * row, (2 * mine.a * mx + mine.b * my) * to_natural);
+        add_to(to_centers, 2 * row + 1, (2 * mine.c * my + mine.b * mx) * to_natural);
+        if (ABSOLUTE) {
+            add_to(to_absolute, 2 * row, abs_x * to_natural);
+            add_to(to_absolute, 2 * row + 1, abs_y * to_natural);
+        }
+        add_to(to_conics, 3 * row, (real)-0.5 * mxx);
+        add_to(to_conics, 3 * row + 1, -mxy);
+        add_to(to_conics, 3 * row + 2, (real)-0.5 * myy);
+        if (mine.opacity > 0) add_to(to_opacities, row, m0 / mine.opacity);
+#pragma unroll
+        for (int c = 0; c < COLORS; c++) if (from + c < channels) add_to(to_colors, row * channels + from + c, by_color.of[c]);
+    }
+}
+
+// Which Gaussians a pixel takes, of the turns `first_turn` to `end_turn` - 1 of tile_size^2 of its tile's. Without `ends` they are counted;
+// with `ends`, the running sum of the counts, they are written: the number of each in its image, and the pixel's.
+extern "C" __global__ void __launch_bounds__(AREA) gsplat_takers(
+    In<int> offsets, In<int> gaussians, In<bool> masks, In<Pixel> centers, In<Vector> conics, In<real> opacities, In<real> transmittances,
+    In<long long> ends, int pairs, int tile_size, int columns, int rows, int count, int first_turn, int end_turn, int width, int height, Out<int> counts,
+    Out<long long> to_gaussians, Out<long long> to_pixels) {
+    const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE;
+    const int x = left_x + threadIdx.x % TILE, y = top_y + threadIdx.x / TILE;
+    if (x >= width || y >= height) return;
+    const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
+    const long long pixel = ((long long)image * height + y) * width + x, turn = (long long)tile_size * tile_size;
+    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    real left = transmittances[pixel];
+    int taken = 0;
+    const long long begin = tile.begin + first_turn * turn, end = min(tile.begin + end_turn * turn, (long long)tile.end);
+    const long long place = ends ? ends[pixel] - counts[pixel] : 0;
+    for (long long k = begin; k < end; k++) {
+        const int which = gaussians[k];
+        real dx, dy, uncapped, alpha;
+        if (!meets(splat_of(centers, conics, opacities, which), at, dx, dy, uncapped, alpha)) continue;
+        left *= 1 - alpha;
+        if (left <= STOP) break;
+        if (ends) {
+            to_gaussians[place + taken] = which % count;
+            to_pixels[place + taken] = pixel;
+        }
+        taken++;
+    }
+    if (!ends) counts[pixel] = taken;
+}
