@@ -36,6 +36,12 @@ MODULES: dict[str, tuple[str, dict[str, object]]] = {
     "blending, sub-pixel offsets": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1, "OFFSETS": 1}),
     "blending, pixels of each Gaussian counted": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "USED": 1}),
     "blending, eight of many channels": ("blending.cu", {"COLORS": 8, "EXTRAS": 3, "PART": 1}),
+    "gsplat, points": ("gsplat_points.cu", {}),
+    "gsplat, projection": ("gsplat_projection.cu", {}),
+    "gsplat, pixels": ("gsplat_pixels.cu", {"COLORS": 3}),
+    "gsplat, pixels, with depth, absolute gradients": ("gsplat_pixels.cu", {"COLORS": 4, "ABSOLUTE": 1}),
+    "gsplat, pixels, sixteen of many channels": ("gsplat_pixels.cu", {"COLORS": 16, "PART": 1}),
+    "gsplat, surfels": ("gsplat_surfels.cu", {"COLORS": 4, "ABSOLUTE": 1}),
 }
 # Resident threads, blocks, and bytes of shared memory of a multiprocessor.
 _LIMITS = {
@@ -51,7 +57,17 @@ _LIMITS = {
     121: (1536, 24, 100 << 10),
 }
 _THREADS = dict.fromkeys(
-    ("knn_search", "project_backward", "project_surfels", "project_surfels_backward"), 128
+    (
+        "knn_search",
+        "project_backward",
+        "project_surfels",
+        "project_surfels_backward",
+        "gsplat_project_backward",
+        "gsplat_project_surfels",
+        "gsplat_project_surfels_backward",
+        "gsplat_surfels_backward",
+    ),
+    128,
 )
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "

@@ -41,7 +41,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "architecture", [*(pytest.param(arch, marks=pytest.mark.slow) for arch in (75, 90)), 120]
 )
 @pytest.mark.parametrize(
-    "module", ["ssim", "knn", "projection", "binning", "blending", "surfels", "contributions"]
+    "module",
+    [
+        *("ssim", "knn", "projection", "binning", "blending", "surfels", "contributions"),
+        *("gsplat, points", "gsplat, projection", "gsplat, pixels", "gsplat, surfels"),
+    ],
 )
 def test_the_code_is_for_that_gpu(module: str, architecture: int, compiler: Compiler, tmp_path: Path) -> None:
     file, defines = MODULES[module]
