@@ -72,7 +72,7 @@ def cloud(count: int = 60, batches: int = 1, cameras: int = 2, spread: float = 1
     means[:, 0] = torch.tensor([0.0, 0.0, -9.0], dtype=torch.float64)
     means[:, 1] = torch.tensor([0.0, 0.0, -3.99], dtype=torch.float64)
     means[:, 2] = torch.tensor([2.9, 0.1, -0.5], dtype=torch.float64)
-    scales[:, 3] = 3.0
+    scales[:, 2], scales[:, 3] = 0.5, 3.0
     scales[:, 4, 1] = 1e-6
     scales[:, 5, :2] = 1e-5
     scales[:, 6] = 1e-7
@@ -153,7 +153,7 @@ def test_relocation(dtype: torch.dtype, emulated: None) -> None:
 def test_adam(rows: bool, dtype: torch.dtype, emulated: None) -> None:
     state = [signed(70, 3, seed=1), 0.1 * signed(70, 3, seed=2), rand(70, 3, seed=3)]
     valid = rand(70, seed=4) > 0.5 if rows else None
-    expected = [item.to(dtype).double() for item in state]
+    expected = [item.to(dtype).double().clone() for item in state]
     result = [item.to(dtype) for item in state]
     gradient = signed(70, 3).to(dtype)
     gsplat_csrc.adam(expected[0], gradient.double(), *expected[1:], valid, 1e-2, 0.9, 0.999, 1e-8)
@@ -226,7 +226,7 @@ def test_tiles(tile_size: int, packed: bool, emulated: None) -> None:
     """Two of one depth, one behind the camera, one that a warp lists, one outside."""
     means2d, radii = 60 * signed(3, 40, 2), (20 * rand(3, 40, 2, seed=1)).int()
     depths = 5 * rand(3, 40, seed=2)
-    depths[0, 4], depths[0, 5] = depths[0, 3], -1.0
+    depths[0, 4], depths[0, 5], means2d[0, 3:6] = depths[0, 3], -1.0, 20.0
     means2d[1, 7], radii[1, 7] = 20.0, 100
     radii[2, 8, 0] = 0
     images = None
@@ -259,6 +259,7 @@ def ellipses(count: int = 60, tile_size: int = 16, faint: bool = False) -> list[
     given = (*shapes(made, False), made["opacities"], made["viewmats"], made["Ks"], *planes)
     seen: Sequence[Any] = gsplat_csrc.projection_ewa_3dgs_fused_fwd(*given)
     radii, means2d, depths, conics = (item[0] for item in seen[:4])
+    means2d[:, 10:12] = 20.51  # in the middle of a pixel
     pairs = listed(means2d, radii, depths, tile_size)
     return [means2d, conics, made["opacities"].expand(2, count).contiguous(), *pairs]
 
@@ -362,6 +363,7 @@ def surfels(
         made["means"], made["quats"], made["scales"], made["viewmats"], *planes
     )
     radii, means2d, depths, transforms, normals = (item[0] for item in seen)
+    means2d[:, 10:12] = 20.51
     offsets, pairs = listed(means2d, radii, depths, tile_size)
     colors = torch.cat([signed(2, count, channels - 1, seed=7), depths[..., None]], dim=-1)
     under = rand(2, channels, seed=8) if background else None
