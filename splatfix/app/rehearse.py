@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +21,14 @@ from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.core.step import run, say
-from splatfix.facts import Checkout, Facts, Reach
+from splatfix.facts import Checkout, Distribution, Facts, Reach
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan.edits import apply
 from splatfix.plan.faces import order_of
+from splatfix.plan.hosts import served_host
 from splatfix.plan.option import Replacement
 from splatfix.plan.replacement import replacement_for
 
@@ -54,7 +57,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     """The checkout with what stands in for its extensions on this device.
 
     Raises:
-        SplatfixError: ``not-a-checkout``, ``no-scene`` (exit code 2), ``nothing-replaces-it`` (1).
+        SplatfixError: ``not-a-checkout``, ``no-scene`` (exit code 2), ``nothing-replaces-it`` (1); as ``served_host``.
     """
     checkout = facts.checkout.value
     if checkout is None:
@@ -65,6 +68,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     context = make_context(facts, Goal())
     rehearsed = device == "cpu"
     replacement = replacement_of(request, checkout, reach)
+    hosts = {item.name: served_host(context, item) for item in replacement.dropins if item.host}
     if rehearsed and replacement.useless:
         raise _nothing_replaces_it(request, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
@@ -97,7 +101,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         return subject
     return replace(
         subject,
-        dropins=_unpacked(replacement, folder),
+        dropins=_unpacked(replacement, hosts, folder),
         dropin_names=(*(item.name for item in replacement.dropins), *gaps.standins),
         threads=threads_for(facts),
     )
@@ -146,10 +150,13 @@ def _nothing_replaces_it(request: RehearseRequest, replacement: Replacement) -> 
     )
 
 
-def _unpacked(replacement: Replacement, folder: Path) -> Path:
-    """A folder with the drop-ins as they would be in site-packages."""
+def _unpacked(replacement: Replacement, hosts: Mapping[str, Distribution], folder: Path) -> Path:
+    """A folder with the drop-ins as they would be in site-packages, beside the Python of those that they are a part of."""
     packages = folder / "dropins"
     packages.mkdir()
+    for name, host in hosts.items():
+        without_kernels = shutil.ignore_patterns("*.so", "*.pyd", "csrc", "__pycache__")
+        shutil.copytree(Path(host.location, name), packages / name, ignore=without_kernels)
     for item in replacement.dropins:
         with zipfile.ZipFile(make_dropin_wheel(item, __version__, folder / "wheels")) as wheel:
             wheel.extractall(packages)  # our own wheel, made a moment ago

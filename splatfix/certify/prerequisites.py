@@ -16,7 +16,8 @@ CERTIFY_NEEDS = ("torch", "numpy", "pillow")
 VERIFY_NEEDS = ("torch",)
 NOT_RUN = "Not run: prerequisites missing."
 
-_RASTERIZER = "diff-gaussian-rasterization"
+_DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
+"""By renderer, the drop-in with which it runs on a CPU too."""
 
 
 def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, ...]) -> None:
@@ -74,7 +75,7 @@ def _no_gpu(message: str, verb: str) -> SplatfixError:
 def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     """Raise ``renderer-needs-gpu`` (exit code 2) for a renderer with CUDA kernels only, on a CPU.
 
-    splatfix's drop-in for Inria's rasterizer is plain PyTorch and runs anywhere.
+    splatfix's drop-ins for Inria's rasterizer and for gsplat's compiled module run anywhere.
     """
     if device != "cpu" or renderer == "torch":
         return
@@ -82,7 +83,7 @@ def require_gpu(renderer: str, device: str, facts: Facts) -> None:
     dropins = {
         item.name.lower().replace("_", "-") for item in installed if item.made_by_splatfix == "drop-in"
     }
-    if renderer == "inria" and _RASTERIZER in dropins:
+    if _DROPIN_OF.get(renderer) in dropins:
         return
     problem = f"The renderer {renderer} needs a GPU"
     if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):

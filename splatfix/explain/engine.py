@@ -104,7 +104,7 @@ def _explanation(
     without: Collection[Wording] = frozenset(),
 ) -> Explanation:
     everything = "\n".join(line.text for line in lines).replace("-", "_")
-    modules = dict.fromkeys(item.module for item in DROPINS if item.cuda)
+    modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
     return Explanation(_causes(lines, machine, without), _first_error(lines), count, size, dropins)
 

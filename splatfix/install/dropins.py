@@ -5,10 +5,13 @@ The templates hold what stands beside the copied kernels: the original's names, 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from packaging.version import Version
 
 from splatfix import __version__
 from splatfix.core.errors import Exit, SplatfixError
@@ -67,27 +70,27 @@ def make_dropin_wheel(
     # the version is in the file itself: who finds it in site-packages years later knows where it came from
     head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
-    files.setdefault(f"{dropin.module}/__init__.py", head.encode())
+    files.setdefault(f"{dropin.folder}/__init__.py", head.encode())
     kernels = dropin.kernels
     if gswarp and dropin.gives_used:  # which gswarp does not tell
         kernels += ("contributions.py",)
     for kernel in kernels:
-        files[f"{dropin.module}/_{kernel}"] = _kernel(kernel)
+        files[f"{dropin.folder}/_{kernel}"] = _kernel(kernel)
     if compiled is not None:
         for kernel in dropin.cuda:
             name = kernel if kernel.startswith("cuda/") else f"_{kernel}"
-            files[f"{dropin.module}/{name}"] = _kernel(kernel)
-        files |= {f"{dropin.module}/cuda/{name}": code for name, code in compiled.items()}
+            files[f"{dropin.folder}/{name}"] = _kernel(kernel)
+        files |= {f"{dropin.folder}/cuda/{name}": code for name, code in compiled.items()}
     if gswarp:  # what calls our own kernels calls it
         files = {path: _CALLS.sub(rb"from ._on_warp import", text) for path, text in files.items()}
-        files |= {f"{dropin.module}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
+        files |= {f"{dropin.folder}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
     summary = f"Drop-in for {dropin.name} {_HOW[backend]}, by splatfix"
-    path = write_wheel(folder, dropin.distribution, version, files, summary)
+    path = write_wheel(folder, dropin.distribution, version, files, summary, requires=_host_releases(dropin))
     manifest = {
         "schema_version": MANIFEST_VERSION,
         "kind": "drop-in",
         "splatfix": __version__,
-        "replaces": dropin.module,
+        "replaces": dropin.host or dropin.module,
         "variant": dropin.variant,
         "backend": backend,
         "note": "",
@@ -96,6 +99,14 @@ def make_dropin_wheel(
         manifest["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
     add_manifest(path, manifest)
     return path
+
+
+def _host_releases(dropin: Dropin) -> tuple[str, ...]:
+    """What it requires, so that pip names it where its host is upgraded."""
+    if not dropin.host:
+        return ()
+    releases = sorted(dropin.host_releases, key=Version)
+    return (f"{dropin.host}>={releases[0]},<={releases[-1]}",)
 
 
 def _kernel(name: str) -> bytes:
@@ -119,6 +130,13 @@ def _templates(dropin: Dropin) -> dict[str, str]:
         return {dropin.api: _sections()["fused-ssim"]}
     if dropin.distribution == "simple-knn":
         return {dropin.api: _sections()["simple-knn"]}
+    if dropin.host:
+        text = (
+            _sections()["hosted"]
+            .replace("@host@", dropin.host)
+            .replace("@distribution@", dropin.distribution)
+        )
+        return {dropin.api: text.replace("@releases@", json.dumps(dict(dropin.host_releases)))}
     if dropin.declared:
         half = _sections()["compiled-half"].replace("@imports@", "").replace("@module@", dropin.module)
         return {dropin.api: _declared_package(dropin.declared), f"{dropin.module}/_C.py": half}

@@ -42,13 +42,25 @@ class Dropin:
     """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
     declared: DeclaredFace | None = None
     """How it is called, where it is made after a declaration."""
+    host: str = ""
+    """The distribution of which it is the compiled module, and whose own files stay as they are; "" where it is a package
+    of its own."""
+    host_releases: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Releases of the host that it was made for, each with the kernel file that has the names which that release calls."""
 
     @property
     def name(self) -> str:
-        """As a user names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``."""
+        """As a user names it: ``simple_knn``, ``diff_gaussian_rasterization@dr_aa``, ``gsplat``."""
+        if self.host:
+            return self.host
         if not self.variant:
             return self.module
         return f"{self.module}@{self.variant}"
+
+    @property
+    def folder(self) -> str:
+        """Of the module, below site-packages: ``simple_knn``, ``gsplat/csrc``."""
+        return self.module.replace(".", "/")
 
     @property
     def gives_used(self) -> bool:
@@ -87,6 +99,7 @@ _PARTS_OF_FACES = ("rasterizer", "gaussians", "faces")
 
 def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     module = row["module"]
+    folder = module.replace(".", "/")
     notes = []
     if "rasterizer" in row["parts"]:
         notes.append(_RASTERIZER_NOTE)
@@ -98,9 +111,8 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
             names += parts[part].get(kind, ())
     made: Dropin = decode(
         Dropin,
-        {"api": f"{module}/__init__.py", **row, **files},
+        {"api": f"{folder}/__init__.py", "distribution": module.replace("_", "-"), **row, **files},
         f"dropins.{module}",
-        distribution=module.replace("_", "-"),
         note="; ".join(notes),
     )
     if "faces" in row["parts"] and made.serves:
@@ -153,7 +165,7 @@ def face_of(dropin: Dropin) -> Face:
             returns=None if declared.instead[0] else len(declared.results),
             functions={"GaussianRasterizer.markVisible": None},
         )
-    row = variant(dropin.serves[0])
+    row = variant(dropin.serves[0]) if dropin.serves else None
     if row is None or row.forward is None:
         return Face(functions=dropin.functions)
     names = [f"{row.rasterizer_class}.{method}" for method in row.methods]
@@ -183,7 +195,7 @@ def face_of_variant(row: Variant) -> Face:
 
 
 def dropin_named(name: str) -> Dropin | None:
-    """The drop-in of this name (``simple_knn``, ``diff_gaussian_rasterization@dr_aa``); None: there is none."""
+    """The drop-in of this name (``simple_knn``, ``diff_gaussian_rasterization@dr_aa``, ``gsplat``); None: there is none."""
     return next((item for item in DROPINS if item.name == name), None)
 
 
@@ -215,4 +227,4 @@ def dropin_for_variant(variant_key: str) -> Dropin | None:
 def has_reference(distribution: str) -> bool:
     """``splatfix verify`` has something to hold its kernels against."""
     module = distribution.replace("-", "_")
-    return module == "gsplat" or bool(variants(module)) or any(item.module == module for item in DROPINS)
+    return bool(variants(module)) or any(distribution in (item.distribution, item.name) for item in DROPINS)

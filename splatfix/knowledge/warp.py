@@ -50,6 +50,8 @@ def kernel_of(dropin: Dropin) -> tuple[str, str]:
     """(which of gswarp's kernels stands behind a drop-in: ``ssim``, ``knn``, ``rasterizer``; "", or why none does)."""
     if dropin.distribution in _KERNELS:
         return _KERNELS[dropin.distribution], ""
+    if dropin.host:
+        return "", f"gswarp does not have the functions that {dropin.host} calls"
     if dropin.declared:
         return "", "gswarp gives back no maps of depth, features or sums"
     row = variant(dropin.serves[0])

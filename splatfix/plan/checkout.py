@@ -165,7 +165,8 @@ def _other_spellings(text: str) -> tuple[Step, ...]:
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
     if name in BY_RELEASE:
         argv = ("splatfix", "install", install_name(name), "--target", "ARCH")
-        return (fill_in(*argv, text="Name the release to build"),)
+        by_name = run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler")
+        return (fill_in(*argv, text="Name the release to build"), by_name)
     if not _ADDRESS.match(text):
         return ()
     address = text.removeprefix("git+").partition("#")[0]

@@ -131,7 +131,7 @@ def _by_name(text: str, backend: str) -> Dropin:
             ),
         )
     for dropin in DROPINS:
-        if name == dropin.distribution and not kind:
+        if name in (dropin.host or dropin.distribution, dropin.distribution) and not kind:
             return dropin
     if name in IRREPLACEABLE:
         raise _only_native(
@@ -207,6 +207,6 @@ def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
 
 def _dropin_by_module(name: str) -> Dropin | None:
     for dropin in DROPINS:
-        if not dropin.variant and name in (dropin.module, dropin.distribution):
+        if not dropin.variant and name in (dropin.module, dropin.distribution, dropin.host):
             return dropin
     return None

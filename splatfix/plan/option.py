@@ -192,9 +192,14 @@ class Replacement:
         )
 
     @property
-    def trains(self) -> bool:
-        """A rasterizer is among them (or may be, where they are not known), so that a training can run on them."""
-        return not self.dropins or any("rasterization" in name for name in self.names)
+    def renderer(self) -> str:
+        """The smoke trainer's renderer that calls a rasterizer among them: ``inria``, also where they are not known, or
+        ``gsplat``; "" where none of them is one."""
+        if not self.dropins or any("rasterization" in name for name in self.names):
+            return "inria"
+        if "gsplat" in self.names:
+            return "gsplat"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)

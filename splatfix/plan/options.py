@@ -27,6 +27,7 @@ from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.hosts import require_host
 from splatfix.plan.option import (
     BUILDING,
     NO_SOURCES,
@@ -291,17 +292,22 @@ def _first_possible(request: Request, context: Context) -> InstallPlan:
     try:
         return native_plan(request, context)
     except SplatfixError as error:
-        if error.code not in _NOT_HERE:
+        by_name = error.code == "not-a-folder"
+        if error.code not in _NOT_HERE and not by_name:
             raise
         obstacle = error
     considered = Rejected("native build", obstacle.what)
-    kept = _kept(request, context)
+    kept = None
+    if not by_name:
+        kept = _kept(request, context)
     if kept:
         return replace(kept, considered=(considered,))
     try:
         replacement = choose_dropins(request.sources, context.checkout)
     except SplatfixError:
         raise obstacle from None
+    for dropin in replacement.dropins if by_name else ():
+        require_host(context, dropin)
     # where a part must be built natively, nothing else serves
     if replacement.native:
         raise obstacle

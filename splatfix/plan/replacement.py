@@ -81,7 +81,7 @@ def _modules(checkout: Checkout) -> Iterator[str]:
     for name in checkout.imports:
         if name not in own and name.removesuffix("_cuda") not in own:
             yield name
-    served = {dropin.module for dropin in DROPINS}
+    served = {dropin.host or dropin.module for dropin in DROPINS}
     # what a submodule is named after, where there is a drop-in for it or it is known to have none
     folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
     known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
@@ -124,7 +124,7 @@ def _decide(module: str, checkout: Checkout) -> Dropin | Native:
 
 
 def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
-    candidates = [dropin for dropin in DROPINS if dropin.module == module]
+    candidates = [dropin for dropin in DROPINS if module in (dropin.module, dropin.host)]
     package, _, last = module.rpartition(".")
     if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"

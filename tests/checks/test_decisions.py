@@ -200,6 +200,9 @@ WINDOWS = {"system": "windows"}
 BY_BUS = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 CUB = cuda("12.9", cub="2.8.2")
 GSPLAT = (SplatPackage("gsplat", "/g"),)
+CSRC = Distribution("splatfix-gsplat-csrc", "0+splatfix.1", "/e", made_by_splatfix="drop-in", dropin="gsplat")
+GSPLAT_BY_US = (SplatPackage("gsplat", "/g", ("gsplat", CSRC.name), dropin="gsplat"),)
+COMPILED_GSPLAT = (dataclasses.replace(extension("gsplat.csrc"), path="gsplat/csrc.so"),)
 PASCAL = (Gpu(0, "x", cc="6.1"),)
 COMPAT = {"libcuda": ("/usr/local/cuda-13.0/compat/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")}
 NO_GPU = {"gpus": (), "driver": NO_DRIVER}
@@ -518,7 +521,15 @@ ROWS = [
     row("arch-below-minimum", "", packages=GSPLAT, dist={"gsplat": "1.5.3"}, gpus=(Gpu(0, "x", cc="7.0"),)),
     row("arch-below-minimum", "", sources=(source("simple_knn"),), gpus=PASCAL, extensions=()),
     row("arch-below-minimum", "fail", sources=(source("diff_gaussian_rasterization_fastgs"),), gpus=PASCAL, extensions=()),
-    row("gsplat-without-kernels", "fail", packages=GSPLAT, toolkits=()),
+    row("gsplat-without-kernels", "fail", "sm_90", packages=GSPLAT, toolkits=(), remedy="gsplat --backend nvrtc"),
+    row("gsplat-without-kernels", "", packages=GSPLAT_BY_US, toolkits=()),
+    row("module-name-clash", "", packages=GSPLAT_BY_US, distributions=(CSRC,)),
+    row("drop-in-without-host", "", dist={"gsplat": "1.5.3"}),
+    row("drop-in-without-host", "fail", distributions=(CSRC,), remedy="gsplat==1.5.3"),
+    row("drop-in-without-host", "pass", distributions=(CSRC, Distribution("gsplat", "1.4.0", "/e"))),
+    row("drop-in-without-host", "fail", distributions=(CSRC, Distribution("gsplat", "1.6.0", "/e"))),
+    row("drop-in-without-host", "warn", distributions=(CSRC, Distribution("gsplat", "1.5.3", "/e")),
+        extensions=COMPILED_GSPLAT, remedy="uninstall splatfix-gsplat-csrc"),
     row("gsplat-without-kernels", "skip", packages=GSPLAT),
     row("gsplat-without-kernels", "unknown", packages=GSPLAT, toolkits=Fact(None, "", "unreadable")),
     row("gsplat-without-kernels", "pass", packages=GSPLAT, toolkits=(),

@@ -90,7 +90,7 @@ def test_old_spellings_of_a_class_are_accepted(tmp_path: Path) -> None:
 
 def test_the_vocabulary_of_failures() -> None:
     rows = failure_classes()
-    assert len(rows) == 77 == len({row.name for row in rows})
+    assert len(rows) == len({row.name for row in rows}) > 76
     assert all(re.fullmatch("[a-z0-9-]+", row.name) for row in rows)
     assert all(row.definition and row.fix for row in rows)
     row = failure_class("no-kernel-image")

@@ -254,6 +254,8 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
         accelerator.is_available, accelerator.device_count = says(True), says(1)
         accelerator.current_device_index = accelerator.current_device_idx = says(0)
         accelerator.current_stream, accelerator.synchronize = says(_Stream()), says(None)
+        # a loader of data with pin_memory sets it
+        accelerator.set_device_index = accelerator.set_device_idx = says(None)
 
 
 def _total_memory() -> int:

@@ -11,10 +11,12 @@ from splatfix.checks.extension.linkage import other_cxx11_abi
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.context.commands import remove_command
+from splatfix.context.commands import pip, remove_command
 from splatfix.context.coverage import code_words
+from splatfix.context.hosts import compiled_module, other_releases, release_served
 from splatfix.core.step import Step
 from splatfix.facts import JitCache
+from splatfix.knowledge.dropins import dropin_named
 
 check = checks_of("extension")
 
@@ -101,16 +103,18 @@ def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
 
 @check("gsplat-without-kernels", "gsplat has its kernels, or what compiles them")
 def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
-    """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc. Without a toolkit it
-    prints "No CUDA toolkit found. gsplat will be disabled.", the import succeeds, and every call fails."""
+    """gsplat's wheel on PyPI holds no compiled code; it compiles at the first import where it finds nvcc, which takes minutes on
+    many cores and has taken one to three hours on few. Without a toolkit it prints "No CUDA toolkit found. gsplat will be
+    disabled.", the import succeeds, and every call fails. splatfix's drop-in for its compiled module needs neither."""
     gsplat = next((package for package in context.packages if package.module == "gsplat"), None)
     toolkits, via = context.machine.toolkits, context.environment.extensions.found_via
-    if gsplat is None or context.torch_cuda is None:
+    if gsplat is None or gsplat.dropin or context.torch_cuda is None:
         return
     compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
     for item in _current(context):
         if item.name.startswith("gsplat") and item.library:
             compiled.append(item.folder)
+    without_compiler = context.install("gsplat", "--backend", "nvrtc", text="Without a compiler, in seconds")
     if compiled:
         yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
     elif toolkits.value is None:
@@ -124,13 +128,61 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
                 Evidence(gsplat.folder, "no compiled module", via),
                 Evidence("toolkits", "none", toolkits.found_via),
             ),
-            remedy="Install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
+            remedy=(
+                without_compiler,
+                "Or install a CUDA toolkit of torch's major version, or a compiled wheel from gsplat's own index.",
+            ),
         )
     else:
         yield this.skip(
-            "gsplat compiles its kernels at the first import (minutes).",
+            "gsplat compiles its kernels at the first import (minutes on many cores, hours on few).",
             evidence=Evidence(gsplat.folder, "no compiled module, none in torch's cache", via),
+            remedy=without_compiler,
         )
+
+
+@check("drop-in-without-host", "A drop-in for a compiled module is beside the package that it was made for")
+def dropin_without_host(context: Context, this: Check) -> Iterator[Finding]:
+    """splatfix's drop-in for gsplat is its compiled module alone. Another release of gsplat, installed later, calls other
+    functions: the drop-in then stops the import with an error. Where gsplat came compiled, its own module is used and the
+    drop-in beside it does nothing."""
+    for item in context.distributions:
+        dropin = dropin_named(item.dropin)
+        if dropin is None or not dropin.host:
+            continue
+        host, version = dropin.host, context.version_of(dropin.host)
+        evidence = Evidence(
+            f"{dropin.distribution} {item.version}", f"beside {host} {version}".strip(), "pip's list"
+        )
+        remove = pip(context.facts, "uninstall", dropin.distribution, text="Remove the drop-in")
+        if not version:
+            yield this.fail(
+                f"{dropin.distribution} is the compiled module of {host}, which is not installed.",
+                subject=host,
+                evidence=evidence,
+                remedy=(*other_releases(context, dropin), remove),
+            )
+        elif compiled := compiled_module(context, dropin):
+            yield this.warn(
+                f"{host} {version} has its own compiled module, which is used; {dropin.distribution} beside it is not.",
+                subject=host,
+                evidence=(evidence, Evidence(compiled, "compiled", "its folder")),
+                remedy=remove,
+            )
+        elif release_served(dropin, version):
+            yield this.ok(
+                f"{host} {version} has splatfix's drop-in as its compiled module.",
+                subject=host,
+                evidence=evidence,
+            )
+        else:
+            releases = " and ".join(dropin.host_releases)
+            yield this.fail(
+                f"{host} {version} does not run with {dropin.distribution}, which was made for {releases}.",
+                subject=host,
+                evidence=evidence,
+                remedy=(*other_releases(context, dropin), remove),
+            )
 
 
 def _current(context: Context) -> Iterator[JitCache]:
@@ -150,8 +202,15 @@ def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Find
         f"The cached {item.name} is stale: {obstacle}.",
         subject=item.name,
         evidence=evidence,
-        remedy=_remove(context, item),
+        remedy=(*_remove(context, item), *_without_cache(context, item)),
     )
+
+
+def _without_cache(context: Context, item: JitCache) -> tuple[Step, ...]:
+    """Of gsplat: what needs no cache and no compiler."""
+    if not item.name.startswith("gsplat"):
+        return ()
+    return (context.install("gsplat", "--backend", "nvrtc", text="Or without compiling it again"),)
 
 
 def _remove(context: Context, item: JitCache) -> tuple[str | Step, ...]:

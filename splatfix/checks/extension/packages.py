@@ -108,8 +108,12 @@ def module_name_clash(context: Context, this: Check) -> Iterator[Finding]:
     by_module: dict[str, list[SplatPackage]] = {}
     for package in context.packages:
         by_module.setdefault(package.module, []).append(package)
+    # the compiled module of another package is meant to lie in its folder
+    guests = {
+        item.name for item in context.distributions if (made := dropin_named(item.dropin)) and made.host
+    }
     for module, copies in by_module.items():
-        owners = [name for package in copies for name in package.distributions]
+        owners = [name for package in copies for name in package.distributions if name not in guests]
         if len(copies) > 1:
             clash = f"is in {len(copies)} places; {copies[0].folder} is the one imported"
         elif len({name.lower().replace("-", "_") for name in owners}) > 1:

@@ -20,6 +20,7 @@ from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.backends.torch import other_builds
 from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
+from splatfix.plan.hosts import require_host
 from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
 from splatfix.plan.parts import NativePart
 from splatfix.plan.replacement import replacement_for
@@ -93,7 +94,7 @@ def dropins(assessment: Assessment) -> Option:
     if replacement.native:
         names = ", ".join(item.module for item in replacement.native)
         return without_rungs(option, training, f"{names} must be built natively")
-    if not replacement.trains:
+    if not replacement.renderer:
         return without_rungs(option, training, "none of these is a rasterizer, which a training needs")
     return option
 
@@ -130,9 +131,9 @@ def _use(
     install = splatfix(assessment, "install", *sources, "--backend", backend, *options)
     use = UseDropins(command=install, subjects=replacement.names, backend=backend)
     verify = Confirm(command=splatfix(assessment, "verify"), what="check accuracy")
-    if not replacement.trains:
+    if not replacement.renderer:
         return use, verify
-    certify = ["certify", "--renderer", "inria"]
+    certify = ["certify", "--renderer", replacement.renderer]
     if on_the_cpu:
         certify += ["--device", "cpu"]
     return use, verify, Confirm(command=splatfix(assessment, *certify), what="test training")
@@ -163,7 +164,7 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     if assessment.kept:
         raise NotApplicable(f"{', '.join(assessment.kept)} must not change (--keep)")
     sources, checkout = assessment.sources, assessment.facts.checkout.value
-    installed = {canonicalize_name(part.name) for part in assessment.parts if part.dropin and not part.unfit}
+    installed = {name for part in assessment.parts if part.dropin and not part.unfit for name in part.names}
     if sources.replacement.dropins or sources.replacement.native:
         # the sources themselves have told, by how they call it
         replacement = sources.replacement
@@ -174,7 +175,8 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
             part for part in assessment.parts if canonicalize_name(part.name) not in installed
         )
     missing = tuple(dropin for dropin in replacement.dropins if dropin.distribution not in installed)
-    replacement = replace(replacement, dropins=missing)
+    replacement = _with_hosts(assessment.context, replace(replacement, dropins=missing))
+    missing = replacement.dropins
     if replacement.useless:
         obstacles = []
         for item in replacement.native:
@@ -192,12 +194,27 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     return replacement
 
 
+def _with_hosts(context: Context, replacement: Replacement) -> Replacement:
+    """Without the drop-ins whose host is not here or is none that they serve: that must be built natively."""
+    dropins: list[Dropin] = []
+    native = list(replacement.native)
+    for dropin in replacement.dropins:
+        try:
+            require_host(context, dropin)
+        except SplatfixError as error:
+            native.append(Native(dropin.name, error.what.rstrip(".")))
+        else:
+            dropins.append(dropin)
+    return Replacement(tuple(dropins), tuple(native))
+
+
 def _by_parts(parts: Iterable[NativePart]) -> Replacement:
     """What replaces extensions of which no more than the variant or the name is known."""
     chosen: list[Dropin] = []
     native: list[Native] = []
     for part in parts:
-        fitting = [dropin for dropin in DROPINS if dropin.distribution == canonicalize_name(part.name)]
+        names = (canonicalize_name(part.name), *part.names)
+        fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
         if part.variant:
             by_variant = dropin_for_variant(part.variant)
             if by_variant:
@@ -258,9 +275,11 @@ def dropin_plan(
         kernels_by: None for pure PyTorch.
 
     Raises:
-        SplatfixError: what is wrong with the environment; as ``kernels_by``.
+        SplatfixError: what is wrong with the environment; as ``require_host`` and ``kernels_by``.
     """
     facts = context.facts
+    for dropin in replacement.dropins:
+        require_host(context, dropin)
     kernels = None
     if kernels_by:
         kernels = kernels_by(context, replacement.dropins)

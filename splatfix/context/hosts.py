@@ -1,0 +1,34 @@
+"""A drop-in for the compiled module of a package that stays, and what is installed of that package."""
+
+from __future__ import annotations
+
+from packaging.version import InvalidVersion, Version
+
+from splatfix.context.commands import pip
+from splatfix.context.context import Context
+from splatfix.core.step import Step
+from splatfix.knowledge.dropins import Dropin
+
+
+def release_served(dropin: Dropin, version: str) -> bool:
+    """The drop-in was made for this version of its host, whatever its local part (``1.4.0+pt24cu124``) says."""
+    try:
+        return Version(version).public in dropin.host_releases
+    except InvalidVersion:
+        return False
+
+
+def compiled_module(context: Context, dropin: Dropin) -> str:
+    """The path of the host's own compiled module, which a drop-in would hide; "" where there is none."""
+    own = (item for item in context.extensions if item.module == dropin.module and item.importable)
+    return next((item.path for item in own), "")
+
+
+def other_releases(context: Context, dropin: Dropin) -> tuple[Step, ...]:
+    """The commands that install releases of the host which the drop-in was made for, the newest first."""
+    releases = sorted(dropin.host_releases, key=Version, reverse=True)
+    texts = ["Install a release that it was made for"] + ["Or"] * len(releases)
+    return tuple(
+        pip(context.facts, "install", f"{dropin.host}=={release}", text=text)
+        for release, text in zip(releases, texts, strict=False)
+    )

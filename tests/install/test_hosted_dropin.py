@@ -1,0 +1,103 @@
+"""The drop-in for gsplat's compiled module, for real: beside a gsplat whose Python looks for it as the real one does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from splatfix.facts import gather
+from splatfix.install.environment import Environment
+from splatfix.install.wheels import write_wheel
+
+from .environments import fat_binary, make_environment, run_in, snapshot, write_extension
+from .test_cli import splatfix
+from .test_dropins import pip
+
+pytest.importorskip("torch")
+
+BACKEND = "try:\n    from gsplat import csrc as _C\nexcept ImportError:\n    _C = None\n"
+NAMES = "from gsplat._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
+WHY = """
+try:
+    import gsplat._backend
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def put_gsplat(target: Environment, version: str, folder: Path) -> None:
+    """As PyPI's wheel: Python alone."""
+    files = {
+        "gsplat/__init__.py": b"from .version import __version__\n",
+        "gsplat/version.py": f"__version__ = {version!r}\n".encode(),
+        "gsplat/_backend.py": BACKEND.encode(),
+    }
+    wheel = write_wheel(folder, "gsplat", version, files, "a stand-in")
+    assert pip(
+        target, "install", "--no-index", "--no-deps", "--no-compile", "--force-reinstall", str(wheel)
+    ).ok
+
+
+def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path)
+    before = snapshot(target)
+    assert run_in(target, "from gsplat._backend import _C; print(_C)") == "None"
+    install = ("install", "gsplat", "--backend", "auto", "--python", target.python)
+    assert splatfix(*install, "--json") == 0
+    (item,) = json.loads(capsys.readouterr().out)["outcome"]["items"]
+    assert (item["subject"], item["modules"]) == ("splatfix-gsplat-csrc", ["gsplat.csrc"])
+    assert run_in(target, NAMES) == "True False True"
+    changed = {name for name, value in snapshot(target).items() if before.get(name) != value}
+    assert changed and all("gsplat/csrc" in name or "splatfix_gsplat_csrc" in name for name in changed)
+    listed = gather(target.python).environment.distributions.value or ()
+    assert {item.dropin for item in listed} == {"", "gsplat"}
+
+    put_gsplat(target, "1.4.0", tmp_path)
+    assert run_in(target, NAMES) == "False True True", "the names of 1.4.0"
+    put_gsplat(target, "1.6.0", tmp_path)
+    problem = run_in(target, WHY)
+    assert "gsplat 1.6.0 is installed" in problem and "pip uninstall splatfix-gsplat-csrc" in problem
+    assert "gsplat<=1.5.3" in pip(target, "check").stdout, "pip says it too"
+    assert splatfix("diagnose", "--only", "drop-in-without-host", "--python", target.python) == 1
+    assert "does not run with splatfix-gsplat-csrc" in capsys.readouterr().out
+    assert splatfix(*install) == 1
+    assert "host-release-not-served" in capsys.readouterr().err
+
+    put_gsplat(target, "1.5.3", tmp_path)
+    assert splatfix("revert", "--python", target.python) == 0
+    assert snapshot(target) == before
+
+
+def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path)
+    install = ("install", "gsplat", "--backend", "pure", "--python", target.python)
+    assert splatfix(*install) == 0
+    source = write_extension(tmp_path / "csrc", name="csrc", extra=fat_binary(90))
+    (source / "probe.c").write_text(
+        (source / "probe.c").read_text().replace('"_C"', '"csrc"').replace("PyInit__C", "PyInit_csrc")
+    )
+    (source / "setup.py").write_text(
+        (source / "setup.py").read_text().replace("csrc._C", "csrc").replace('packages=["csrc"],', "")
+    )
+    shutil.rmtree(source / "csrc")
+    built = tmp_path / "built"
+    assert pip(
+        target, "install", "--no-index", "--no-build-isolation", "--target", str(built), str(source)
+    ).ok
+    (library,) = built.glob("csrc.*.so")
+    shutil.copyfile(library, target.purelib / "gsplat" / library.name)
+    assert run_in(target, "from gsplat._backend import _C; print(_C.answer(), _C.__file__)").startswith("42 ")
+    assert splatfix("diagnose", "--only", "drop-in-without-host", "--python", target.python) == 0
+    assert "has its own compiled module, which is used" in capsys.readouterr().out
+    assert splatfix("revert", "--python", target.python) == 0
+    assert splatfix(*install) == 1
+    assert "host-compiled" in capsys.readouterr().err

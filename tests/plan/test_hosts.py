@@ -1,0 +1,93 @@
+"""The drop-in for gsplat's compiled module: which gsplat it is put beside, and what is said of the others."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from splatfix.context import make_context
+from splatfix.facts import Distribution, Extension, Facts
+from splatfix.plan import OptionKind, plan_install
+from splatfix.plan.steps import InstallWheel, MakeDropin
+from tests.archs import goal, request_for
+
+from .machines import (
+    SITE,
+    TORCH,
+    argv,
+    find_options,
+    installing,
+    kinds,
+    machine,
+    refused,
+    why_not,
+    with_extension,
+)
+
+CPU = machine(torch=dataclasses.replace(TORCH, cuda=None), toolkits=(), host=())
+BARE = machine(toolkits=(), host=())
+
+
+def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:
+    gsplat = dataclasses.replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
+    return installing(facts, gsplat, file=file)
+
+
+CSRC = Extension("gsplat/csrc.so", SITE, "gsplat.csrc", (), (), True, True, 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "todo"),
+    [
+        (BARE, "host-not-installed", "gsplat==1.5.3"),
+        (beside(BARE, "1.6.0"), "host-release-not-served", "gsplat==1.5.3"),
+        (beside(BARE, "1.5.2"), "host-release-not-served", "splatfix install gsplat==1.5.2"),
+        (beside(BARE, "0.1.11"), "host-release-not-served", "gsplat==1.4.0"),
+        (beside(BARE, "1.5.3", location="/usr/lib/python3/dist-packages"), "host-elsewhere", "gsplat==1.5.3"),
+        (beside(BARE, "1.5.3", editable=True, origin="/src/gsplat"), "host-elsewhere", "gsplat==1.5.3"),
+        (beside(BARE, "1.4.0+pt24cu124", CSRC), "host-compiled", "uninstall gsplat"),
+    ],
+)
+def test_what_it_is_not_put_beside(facts: Facts, code: str, todo: str) -> None:
+    for backend in ("nvrtc", "pure"):
+        context = make_context(facts, goal("sm_90"))
+        problem = refused(plan_install, request_for(["gsplat"], ("sm_90",), backend=backend), context)
+        assert problem.code == code
+        assert todo in " | ".join(step.line() for step in problem.todo)
+
+
+@pytest.mark.parametrize("version", ["1.4.0", "1.5.3", "1.5.3+pt27cu128"])
+def test_what_it_is_made_for(version: str) -> None:
+    for facts, backends in ((BARE, ("nvrtc", "auto")), (CPU, ("pure", "auto"))):
+        facts = beside(facts, version)
+        for backend in backends:
+            context = make_context(facts, goal("sm_75", "sm_90", "sm_120"))
+            request = request_for(["gsplat"], ("sm_75", "sm_90", "sm_120"), backend=backend)
+            made = plan_install(request, context)
+            (step,) = (step for step in made.steps if isinstance(step, MakeDropin))
+            assert (step.subject, step.module) == ("splatfix-gsplat-csrc", "gsplat.csrc")
+            assert step.backend == ("pure" if facts.environment.torch.value.cuda is None else "nvrtc")  # type: ignore[union-attr]
+            replaced = {step.subject for step in made.steps if isinstance(step, InstallWheel)}
+            assert replaced == {"splatfix-gsplat-csrc"}, "gsplat itself is left alone"
+
+
+def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
+    pure = with_extension(BARE, "gsplat", ())
+    extension = dataclasses.replace(pure.environment.extensions, value=())
+    pure = dataclasses.replace(pure, environment=dataclasses.replace(pure.environment, extensions=extension))
+
+    def of(version: str) -> Facts:
+        environment = pure.environment
+        gsplat = Distribution("gsplat", version, SITE)
+        others = tuple(item for item in environment.distributions.value or () if item.name != "gsplat")
+        listed = dataclasses.replace(environment.distributions, value=(*others, gsplat))
+        return dataclasses.replace(pure, environment=dataclasses.replace(environment, distributions=listed))
+
+    options = find_options(goal("sm_90"), of("1.5.3"))
+    assert OptionKind.NVRTC in kinds(options)
+    option = next(item for item in options.available if item.kind is OptionKind.NVRTC)
+    commands = [argv(step) for step in option.steps if step.command]
+    assert commands[0][:5] == ("splatfix", "install", "gsplat", "--backend", "nvrtc")
+    assert any(words[1] == "certify" and "gsplat" in words for words in commands), "it trains with gsplat"
+    assert "1.6.0 is installed" in why_not(find_options(goal("sm_90"), of("1.6.0")), OptionKind.NVRTC)
