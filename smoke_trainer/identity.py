@@ -60,10 +60,11 @@ def engine_in_use(module: str, engine: str) -> str:
         "fused_ssim": "ssim",
         "simple_knn": "knn",
         "diff_surfel_rasterization": "surfels",
+        "gsplat": "gsplat rasterize_to_pixels_3dgs_fwd",
     }.get(package, "rasterizer")
     compiler = "splatfix.kernels.nvrtc"
     if package != "splatfix":  # a drop-in carries a copy of its own
-        compiler = f"{package}._nvrtc"
+        compiler = f"{package}._nvrtc" if package != "gsplat" else "gsplat.csrc._nvrtc"
     compiled_by: str = getattr(sys.modules.get(compiler), "ran", {}).get(kernel, "")
     if compiled_by in ("nvrtc", "warp"):
         return compiled_by

@@ -9,8 +9,10 @@ All of it is differentiable, so that one backward pass tells every parameter how
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, FrozenSet, Optional, Tuple
 
@@ -180,7 +182,7 @@ class TorchRenderer(Renderer):
 
 
 class GsplatRenderer(Renderer):
-    """gsplat's CUDA kernels (1.0 and later)."""
+    """gsplat's CUDA kernels (1.0 and later), or splatfix's drop-in for its compiled module, which runs on any device."""
 
     kind = "gsplat"
     name = "gsplat"
@@ -189,7 +191,7 @@ class GsplatRenderer(Renderer):
         self._gsplat, self.entry = _import_gsplat(device)
         self._mode = "antialiased" if antialiasing else "classic"
         self.version = str(getattr(self._gsplat, "__version__", "unknown"))
-        self.engine = "cuda"
+        self.engine = engine_of("gsplat", device, _NO_CPU)
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
         """Render; gsplat's `means2d` are in pixels, one NDC unit is W/2 or H/2 of them."""
@@ -219,13 +221,23 @@ class GsplatRenderer(Renderer):
         return RenderOutput(colors[0].permute(2, 0, 1), radii.reshape(-1), meta["means2d"], to_ndc)
 
 
+_NO_CPU = "use --device cuda on a machine with an NVIDIA GPU, --renderer torch, or `splatfix install gsplat --backend pure`"
+
+
+def _has_dropin() -> bool:
+    """gsplat's compiled module is splatfix's drop-in. Nothing is imported: gsplat may compile itself at its import."""
+    spec = importlib.util.find_spec("gsplat")
+    folders = (spec.submodule_search_locations or ()) if spec else ()
+    return any(Path(folder, "csrc", "__init__.py").is_file() for folder in folders)
+
+
 def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
     """The package, and its compiled module; where that does not say where it comes from, the function that is called."""
-    if device.type != "cuda":
+    if device.type != "cuda" and not _has_dropin():
         raise RendererUnavailable(
             f"gsplat cannot run on {device.type}",
             "its rasterizer has CUDA kernels only, although the package imports without them",
-            "use --device cuda on a machine with an NVIDIA GPU, or --renderer torch",
+            _NO_CPU,
         )
     try:
         import gsplat
@@ -240,7 +252,7 @@ def _import_gsplat(device: torch.device) -> Tuple[Any, Any]:
         raise RendererUnavailable(
             "gsplat is installed without its CUDA extension",
             "it found neither a compiled extension nor nvcc to build one",
-            "install a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
+            "`splatfix install gsplat --backend nvrtc`, a CUDA toolkit that matches torch, or a gsplat wheel with the extension",
         )
     if isinstance(_backend._C, ModuleType):
         return gsplat, _backend._C

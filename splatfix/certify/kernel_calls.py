@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import torch
 from torch import Tensor
 
+from splatfix.certify import kernel_gsplat
 from splatfix.certify.kernel_agreement import Ran
 from splatfix.certify.kernel_arithmetic import check_arithmetic
 from splatfix.certify.kernel_references import (
@@ -121,7 +122,7 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         return _only_finite("no reference for the ray space of GOF", [color], [*given, means2d])
     if "require_coord" in fields:
         return _only_finite("no reference for RaDe-GS", [color], [*given, means2d])
-    expected, inverse = splat_reference(_double(camera), exact)
+    expected, inverse = splat_reference(_double(camera), _meant(kernel, exact))
     torch.autograd.backward((expected * weight.double()).sum())
     value = relative_error(color, expected)
     if "antialiasing" in fields:
@@ -129,7 +130,9 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
             value = max(value, relative_error(drawn[2], inverse))
         smooth = camera._replace(antialiasing=True)
         drawn = _draw(kernel, arguments, smooth, given, torch.zeros_like(means2d))
-        value = max(value, relative_error(drawn[0], splat_reference(_double(smooth), exact)[0]))
+        value = max(
+            value, relative_error(drawn[0], splat_reference(_double(smooth), _meant(kernel, exact))[0])
+        )
     ran = Ran([*camera, *splats], color, [item.grad for item in given])
     # epsilons in the backward pass of Mip-Splatting move the gradients of covariances by 5e-4
     allowed = 5e-4 if camera.kernel_size is None else 5e-3
@@ -141,6 +144,16 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
             result = _check_many(kernel, fields, arguments, count, size, (device, allowed, plain))
             results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
     return _worst(results)
+
+
+def check_gsplat(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
+    """Check gsplat's own Python with ``kernel`` as its compiled module, as :func:`check_rasterizer` does."""
+    return check_rasterizer(kernel_gsplat, device, plain)
+
+
+def _meant(kernel: Any, splats: ReferenceSplats) -> ReferenceSplats:
+    """What a rasterizer draws of its inputs: gsplat normalizes rotations, and differentiates that."""
+    return _of_length_one(splats) if kernel is kernel_gsplat else splats
 
 
 def _check_many(
@@ -160,7 +173,8 @@ def _check_many(
     exact, given = _leaves(splats, device)
     means2d = torch.zeros(count, 4 if "metric_map" in fields else 3, device=device, requires_grad=True)
     color = _draw(kernel, arguments, camera, given, means2d)[0]
-    expected, _, _ = splats_at(exact_camera, ReferenceSplats(*(item[near] for item in exact)), across, down)
+    chosen = ReferenceSplats(*(item[near] for item in _meant(kernel, exact)))
+    expected, _, _ = splats_at(exact_camera, chosen, across, down)
     actual = color[:, down.to(device), across.to(device)]
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(7))
     torch.autograd.backward((actual * weight.to(device)).sum())
@@ -503,4 +517,5 @@ CHECKS: Dict[str, Callable[[Any, str, bool], Dict[str, Any]]] = {
     "ssim": check_ssim,
     "knn": check_knn,
     "rasterizer": check_rasterizer,
+    "gsplat": check_gsplat,
 }

@@ -34,7 +34,8 @@ def is_installed(name: str) -> bool:
     if not part:
         return importlib.util.find_spec(top) is not None
     folders = folders_of(top)
-    return any((folder / f"{part}{suffix}").is_file() for folder in folders for suffix in all_suffixes())
+    files = [f"{part}{suffix}" for suffix in all_suffixes()] + [f"{part}/__init__.py"]
+    return any((folder / file).is_file() for folder in folders for file in files)
 
 
 def library_of(name: str) -> Optional[Path]:
@@ -164,17 +165,22 @@ def unrun_kernels(name: str, device: str) -> str:
     """Whose CUDA kernels a drop-in has that the CPU cannot run; "" on a GPU, and for a drop-in without any."""
     if device != "cpu" or not is_dropin(name):
         return ""
-    for folder in folders_of(name.partition(".")[0]):
-        if (folder / "_on_warp.py").is_file():
-            return "gswarp's kernels"
-        if (folder / "_nvrtc.py").is_file():
-            return "its CUDA code"
+    top, _, part = name.partition(".")
+    for folder in folders_of(top):
+        for place in (folder, folder / part):  # gsplat's drop-in is a package within it
+            if (place / "_on_warp.py").is_file():
+                return "gswarp's kernels"
+            if (place / "_nvrtc.py").is_file():
+                return "its CUDA code"
     return ""
 
 
 def kernels_that_ran(kernel: str, name: str) -> str:
     """Which of its two implementations a drop-in with CUDA kernels took for its last call; "" for all else."""
-    ran = getattr(sys.modules.get(f"{name.partition('.')[0]}._nvrtc"), "ran", {}).get(kernel, "")
+    package, row = name.partition(".")[0], kernel
+    if kernel == "gsplat":
+        package, row = name, "gsplat rasterize_to_pixels_3dgs_fwd"
+    ran = getattr(sys.modules.get(f"{package}._nvrtc"), "ran", {}).get(row, "")
     texts = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
     return texts.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
 

@@ -30,6 +30,7 @@ IMPLEMENTATIONS = (
     ("rasterizer", "diff_plane_rasterization"),
     ("rasterizer", "diff_surfel_rasterization"),
     ("rasterizer", "diff_triangle_rasterization"),
+    ("gsplat", "gsplat.csrc"),
 )
 """Each kernel, and a module that implements it: torch's arithmetic, which all stand on, then ours, which the others are compared
 with, then those that stacks install."""
@@ -40,6 +41,7 @@ NOT_RUN = "not run, because torch's own arithmetic failed"
 STAGED = (
     "kernel_probe.py",
     "kernel_calls.py",
+    "kernel_gsplat.py",
     "kernel_arithmetic.py",
     "kernel_agreement.py",
     "kernel_references.py",
