@@ -1,0 +1,256 @@
+"""Rehearses gsplat's and nerfstudio's own trainers on the CPU, unmodified, with splatfix's drop-in as gsplat's compiled module.
+
+``python -m tools.gsplat_rehearsals SOURCES ENVIRONMENTS`` (``make gsplat``) writes ``tests/records/gsplat.json``. SOURCES has
+the checkout ``gsplat`` at v1.5.3; ENVIRONMENTS the venvs ``trainer`` (gsplat 1.5.3 and what its examples ask for) and
+``nerfstudio`` (nerfstudio 1.1.5). Both get the drop-in by ``splatfix install``. What a trainer asks of CUDA lands on the CPU, as
+in ``splatfix rehearse``. Beside each stands our smoke trainer on the same schedule: same photos, size, held-out views and steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from smoke_trainer import train as training
+from smoke_trainer.config import DensifyConfig, LearningRates, TrainConfig
+from splatfix.certify.stacks.child import stage_inside
+from splatfix.certify.stacks.observed import read_observed
+from splatfix.certify.stacks.subject import Gaps
+from splatfix.certify.stacks.threads import Threads
+from splatfix.core.files import make_folder
+from splatfix.core.lenient import object_in
+from splatfix.core.runner import Completed, ProcessRunner
+
+RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "gsplat.json"
+SCENE, DIVISOR = "fruit", 2
+STEPS, START, EVERY, STOP, DEGREE_EVERY = 600, 100, 50, 450, 150
+"""gsplat's schedule of 30,000 steps as far as it matters here: refined early and often, one degree of harmonics each quarter."""
+CAP = 4000
+"""Gaussians of MCMC."""
+_TIMEOUT = 3 * 3600.0
+
+
+def observed_run(
+    python: Path, argv: list[str], root: Path, folder: Path, threads: int
+) -> tuple[Completed, dict[str, Any]]:
+    """Run a trainer as ``splatfix rehearse`` runs one; how it ended, and what its observer saw.
+
+    Args:
+        root: where its own code lies.
+        folder: for all that it writes.
+    """
+    observed = make_folder(folder / "observed")
+    subject = SimpleNamespace(
+        gaps=Gaps((), (), ()),
+        source=root,
+        rehearsed=True,
+        extensions=("gsplat",),
+        needed=(),
+        dropins=None,
+        threads=Threads(threads, ""),
+    )
+    variables = stage_inside(make_folder(folder / "inside"), cast("Any", subject), observed, (folder,))
+    # no compiler is found by a trainer that looks for one
+    variables["PATH"] = os.pathsep.join((str(folder / "inside" / "bin"), str(python.parent)))
+    variables["TORCHDYNAMO_DISABLE"] = "1"
+    log = folder / "trainer.log"
+    done = ProcessRunner().run([str(python), *argv], timeout=_TIMEOUT, env=variables, cwd=folder, log=log)
+    if not done.ok:
+        sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
+    return done, read_observed(observed, Path(argv[0]).name)
+
+
+def row_of(name: str, argv: list[str], observed: dict[str, Any], began: float) -> dict[str, Any]:
+    """What a training showed, for the record."""
+    losses, tenth = observed["losses"], max(len(observed["losses"]) // 10, 1)
+    # of a trainer that names no parameter groups the observer counts none; the shapes of its first are those of positions
+    shapes = next(iter(observed["groups"].values()))["shape"]
+    counts = [count for _, count in observed["counts"]] or [shape[0] for shape in shapes]
+    return {
+        "trainer": name,
+        "arguments": argv,
+        "steps": observed["backward"],
+        "loss": [sum(losses[:tenth]) / tenth, sum(losses[-tenth:]) / tenth],
+        "gaussians": [counts[0], counts[-1]],
+        "groups": {
+            key: [item["steps"], item["zero_steps"], item["non_finite_steps"]]
+            for key, item in observed["groups"].items()
+        },
+        "weights": observed["weights"],
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def simple_trainer(
+    kind: str, sources: Path, python: Path, scene: Path, out: Path, threads: int
+) -> dict[str, Any]:
+    """gsplat's ``examples/simple_trainer.py``: train, then evaluate again from the checkpoint that it left."""
+    began, examples = time.monotonic(), sources / "gsplat" / "examples"
+    results = out / kind / "results"
+    options = {
+        "data_dir": scene,
+        "data_factor": DIVISOR,
+        "result_dir": results,
+        "max_steps": STEPS,
+        "eval_steps": STEPS,
+        "save_steps": STEPS,
+        "sh_degree_interval": DEGREE_EVERY,
+        "strategy.refine-start-iter": START,
+        "strategy.refine-every": EVERY,
+        "strategy.refine-stop-iter": STOP,
+    }
+    if kind == "mcmc":
+        options["strategy.cap-max"] = CAP
+    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    script = str(examples / "simple_trainer.py")
+    argv = [script, kind, *given, "--disable_viewer", "--disable_video"]
+    _, observed = observed_run(python, argv, examples, make_folder(out / kind), threads)
+    stats = object_in(results / "stats" / f"val_step{STEPS - 1:04d}.json")
+    (checkpoint,) = (results / "ckpts").glob("ckpt_*.pt")
+    row = row_of(f"simple_trainer {kind}", argv[1:], observed, began)
+    again = [*argv, "--ckpt", str(checkpoint)]
+    again[again.index("--result_dir") + 1] = str(out / f"{kind}-again" / "results")
+    observed_run(python, again, examples, make_folder(out / f"{kind}-again"), threads)
+    reloaded = object_in(out / f"{kind}-again" / "results" / "stats" / f"val_step{STEPS - 1:04d}.json")
+    return {
+        **row,
+        "psnr": stats["psnr"],
+        "ssim": stats["ssim"],
+        "reloaded": {"psnr": reloaded["psnr"], "gaussians": reloaded["num_GS"]},
+        "smoke": smoke(kind, scene, out),
+    }
+
+
+def smoke(kind: str, scene: Path, out: Path) -> dict[str, Any]:
+    """Our trainer with our rasterizer on the same schedule and rates; held-out PSNR and count.
+
+    gsplat 1.5.3 never resets opacities: ``step % reset_every == 0 & step > 0`` is a chain of comparisons that is False.
+    """
+    densify = DensifyConfig(
+        refine_start_iter=START,
+        refine_stop_iter=STOP,
+        refine_every=EVERY,
+        reset_stop_iter=0,
+        cap_max=CAP,
+    )
+    config = TrainConfig(
+        scene=str(scene),
+        iterations=STEPS,
+        out=out / f"smoke-{kind}",
+        resolution=DIVISOR,
+        strategy=kind,
+        sh_degree_interval=DEGREE_EVERY,
+        lrs=LearningRates(opacity=0.05),
+        densify=densify,
+        psnr_floor=None,
+    )
+    if kind == "mcmc":
+        config = replace(config, initial_opacity=0.5, initial_scale=0.1)
+    # the schedule is gsplat's, whatever the number of photos
+    training.fitted_to_views = lambda config, views: config  # type: ignore[attr-defined]
+    document = training.train(config).document
+    return {
+        "psnr": document["heldout"]["psnr"],
+        "ssim": document["heldout"]["ssim"],
+        "gaussians": document["gaussians"]["final"],
+    }
+
+
+def splatfacto(python: Path, scene: Path, out: Path, threads: int) -> dict[str, Any]:
+    """nerfstudio's splatfacto by its own command lines: ``ns-train``, then ``ns-eval`` from the checkpoint."""
+    began, folder = time.monotonic(), make_folder(out / "splatfacto")
+    model = {
+        "warmup-length": START,
+        "refine-every": EVERY,
+        "stop-split-at": STOP,
+        "sh-degree-interval": DEGREE_EVERY,
+        "num-downscales": 0,
+        "background-color": "black",
+        "cull-alpha-thresh": 0.005,
+    }
+    given = [word for name, value in model.items() for word in (f"--pipeline.model.{name}", str(value))]
+    root = next((python.parent.parent / "lib").glob("python3*/site-packages/nerfstudio"))
+    argv = [
+        str(python.parent / "ns-train"),
+        "splatfacto",
+        "--max-num-iterations",
+        str(STEPS),
+        "--vis",
+        "tensorboard",
+    ]
+    argv += ["--output-dir", str(folder / "outputs"), "--steps-per-eval-all-images", str(10 * STEPS), *given]
+    argv += ["colmap", "--data", str(scene), "--colmap-path", "sparse/0", "--downscale-factor", str(DIVISOR)]
+    argv += ["--eval-mode", "interval", "--eval-interval", "8"]
+    _, observed = observed_run(python, argv, root, folder, threads)
+    row = row_of("splatfacto", argv[1:], observed, began)
+    (configuration,) = (folder / "outputs").rglob("config.yml")
+    answer = folder / "eval.json"
+    again = [
+        str(python.parent / "ns-eval"),
+        "--load-config",
+        str(configuration),
+        "--output-path",
+        str(answer),
+    ]
+    _, observed = observed_run(python, again, root, make_folder(out / "splatfacto-again"), threads)
+    results = object_in(answer)["results"]
+    refused = [item["place"] for item in observed["refused_loads"]]
+    return {**row, "psnr": results["psnr"], "ssim": results["ssim"], "refused_loads": refused}
+
+
+def main() -> int:
+    """Run what is asked for, and replace its rows of the record."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("environments", type=Path)
+    parser.add_argument(
+        "--scene", type=Path, required=True, help="a mended copy: splatfix scenes fix SAMPLE --out SCENE"
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/gsplat"))
+    parser.add_argument("--only", choices=("default", "mcmc", "splatfacto"))
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    out, scene = options.out.resolve(), options.scene.resolve()
+    trainer, nerfstudio = (
+        options.environments / name / "bin" / "python" for name in ("trainer", "nerfstudio")
+    )
+    rows = []
+    for kind in ("default", "mcmc", "splatfacto"):
+        if options.only not in (None, kind):
+            continue
+        if kind == "splatfacto":
+            rows.append(splatfacto(nerfstudio, scene, out, options.threads))
+        else:
+            rows.append(simple_trainer(kind, options.sources.resolve(), trainer, scene, out, options.threads))
+        write(rows[-1], (scene, out, options.sources.resolve()))
+        print(json.dumps(rows[-1], indent=1))
+    return 0
+
+
+def write(row: dict[str, Any], folders: tuple[Path, ...]) -> None:
+    """Put a row into the record, with no folder of this machine in it."""
+    record = object_in(RECORD) if RECORD.exists() else {}
+    text = json.dumps(row)
+    for name, folder in zip(("SCENE", "OUT", "SOURCES"), folders, strict=True):
+        text = text.replace(str(folder), name)
+    text = re.sub(r'"[^"]*/(ns-\w+)"', r'"\1"', text)
+    rows = [item for item in record.get("rows", ()) if item["trainer"] != row["trainer"]]
+    rows = sorted([*rows, json.loads(text)], key=lambda item: str(item["trainer"]))
+    record |= {"about": "made by make gsplat (tools/gsplat_rehearsals.py)", "rows": rows}
+    record |= {"date": datetime.date.today().isoformat(), "scene": f"{SCENE}, size divided by {DIVISOR}"}
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
