@@ -10,7 +10,7 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_option, removed_by
-from splatfix.context.installed import SETUPTOOLS_DROPPED
+from splatfix.context.installed import SETUPTOOLS_DROPPED, python_versions
 from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
@@ -18,6 +18,7 @@ from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import few
 from splatfix.facts import AlteredFile, Shadow
 from splatfix.knowledge import torch_releases
+from splatfix.knowledge.breakages import breakages
 
 check = checks_of("environment")
 
@@ -190,6 +191,56 @@ def package_altered(context: Context, this: Check) -> Iterator[Finding]:
                 *("splatfix", "repair", distribution, *python_option(context.facts)),
                 text="Put it back as that version's wheel has it",
             ),
+        )
+
+
+@check(
+    "installed-package-breaks", "Installed trainers run beside this torch and numpy, and beside what they pin"
+)
+def installed_package_breaks(context: Context, this: Check) -> Iterator[Finding]:
+    """A trainer that pip installs (nerfstudio) was made for the torch of its day and for one gsplat: nerfstudio 1.1.5 pins gsplat
+    1.4.0, whose successor changed the shape of radii, and its checkpoints are refused by torch 2.6 and newer. The records are
+    in `patches/` (`[installed]`); `splatfix install nerfstudio --in-place` makes their edits where it is installed, and
+    `splatfix revert` takes them back."""
+    edited = {item.path for item in context.environment.altered.value or ()}
+    versions = python_versions(context.facts)
+    for record in breakages():
+        broken = record.installed
+        if broken is None:
+            continue
+        name, version = broken.distribution, context.version_of(broken.distribution)
+        if not (record.breaks_installed(name, version) and record.when.holds(versions)):
+            continue
+        evidence = Evidence(f"{name} {version}", record.cure, "patches/" + record.key)
+        if edited.issuperset(broken.files):
+            yield this.ok(
+                f"{name} {version} was edited where it breaks here.", subject=name, evidence=evidence
+            )
+            continue
+        yield this.warn(
+            f"{name} {version}: {record.symptom}.",
+            subject=name,
+            evidence=evidence,
+            remedy=run(
+                *("splatfix", "install", name, "--in-place", *python_option(context.facts)),
+                text="Edit it where it is installed, backed up first",
+            ),
+        )
+    yield from _pins_of_trainers(context, this)
+
+
+def _pins_of_trainers(context: Context, this: Check) -> Iterator[Finding]:
+    trainer = context.distribution("nerfstudio")
+    for pin in trainer.pins if trainer else ():
+        name, _, expected = pin.partition("==")
+        version = context.version_of(name)
+        if trainer is None or not version or version.partition("+")[0] == expected:
+            continue
+        yield this.fail(
+            f"{trainer.name} {trainer.version} pins {name} {expected}; {version} is installed.",
+            subject=trainer.name,
+            evidence=Evidence(trainer.name, pin, "its metadata"),
+            remedy=pip(context.facts, "install", pin),
         )
 
 

@@ -68,6 +68,16 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Installed:
+    """The package, as pip installs it, that a record is about."""
+
+    distribution: str
+    versions: SpecifierSet
+    files: tuple[str, ...]
+    """Those that break, below site-packages."""
+
+
+@dataclass(frozen=True)
 class CheckText:
     """What the check of a breakage is called and says."""
 
@@ -150,6 +160,20 @@ class Breakage:
     def edits(self) -> tuple[Edit, ...]:
         """What mends a source; () where nothing does."""
         return tuple(decode(Edit, edit, f"breakages.{self.key}.edit") for edit in self.row.get("edit", ()))
+
+    @cached_property
+    def installed(self) -> Installed | None:
+        """The installed package that it is about; None for what is found in sources."""
+        if "installed" not in self.row:
+            return None
+        row = self.row["installed"]
+        versions = SpecifierSet(row["versions"])
+        return decode(Installed, row, f"breakages.{self.key}.installed", versions=versions)
+
+    def breaks_installed(self, name: str, version: str) -> bool:
+        """It is about this version of an installed package; ``version`` is "" where it is not installed."""
+        broken = self.installed
+        return bool(broken and version and broken.distribution == name and broken.versions.contains(version))
 
     @cached_property
     def check(self) -> CheckText | None:

@@ -28,6 +28,7 @@ from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.hosts import require_host
+from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.option import (
     BUILDING,
     NO_SOURCES,
@@ -269,7 +270,9 @@ def plan_install(request: Request, context: Context) -> InstallPlan:
     Raises:
         SplatfixError: what is wrong with the request, the sources, the environment or the machine.
     """
-    if request.backend == "auto":
+    if mended_by_name(request):
+        plan = mend_plan(request, context)
+    elif request.backend == "auto":
         plan = _first_possible(request, context)
     elif request.backend == "native":
         plan = native_plan(request, context)

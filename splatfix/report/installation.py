@@ -107,6 +107,8 @@ def show_plan(
         show_reasons(console, plan)
         return
     goal = f"install {', '.join(plan.subjects)}"
+    if not plan.subjects:  # edits of what is installed
+        goal = plan.title
     if plan.targets:
         goal += f" for {', '.join(map(str, plan.targets))}"
     if plan.backend in _BACKENDS:
@@ -152,15 +154,18 @@ def show_outcome(
     # drop-ins have splatfix's own version, all of them
     if len({item.version for item in new}) == 1:
         names = [*(item.subject for item in new[:-1]), names[-1]]
+    edited = not outcome.items
     if new:
         headline = f"Installed {', '.join(names)} in {outcome.seconds:.0f} s"
+    elif edited:
+        headline = f"Edited the installed {', '.join(outcome.plan.request.sources)}"
     else:
         current = (f"{item.subject} {item.version}" for item in outcome.items)
         headline = f"Already up to date: {', '.join(current)}"
     marked(console, Mark.GOOD, f"[bold]{escape(headline)}[/]", indent=0)
     if next_step is not None:
         show_step(console, next_step, indent=2)
-    if new:
+    if new or edited:
         show_step(console, _revert_step(outcome.entry, outcome.plan.python, "Undo with"), indent=2)
     else:
         prose(console, "  ", "To install it anyway, add --reinstall.")

@@ -20,10 +20,12 @@ from splatfix.facts.system.live import System, captured
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.
-_TORCH_FAMILY = re.compile(r"torch(vision|audio)?", re.IGNORECASE)
+_TORCH_FAMILY = re.compile(r"torch(vision|audio)?|nerfstudio", re.IGNORECASE)
 # Whose RECORD is not worth reading for splatting modules: it is long, and there are none.
 _LONG_RECORDS = re.compile(r"(nvidia|torch|triton|numpy|scipy|pip|setuptools|sympy)")
-_PIN = re.compile(r"^Requires-Dist:\s*(torch|triton|numpy)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE)
+_PIN = re.compile(
+    r"^Requires-Dist:\s*(torch|triton|numpy|gsplat|nerfacc)\s*\(?==\s*([\w.+!*]+)", re.MULTILINE
+)
 # a.py, a.so, a.cpython-311-x86_64-linux-gnu.so, or a folder
 _MODULE = re.compile(r"([A-Za-z_]\w*)(\.py|\.(?:cpython|abi3|pypy|cp)[\w.-]*\.?(?:so|pyd)|\.so|\.pyd)?")
 _CUBIN_LINE = re.compile(r'^"?([^\n"]*\.(?:cubin|ptx))"?,', re.MULTILINE)

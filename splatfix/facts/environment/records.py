@@ -18,6 +18,8 @@ _LISTED = {
         *("torch/lib/", "torch/_C."),
     ),
     "numpy": ("numpy/__init__.py", "numpy/_core/_multiarray_umath.", "numpy/core/_multiarray_umath."),
+    # which an edit of splatfix's mends (patches/)
+    "nerfstudio": ("nerfstudio/engine/trainer.py", "nerfstudio/utils/eval_utils.py"),
     "pillow": (
         *("PIL/Image.py", "PIL/ImageFile.py", "PIL/ImageOps.py", "PIL/JpegImagePlugin.py"),
         *("PIL/PngImagePlugin.py", "PIL/_imaging."),

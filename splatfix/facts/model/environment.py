@@ -113,8 +113,8 @@ class Distribution:
     source: str = ""
     """The folder that it was installed from, where that is still there and can be built again; "" otherwise."""
     pins: tuple[str, ...] = ()
-    """Its ``Requires-Dist`` entries that name torch, triton or numpy exactly (``torch==2.9.1``); read for torch's own
-    family of packages only."""
+    """Its ``Requires-Dist`` entries that name torch, triton, numpy, gsplat or nerfacc exactly (``torch==2.9.1``); read for
+    torch's own family of packages and for nerfstudio only."""
 
 
 @dataclass(frozen=True)
