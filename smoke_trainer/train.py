@@ -385,8 +385,11 @@ def _cannot_write(config: TrainConfig, error: OSError) -> CannotWrite:
 
 def _failed(error: Exception, moment: str) -> TrainingFailed:
     lines = str(error).strip().splitlines() or [""]
+    meaning = "the renderer, SSIM or kNN under test failed"
+    if isinstance(error, RuntimeError):  # as torch raises where memory ends
+        meaning += ", or needed more room than there is"
     return TrainingFailed(
         f"{type(error).__name__} {moment}: {lines[0][:300]}",
-        "the renderer, SSIM or kNN under test failed, or needed more room than there is",
+        meaning,
         "see the traceback in result.json; `splatfix diagnose` finds the common causes",
     )
