@@ -14,10 +14,14 @@ _Result = TypeVar("_Result")
 
 
 def served(function: Callable[..., _Result]) -> Callable[..., _Result]:
-    """The function; float32 on CUDA by the kernels of its name, with the same arguments, where they are here and serve it."""
+    """The function, without a gradient of its own, as compiled ones have none.
+
+    float32 on CUDA goes to the kernel of its name, with the same arguments, where that is here and serves the call.
+    """
     name = function.__name__
 
     @functools.wraps(function)
+    @torch.no_grad()
     def call(*arguments: Any) -> _Result:
         like = next(argument for argument in arguments if isinstance(argument, Tensor))
         if not like.is_cuda:

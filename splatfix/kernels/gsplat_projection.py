@@ -185,7 +185,9 @@ def _of_batch(values: Optional[Tensor], batch: int, dim: int = 2) -> Any:
     """[..., N, D] or, with `dim` 1, [..., N] -> those of a batch."""
     if values is None:
         return None
-    return values.reshape(-1, *values.shape[values.dim() - dim :])[batch]
+    if values.dim() == dim:
+        return values
+    return values.flatten(0, -dim - 1)[batch]
 
 
 def _within(lens: _Lens, center: Tensor, radii: Tensor, radius_clip: float) -> Tensor:
@@ -368,7 +370,7 @@ def projection_ewa_3dgs_fused_bwd(
 ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
     """Gradients of means, covars (or None), quats, scales (or None), viewmats (or None)."""
     lens = _Lens(image_width, image_height, camera_model, eps2d)
-    drawn = (radii > 0).all(-1).view(-1, means.shape[-2])
+    drawn = (radii > 0).all(-1).flatten(0, -2)
     image, gaussian = drawn.nonzero().unbind(1)
     upstream = [
         v_means2d.reshape(*drawn.shape, 2)[drawn],
@@ -421,7 +423,7 @@ def projection_ewa_3dgs_packed_fwd(
         isotropic,
     )
     radii, cameras = fields[0], viewmats.shape[-3]
-    drawn = (radii > 0).all(-1).view(-1, means.shape[-2])
+    drawn = (radii > 0).all(-1).flatten(0, -2)
     image, gaussian = drawn.nonzero().unbind(1)
     ends = drawn.sum(1).cumsum(0)
     indptr = torch.cat([ends.new_zeros(1), ends]).to(torch.int32)
@@ -527,7 +529,7 @@ def projection_2dgs_fused_bwd(
     viewmats_requires_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
     """Gradients of means, quats, scales and viewmats (or None)."""
-    drawn = (radii > 0).all(-1).view(-1, means.shape[-2])
+    drawn = (radii > 0).all(-1).flatten(0, -2)
     image, gaussian = drawn.nonzero().unbind(1)
     upstream = (
         v_means2d.reshape(*drawn.shape, 2)[drawn],

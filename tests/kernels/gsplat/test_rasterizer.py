@@ -1,0 +1,192 @@
+"""Tiles and the drawing of Gaussians: against gsplat's references, and a naive one in float64."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from splatfix.kernels import gsplat_csrc as module
+
+from ..compare import BOTH, assert_close
+from . import reference
+from .cases import Flat, flat
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {"count": 60, "size": (37, 29), "images": 2},
+    "one pixel": {"count": 9, "size": (1, 1), "channels": 1},
+    "one Gaussian": {"count": 1, "size": (20, 9), "opacity": 0.7},
+    "none": {"count": 0, "size": (20, 9)},
+    "opaque": {"count": 60, "size": (24, 24), "opacity": 1.0},
+    "hardly seen": {"count": 40, "size": (24, 24), "opacity": 0.0045},
+    "thin": {"count": 40, "size": (40, 24), "spread": (0.55, 60.0)},  # eps2d lets none be thinner
+    "points": {"count": 200, "size": (16, 16), "spread": (0.55, 0.6)},
+    "without eps2d": {"count": 60, "size": (40, 24), "spread": (0.01, 60.0)},
+    "tiles of 4": {"count": 30, "size": (17, 13), "tile": 4, "channels": 2},
+    "tiles of 20": {"count": 30, "size": (45, 33), "tile": 20},
+    "33 channels": {"count": 20, "size": (24, 16), "channels": 33},
+    "deep": {"count": 1500, "size": (16, 16), "spread": (2.0, 5.0), "opacity": 0.02},
+}
+VALUE = {torch.float32: 1e-5, torch.float64: 1e-9}
+GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-8}
+
+
+def listed(scene: Flat, size: tuple[int, int], tile: int) -> tuple[Tensor, Tensor]:
+    """Offsets and flat ids, as gsplat has them made."""
+    columns, rows = -(-size[0] // tile), -(-size[1] // tile)
+    images = len(scene.means2d)
+    arguments = (scene.means2d, scene.radii, scene.depths, None, None, images, tile, columns, rows)
+    _, ids, flatten_ids = module.intersect_tile(*arguments, True, False)
+    return module.intersect_offset(ids, images, columns, rows), flatten_ids
+
+
+def of_case(name: str, dtype: torch.dtype) -> tuple[Flat, tuple[int, int], int, Tensor, Tensor]:
+    """The scene in that precision, its size, tile edge, offsets and flat ids."""
+    case = dict(CASES[name])
+    tile = case.pop("tile", 16)
+    made = flat(**case)
+    scene = Flat(*(item.to(dtype) if item.is_floating_point() else item for item in made))
+    return scene, case["size"], tile, *listed(scene, case["size"], tile)
+
+
+@BOTH
+@pytest.mark.parametrize("case", CASES)
+def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
+    scene, size, tile, offsets, flatten_ids = of_case(case, dtype)
+    generator = torch.Generator().manual_seed(8)
+    masks = torch.rand(offsets.shape, generator=generator) < 0.8 if case == "plain" else None
+    leaves = [item.double().clone().requires_grad_() for item in scene[:4]]
+    background = scene.backgrounds.double()
+    expected = reference.draw(*leaves, size, tile, offsets, flatten_ids, backgrounds=background, masks=masks)
+    weights = [torch.randn(item.shape, generator=generator).double() for item in expected[:2]]
+    loss = (expected[0] * weights[0]).sum() + (expected[1] * weights[1]).sum()
+    absolute = reference.absolute(expected.copies, loss, scene.opacities.numel())
+    gradients = torch.autograd.grad(loss, leaves)
+
+    given = (*scene[:4], scene.backgrounds, masks, *size, tile, offsets, flatten_ids)
+    colors, alphas, last_ids = module.rasterize_to_pixels_3dgs_fwd(*given)
+    assert colors.dtype == dtype and last_ids.dtype == torch.int32
+    value = 1e-4 if case == "without eps2d" and dtype == torch.float32 else VALUE[dtype]
+    assert_close("colors", colors, expected.colors, value, least=1.0)
+    assert_close("alphas", alphas, expected.alphas, value, least=1.0)
+    # where a weight is a rounding above or below a bound, the last one may be another
+    assert (last_ids != expected.last_ids).sum() <= (2 if dtype == torch.float32 else 0)
+    upstream = [weight.to(dtype) for weight in weights]
+    found = module.rasterize_to_pixels_3dgs_bwd(*given, alphas, last_ids, *upstream, True)
+    for name, result, target in zip(
+        ("means2d", "conics", "colors", "opacities"), found[1:], gradients, strict=True
+    ):
+        assert_close(name, result, target, GRADIENT[dtype])
+    assert_close("absolute", found[0].view(-1, 2), absolute, GRADIENT[dtype])
+
+    # what the forward pass left behind on `last_ids` only saves work
+    again = module.rasterize_to_pixels_3dgs_bwd(*given, alphas, last_ids.clone(), *upstream, False)
+    assert again[0] is None
+    assert all(torch.equal(a, b) for a, b in zip(found[1:], again[1:], strict=True))
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["plain", "thin", "tiles of 20", "deep"])
+def test_agrees_with_gsplat(gsplat: ModuleType, case: str, dtype: torch.dtype) -> None:
+    from gsplat.cuda import _torch_impl as theirs
+
+    if case == "deep" and dtype == torch.float64:
+        pytest.skip("gsplat's wrapper gives back float32 transmittances, which decide where a pixel stops")
+    scene, size, tile, offsets, flatten_ids = of_case(case, dtype)
+    columns, rows = -(-size[0] // tile), -(-size[1] // tile)
+    counts, ids, ordered = theirs._isect_tiles(scene.means2d, scene.radii, scene.depths, tile, columns, rows)
+    ours = gsplat.isect_tiles(scene.means2d, scene.radii, scene.depths, tile, columns, rows)
+    assert all(torch.equal(a, b) for a, b in zip(ours, (counts, ids, ordered), strict=True))
+    assert torch.equal(offsets, theirs._isect_offset_encode(ids, len(scene.means2d), columns, rows))
+
+    leaves = [item.clone().requires_grad_() for item in (*scene[:4], scene.backgrounds)]
+    results = []
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # in which gsplat's reference makes its own tensors
+    try:
+        for function in (theirs._rasterize_to_pixels, gsplat.rasterize_to_pixels):
+            drawn = function(*leaves[:4], *size, tile, offsets, flatten_ids, backgrounds=leaves[4])
+            generator = torch.Generator().manual_seed(2)
+            weights = [torch.randn(item.shape, generator=generator, dtype=dtype) for item in drawn]
+            loss = sum((item * weight).sum() for item, weight in zip(drawn, weights, strict=True))
+            results.append((drawn, torch.autograd.grad(loss, leaves)))
+    finally:
+        torch.set_default_dtype(before)
+    (expected, expected_gradients), (drawn, gradients) = results
+    for k in range(2):
+        assert_close(f"image {k}", drawn[k], expected[k], 1e-5, least=1.0)
+    for k in range(5):
+        assert_close(f"gradient {k}", gradients[k], expected_gradients[k], 1e-4)
+
+
+def test_packed_and_unsorted() -> None:
+    """Packed is the same with one list of all images; an order that gsplat did not ask to sort stays that of the Gaussians."""
+    scene, size, tile, offsets, flatten_ids = of_case("plain", torch.float32)
+    seen = (scene.radii > 0).all(-1)
+    image_ids, gaussian_ids = seen.nonzero().unbind(1)
+    packed = [item[seen] for item in (scene.means2d, scene.radii, scene.depths)]
+    columns, rows = offsets.shape[2], offsets.shape[1]
+    arguments = (*packed, image_ids, gaussian_ids, 2, tile, columns, rows)
+    counts, ids, order = module.intersect_tile(*arguments, True, True)
+    assert counts.shape == (len(image_ids),)
+    assert torch.equal(module.intersect_offset(ids, 2, columns, rows), offsets)
+    whole = (image_ids * seen.shape[1] + gaussian_ids).to(torch.int32)
+    assert torch.equal(whole[order.long()], flatten_ids)
+    _, raw, unsorted = module.intersect_tile(*arguments, False, False)
+    assert torch.equal(unsorted, unsorted.sort()[0]) and torch.equal(raw.sort()[0], ids)
+
+    fields = [item[seen] for item in scene[:4]]
+    drawn = module.rasterize_to_pixels_3dgs_fwd(*fields, scene.backgrounds, None, *size, tile, offsets, order)
+    expected = module.rasterize_to_pixels_3dgs_fwd(
+        *scene[:4], scene.backgrounds, None, *size, tile, offsets, flatten_ids
+    )
+    assert torch.equal(drawn[0], expected[0]) and torch.equal(drawn[2], expected[2])
+    upstream = (torch.randn_like(drawn[0]), torch.randn_like(drawn[1]))
+    ends = (*size, tile, offsets)
+    found = module.rasterize_to_pixels_3dgs_bwd(
+        *fields, scene.backgrounds, None, *ends, order, *drawn[1:], *upstream, False
+    )
+    target = module.rasterize_to_pixels_3dgs_bwd(
+        *scene[:4], scene.backgrounds, None, *ends, flatten_ids, *expected[1:], *upstream, False
+    )
+    for result, wanted in zip(found[1:], target[1:], strict=True):
+        assert torch.equal(result, wanted[seen])
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["plain", "none", "opaque", "tiles of 4", "tiles of 20"])
+def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
+    """In two goes, the second with the transmittance that the first left."""
+    scene, size, tile, offsets, flatten_ids = of_case(case, dtype)
+    batch = tile * tile
+    through = torch.ones(len(scene.means2d), size[1], size[0], dtype=dtype)
+    for first, last in ((0, 1), (1, 1000)):
+        inputs = [item.double() for item in scene[:4]]
+        expected = reference.draw(
+            *inputs,
+            size,
+            tile,
+            offsets,
+            flatten_ids,
+            ranks=(first * batch, last * batch),
+            transmittances=through,
+        )
+        gaussians, pixels = module.rasterize_to_indices_3dgs(
+            first, last, through, *scene[:2], scene.opacities, *size, tile, offsets, flatten_ids
+        )
+        assert gaussians.dtype == pixels.dtype == torch.int64
+        assert list(zip(gaussians.tolist(), pixels.tolist(), strict=True)) == expected.blended
+        through = through - expected.alphas[..., 0].to(dtype)
+
+
+def test_broken_numbers_reach_no_pixel() -> None:
+    scene, size, tile, _, _ = of_case("plain", torch.float32)
+    for k, value in enumerate((torch.nan, torch.inf, -torch.inf)):
+        scene.means2d[0, k] = value
+    offsets, flatten_ids = listed(scene, size, tile)
+    drawn = module.rasterize_to_pixels_3dgs_fwd(*scene[:4], None, None, *size, tile, offsets, flatten_ids)
+    assert not set(range(3)) & set(flatten_ids.tolist())
+    assert all(bool(torch.isfinite(item).all()) for item in drawn)
