@@ -25,7 +25,9 @@ __all__ = [
 ]
 
 
+_Maybe = Optional[Tensor]
 _SIGMAS = 3.33  # half a Gaussian's box, where its opacity does not make it smaller
+_OLDER_SIGMAS = 3.0  # in gsplat 1.4.0
 _MARGIN = 0.15  # of the image's size, around it: where the Jacobian is still taken as it is
 _ORTHO, _FISHEYE, _FTHETA = 1, 2, 3  # of CameraModelType
 _LARGEST = 2147483520.0  # fits int32, and is exact in float32
@@ -33,12 +35,17 @@ _TINY = 1e-7  # gsplat's guard of fisheye's divisions
 
 
 class _Lens(NamedTuple):
-    """What all cameras of a call share."""
+    """What all cameras of a call share, in the order of gsplat's arguments."""
 
     width: int
     height: int
-    model: Any = 0
     eps2d: float = 0.0
+    near: float = 0.0
+    far: float = 0.0
+    radius_clip: float = 0.0
+    calc_compensations: bool = False
+    model: Any = 0
+    isotropic: bool = False  # the radius of gsplat 1.4.0: 3 sigma of the longer axis in both directions
 
 
 class _Seen(NamedTuple):
@@ -142,7 +149,7 @@ def _radii(seen: _Seen, opacity: Optional[Tensor], isotropic: bool) -> Tensor:
     if isotropic:
         middle = 0.5 * seen.variances.sum(0)
         longest = middle + torch.sqrt((middle * middle - seen.determinant).clamp_min(0.01))
-        return torch.ceil(3.0 * torch.sqrt(longest)).clamp_max(_LARGEST)[:, None].expand(-1, 2)
+        return torch.ceil(_OLDER_SIGMAS * torch.sqrt(longest)).clamp_max(_LARGEST)[:, None].expand(-1, 2)
     extent = torch.full_like(seen.depth, _SIGMAS)
     if opacity is not None:
         extent = extent.minimum(torch.sqrt(2.0 * torch.log(opacity / ALPHA_MIN).clamp_min(0.0)))
@@ -190,11 +197,11 @@ def _of_batch(values: Optional[Tensor], batch: int, dim: int = 2) -> Any:
     return values.flatten(0, -dim - 1)[batch]
 
 
-def _within(lens: _Lens, center: Tensor, radii: Tensor, radius_clip: float) -> Tensor:
+def _within(lens: _Lens, center: Tensor, radii: Tensor) -> Tensor:
     """[P] bool: a box that is in the image, and not too small to be drawn."""
     size = center.new_tensor([lens.width, lens.height])
     inside = ((center + radii > 0) & (center - radii < size)).all(1)
-    return inside & (radii > radius_clip).any(1) & (radii > 0).all(1) & torch.isfinite(radii).all(1)
+    return inside & (radii > lens.radius_clip).any(1) & (radii > 0).all(1) & torch.isfinite(radii).all(1)
 
 
 def _stacked(images: Sequence[Tuple[Tensor, ...]], means: Tensor, viewmats: Tensor) -> List[Tensor]:
@@ -216,14 +223,19 @@ def _stacked(images: Sequence[Tuple[Tensor, ...]], means: Tensor, viewmats: Tens
     return stacked
 
 
-def _pull_ellipses(
-    lens: _Lens, *arguments: Any
-) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
-    """Gradients of means, covars, quats, scales and viewmats."""
-    found = _pull(lambda *view: _see(lens, *view)[:4], *arguments)
-    v_means, v_covars, v_quats, v_scales, v_viewmats = found
-    assert v_means is not None
-    return v_means, v_covars, v_quats, v_scales, v_viewmats
+def _visible(radii: Tensor, fields: Sequence[_Maybe]) -> Tuple[Tuple[Tensor, Tensor], List[_Maybe]]:
+    """Image and Gaussian [nnz] of the visible pairs, and their rows of [..., C, N, D]."""
+    drawn = (radii > 0).all(-1).flatten(0, -2)
+    rows = [
+        None if field is None else field.reshape(*drawn.shape, *field.shape[radii.dim() - 1 :])[drawn]
+        for field in fields
+    ]
+    image, gaussian = drawn.nonzero().unbind(1)
+    return (image, gaussian), rows
+
+
+def _ellipses(lens: _Lens) -> Callable[..., Sequence[Tensor]]:
+    return lambda *view: _see(lens, *view)[:4]
 
 
 def _pull(
@@ -231,18 +243,18 @@ def _pull(
     shapes: Sequence[Optional[Tensor]],
     viewmats: Tensor,
     Ks: Tensor,
-    image: Tensor,
-    gaussian: Tensor,
-    upstream: Sequence[Tensor],
+    visible: Tuple[Tensor, Tensor],
+    upstream: Sequence[_Maybe],
     with_viewmats: bool,
     sparse: bool = False,
-) -> List[Optional[Tensor]]:
+) -> Tuple[_Maybe, ...]:
     """Gradients of the shapes [..., N, D], each then of the size of its input or, `sparse`, [nnz, D]; and of viewmats (or None).
 
     Args:
         see: makes of intrinsics, view matrix and rows of the shapes what has the gradients `upstream`, [nnz, ...].
-        image, gaussian: [nnz] of every visible pair.
+        visible: image and Gaussian [nnz] of every visible pair.
     """
+    image, gaussian = visible
     flat = [None if item is None else item.reshape(-1, item.shape[-1]) for item in shapes]
     totals = [
         None if item is None else item.new_zeros(len(image) if sparse else len(item), item.shape[1])
@@ -257,7 +269,7 @@ def _pull(
         found = gradients(
             lambda seen_from, *of: see(intrinsics, seen_from, *of),  # noqa: B023
             (view, *of_rows),
-            [field.index_select(0, pairs) for field in upstream],
+            [None if field is None else field.index_select(0, pairs) for field in upstream],
             needed=(with_viewmats, *(True for _ in of_rows)),
         )
         if found[0] is not None:
@@ -269,7 +281,7 @@ def _pull(
         total if total is None or item is None or sparse else total.view(item.shape)
         for total, item in zip(totals, shapes)
     ]
-    return [*whole, v_viewmats if with_viewmats else None]
+    return (*whole, v_viewmats if with_viewmats else None)
 
 
 @served
@@ -277,56 +289,38 @@ def projection_ewa_simple_fwd(
     means: Tensor, covars: Tensor, Ks: Tensor, width: int, height: int, camera_model: Any
 ) -> tuple[Tensor, Tensor]:
     """[..., C, N, 3] centers, [..., C, N, 3, 3] covariances in view space -> [..., C, N, 2], [..., C, N, 2, 2] in pixels."""
-    return _simple(means, covars, Ks, _Lens(width, height, camera_model))
+    return _simple(means, covars, Ks, _Lens(width, height, model=camera_model))
 
 
 @served
 def projection_ewa_simple_bwd(
-    means: Tensor,
-    covars: Tensor,
-    Ks: Tensor,
-    width: int,
-    height: int,
-    camera_model: Any,
-    v_means2d: Tensor,
-    v_covars2d: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of `means` and `covars`."""
-    lens = _Lens(width, height, camera_model)
-    v_means, v_covars = gradients(
-        lambda m, c: _simple(m, c, Ks, lens), (means, covars), (v_means2d, v_covars2d)
-    )
-    assert v_means is not None and v_covars is not None
-    return v_means, v_covars
+    means: Tensor, covars: Tensor, Ks: Tensor, width: int, height: int, camera_model: Any, *upstream: Tensor
+) -> tuple[_Maybe, ...]:
+    """Gradients of `means` and `covars`, from those of what the other gives."""
+    lens = _Lens(width, height, model=camera_model)
+    return tuple(gradients(lambda m, c: _simple(m, c, Ks, lens), (means, covars), upstream))
 
 
 @served
 def projection_ewa_3dgs_fused_fwd(
     means: Tensor,
-    covars: Optional[Tensor],
-    quats: Optional[Tensor],
-    scales: Optional[Tensor],
-    opacities: Optional[Tensor],
+    covars: _Maybe,
+    quats: _Maybe,
+    scales: _Maybe,
+    opacities: _Maybe,
     viewmats: Tensor,
     Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    eps2d: float,
-    near_plane: float,
-    far_plane: float,
-    radius_clip: float,
-    calc_compensations: bool,
-    camera_model: Any,
-    isotropic: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Optional[Tensor]]:
+    *settings: Any,
+) -> tuple[Any, ...]:
     """[..., N, D] Gaussians seen by [..., C, 4, 4] cameras -> radii, means2d, depths, conics, compensations, [..., C, N, D].
 
-    All zero where a Gaussian is culled.
+    All zero where a Gaussian is culled; compensations may be None.
 
     Args:
-        isotropic: the radius of gsplat 1.4.0, 3 sigma of the longer axis in both directions.
+        settings: image_width, image_height, eps2d, near_plane, far_plane, radius_clip, calc_compensations, camera_model, and
+            whether the radius is that of gsplat 1.4.0.
     """
-    lens = _Lens(image_width, image_height, camera_model, eps2d)
+    lens = _Lens(*settings)
     images = []
     for batch, view, intrinsics in _views(viewmats, Ks):
         shapes = [_of_batch(item, batch) for item in (means, covars, quats, scales)]
@@ -334,211 +328,105 @@ def projection_ewa_3dgs_fused_fwd(
         opacity = _of_batch(opacities, batch, dim=1)
         if opacity is not None:
             opacity = opacity.to(seen.depth.dtype)
-            if calc_compensations:
+            if lens.calc_compensations:
                 opacity = opacity * seen.compensation
-        radii = _radii(seen, opacity, isotropic)
+        radii = _radii(seen, opacity, lens.isotropic)
         depth = seen.depth.to(means.dtype)
-        drawn = _within(lens, seen.center, radii, radius_clip) & (seen.determinant > 0)
-        drawn &= (depth >= near_plane) & (depth <= far_plane)
+        drawn = _within(lens, seen.center, radii) & (seen.determinant > 0)
+        drawn &= (depth >= lens.near) & (depth <= lens.far)
         if opacity is not None:
             drawn &= opacity >= ALPHA_MIN
         images.append((drawn, radii, *seen[:4]))
-    radii, means2d, depths, conics, compensations = _stacked(images, means, viewmats)
-    return radii, means2d, depths, conics, compensations if calc_compensations else None
+    *fields, compensations = _stacked(images, means, viewmats)
+    return (*fields, compensations if lens.calc_compensations else None)
 
 
 @served
 def projection_ewa_3dgs_fused_bwd(
-    means: Tensor,
-    covars: Optional[Tensor],
-    quats: Optional[Tensor],
-    scales: Optional[Tensor],
-    viewmats: Tensor,
-    Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    eps2d: float,
-    camera_model: Any,
-    radii: Tensor,
-    conics: Tensor,
-    compensations: Optional[Tensor],
-    v_means2d: Tensor,
-    v_depths: Tensor,
-    v_conics: Tensor,
-    v_compensations: Optional[Tensor],
-    viewmats_requires_grad: bool,
-) -> tuple[Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
-    """Gradients of means, covars (or None), quats, scales (or None), viewmats (or None)."""
-    lens = _Lens(image_width, image_height, camera_model, eps2d)
-    drawn = (radii > 0).all(-1).flatten(0, -2)
-    image, gaussian = drawn.nonzero().unbind(1)
-    upstream = [
-        v_means2d.reshape(*drawn.shape, 2)[drawn],
-        v_depths.reshape(drawn.shape)[drawn],
-        v_conics.reshape(*drawn.shape, 3)[drawn],
-    ]
-    if v_compensations is not None:
-        upstream.append(v_compensations.reshape(drawn.shape)[drawn])
-    return _pull_ellipses(
-        lens, (means, covars, quats, scales), viewmats, Ks, image, gaussian, upstream, viewmats_requires_grad
-    )
+    means: Tensor, covars: _Maybe, quats: _Maybe, scales: _Maybe, viewmats: Tensor, Ks: Tensor, *others: Any
+) -> tuple[_Maybe, ...]:
+    """Gradients of means, covars (or None), quats, scales (or None), viewmats (or None).
+
+    Args:
+        others: image_width, image_height, eps2d, camera_model, radii, conics, compensations, gradients of means2d, depths, conics
+            and compensations (or None), and whether those of viewmats are wanted.
+    """
+    width, height, eps2d, camera_model, radii, _, _, *upstream, with_viewmats = others
+    lens = _Lens(width, height, eps2d, model=camera_model)
+    pairs, rows = _visible(radii, upstream)
+    return _pull(_ellipses(lens), (means, covars, quats, scales), viewmats, Ks, pairs, rows, with_viewmats)
 
 
 @served
-def projection_ewa_3dgs_packed_fwd(
-    means: Tensor,
-    covars: Optional[Tensor],
-    quats: Optional[Tensor],
-    scales: Optional[Tensor],
-    opacities: Optional[Tensor],
-    viewmats: Tensor,
-    Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    eps2d: float,
-    near_plane: float,
-    far_plane: float,
-    radius_clip: float,
-    calc_compensations: bool,
-    camera_model: Any,
-    isotropic: bool = False,
-) -> tuple[Optional[Tensor], ...]:
-    """The visible pairs: indptr [B C + 1] int32; batch, camera and Gaussian [nnz] int64; radii and what follows, [nnz, D]."""
-    fields = projection_ewa_3dgs_fused_fwd(
-        means,
-        covars,
-        quats,
-        scales,
-        opacities,
-        viewmats,
-        Ks,
-        image_width,
-        image_height,
-        eps2d,
-        near_plane,
-        far_plane,
-        radius_clip,
-        calc_compensations,
-        camera_model,
-        isotropic,
-    )
-    radii, cameras = fields[0], viewmats.shape[-3]
-    drawn = (radii > 0).all(-1).flatten(0, -2)
-    image, gaussian = drawn.nonzero().unbind(1)
-    ends = drawn.sum(1).cumsum(0)
+def projection_ewa_3dgs_packed_fwd(*arguments: Any) -> tuple[Any, ...]:
+    """The visible pairs: indptr [B C + 1] int32; batch, camera and Gaussian [nnz] int64; radii and what follows, [nnz, D].
+
+    Args:
+        arguments: those of `projection_ewa_3dgs_fused_fwd`.
+    """
+    fields, cameras = projection_ewa_3dgs_fused_fwd(*arguments), arguments[5].shape[-3]
+    (image, gaussian), packed = _visible(fields[0], fields)
+    images = arguments[5].numel() // 16
+    ends = torch.bincount(image, minlength=images).cumsum(0)
     indptr = torch.cat([ends.new_zeros(1), ends]).to(torch.int32)
-    packed = [
-        None if field is None else field.reshape(*drawn.shape, *field.shape[radii.dim() - 1 :])[drawn]
-        for field in fields
-    ]
-    batch = torch.div(image, cameras, rounding_mode="floor")
-    return (indptr, batch, image % cameras, gaussian, *packed)
+    return (indptr, torch.div(image, cameras, rounding_mode="floor"), image % cameras, gaussian, *packed)
 
 
 @served
 def projection_ewa_3dgs_packed_bwd(
-    means: Tensor,
-    covars: Optional[Tensor],
-    quats: Optional[Tensor],
-    scales: Optional[Tensor],
-    viewmats: Tensor,
-    Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    eps2d: float,
-    camera_model: Any,
-    batch_ids: Tensor,
-    camera_ids: Tensor,
-    gaussian_ids: Tensor,
-    conics: Tensor,
-    compensations: Optional[Tensor],
-    v_means2d: Tensor,
-    v_depths: Tensor,
-    v_conics: Tensor,
-    v_compensations: Optional[Tensor],
-    viewmats_requires_grad: bool,
-    sparse_grad: bool,
-) -> tuple[Tensor, Optional[Tensor], Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
-    """As `projection_ewa_3dgs_fused_bwd`; with `sparse_grad` one row for each pair, [nnz, D], but of viewmats."""
-    lens = _Lens(image_width, image_height, camera_model, eps2d)
-    upstream = [item for item in (v_means2d, v_depths, v_conics, v_compensations) if item is not None]
-    image = batch_ids * viewmats.shape[-3] + camera_ids
-    return _pull_ellipses(
-        lens,
-        (means, covars, quats, scales),
-        viewmats,
-        Ks,
-        image,
-        gaussian_ids,
-        upstream,
-        viewmats_requires_grad,
-        sparse_grad,
+    means: Tensor, covars: _Maybe, quats: _Maybe, scales: _Maybe, viewmats: Tensor, Ks: Tensor, *others: Any
+) -> tuple[_Maybe, ...]:
+    """As `projection_ewa_3dgs_fused_bwd`; with sparse_grad one row for each pair, [nnz, D], but of viewmats.
+
+    Args:
+        others: image_width, image_height, eps2d, camera_model, batch_ids, camera_ids, gaussian_ids, conics, compensations,
+            gradients as there, whether those of viewmats are wanted, sparse_grad.
+    """
+    width, height, eps2d, camera_model, batch, camera, gaussian, _, _, *upstream, with_viewmats, sparse = (
+        others
     )
+    lens = _Lens(width, height, eps2d, model=camera_model)
+    pairs = batch * viewmats.shape[-3] + camera, gaussian
+    shapes = (means, covars, quats, scales)
+    return _pull(_ellipses(lens), shapes, viewmats, Ks, pairs, upstream, with_viewmats, sparse)
 
 
 @served
 def projection_2dgs_fused_fwd(
-    means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
-    viewmats: Tensor,
-    Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    eps2d: float,
-    near_plane: float,
-    far_plane: float,
-    radius_clip: float,
-    isotropic: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Surfels -> radii, means2d, depths, ray_transforms [..., C, N, 3, 3], normals [..., C, N, 3]; zero where culled."""
-    lens = _Lens(image_width, image_height)
+    means: Tensor, quats: Tensor, scales: Tensor, viewmats: Tensor, Ks: Tensor, *settings: Any
+) -> tuple[Any, ...]:
+    """Surfels -> radii, means2d, depths, ray_transforms [..., C, N, 3, 3], normals [..., C, N, 3]; zero where culled.
+
+    Args:
+        settings: image_width, image_height, eps2d, near_plane, far_plane, radius_clip, and whether the radius is 1.4.0's.
+    """
+    lens = _Lens(*settings[:6])._replace(isotropic=any(settings[6:]))
     images = []
     for batch, view, intrinsics in _views(viewmats, Ks):
         shapes = [_of_batch(item, batch) for item in (means, quats, scales)]
         center, depth, transform, normal = _see_disc(intrinsics, view, *shapes)
         _, squares, denominator = disc_box(transform.transpose(1, 2), 1.0)
-        if isotropic:
+        if lens.isotropic:
             squares = squares.amax(1, keepdim=True).expand_as(squares)
-        radii = torch.ceil((3.0 if isotropic else _SIGMAS) * torch.sqrt(squares.clamp_min(1e-4))).clamp_max(
-            _LARGEST
-        )
+        sigmas = _OLDER_SIGMAS if lens.isotropic else _SIGMAS
+        radii = torch.ceil(sigmas * torch.sqrt(squares.clamp_min(1e-4))).clamp_max(_LARGEST)
         depth = depth.to(means.dtype)
-        drawn = _within(lens, center, radii, radius_clip) & (denominator != 0)
-        drawn &= (depth > near_plane) & (depth < far_plane)
+        drawn = _within(lens, center, radii) & (denominator != 0)
+        drawn &= (depth > lens.near) & (depth < lens.far)
         images.append((drawn, radii, center, depth, transform, normal))
-    radii, means2d, depths, ray_transforms, normals = _stacked(images, means, viewmats)
-    return radii, means2d, depths, ray_transforms, normals
+    return tuple(_stacked(images, means, viewmats))
 
 
 @served
 def projection_2dgs_fused_bwd(
-    means: Tensor,
-    quats: Tensor,
-    scales: Tensor,
-    viewmats: Tensor,
-    Ks: Tensor,
-    image_width: int,
-    image_height: int,
-    radii: Tensor,
-    ray_transforms: Tensor,
-    v_means2d: Tensor,
-    v_depths: Tensor,
-    v_normals: Tensor,
-    v_ray_transforms: Tensor,
-    viewmats_requires_grad: bool,
-) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
-    """Gradients of means, quats, scales and viewmats (or None)."""
-    drawn = (radii > 0).all(-1).flatten(0, -2)
-    image, gaussian = drawn.nonzero().unbind(1)
-    upstream = (
-        v_means2d.reshape(*drawn.shape, 2)[drawn],
-        v_depths.reshape(drawn.shape)[drawn],
-        v_ray_transforms.reshape(*drawn.shape, 3, 3)[drawn],
-        v_normals.reshape(*drawn.shape, 3)[drawn],
-    )
-    shapes = (means, quats, scales)
-    found = _pull(_see_disc, shapes, viewmats, Ks, image, gaussian, upstream, viewmats_requires_grad)
-    v_means, v_quats, v_scales, v_viewmats = found
-    assert v_means is not None and v_quats is not None and v_scales is not None
-    return v_means, v_quats, v_scales, v_viewmats
+    means: Tensor, quats: Tensor, scales: Tensor, viewmats: Tensor, Ks: Tensor, *others: Any
+) -> tuple[_Maybe, ...]:
+    """Gradients of means, quats, scales and viewmats (or None).
+
+    Args:
+        others: image_width, image_height, radii, ray_transforms, gradients of means2d, depths, normals and ray_transforms, and
+            whether those of viewmats are wanted.
+    """
+    _, _, radii, _, v_means2d, v_depths, v_normals, v_ray_transforms, with_viewmats = others
+    pairs, rows = _visible(radii, (v_means2d, v_depths, v_ray_transforms, v_normals))
+    return _pull(_see_disc, (means, quats, scales), viewmats, Ks, pairs, rows, with_viewmats)

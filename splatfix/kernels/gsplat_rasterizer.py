@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -91,14 +91,14 @@ def rasterize_to_pixels_3dgs_fwd(
     opacities: Tensor,
     backgrounds: Optional[Tensor],
     masks: Optional[Tensor],
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
+    *lists: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """[..., N, D] or packed [nnz, D] Gaussians -> colors [..., H, W, D], alphas [..., H, W, 1], last_ids [..., H, W] int32."""
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
+    """[..., N, D] or packed [nnz, D] Gaussians -> colors [..., H, W, D], alphas [..., H, W, 1], last_ids [..., H, W] int32.
+
+    Args:
+        lists: the fields of `Grid`.
+    """
+    grid = Grid(*lists)
     features = torch.cat([colors.flatten(0, -2), torch.ones_like(opacities).reshape(-1, 1)], dim=1)
     with full_precision(means2d.device):
         cells, scene = _scene(grid, means2d, conics, features, opacities, masks)
@@ -131,19 +131,15 @@ def rasterize_to_pixels_3dgs_bwd(
     opacities: Tensor,
     backgrounds: Optional[Tensor],
     masks: Optional[Tensor],
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
-    render_alphas: Tensor,
-    last_ids: Tensor,
-    v_render_colors: Tensor,
-    v_render_alphas: Tensor,
-    absgrad: bool,
-) -> tuple[Optional[Tensor], Tensor, Tensor, Tensor, Tensor]:
-    """Absolute gradients of means2d (None without `absgrad`), and gradients of means2d, conics, colors, opacities."""
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
+    *others: Any,
+) -> tuple[Optional[Tensor], ...]:
+    """Absolute gradients of means2d (None without absgrad), and gradients of means2d, conics, colors, opacities.
+
+    Args:
+        others: the fields of `Grid`, render_alphas, last_ids, gradients of colors and alphas, absgrad.
+    """
+    *lists, _, last_ids, v_render_colors, v_render_alphas, absgrad = others
+    grid = Grid(*lists)
     with full_precision(means2d.device):
         plan = getattr(last_ids, _PLAN, None)
         if plan is None:  # they are a copy of what the forward pass gave
@@ -183,19 +179,15 @@ def rasterize_to_indices_3dgs(
     means2d: Tensor,
     conics: Tensor,
     opacities: Tensor,
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
+    *lists: Any,
 ) -> tuple[Tensor, Tensor]:
     """Which Gaussian [M] int64 (of its image) is blended in which pixel [M] int64 (image H W + row W + column), front to back.
 
     The range counts batches of tile_size^2 pairs of a tile.
     """
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
+    grid = Grid(*lists)
     count = means2d.shape[-2]
-    batch = tile_size * tile_size
+    batch = grid.tile_size**2
     gaussians: List[Tensor] = []
     pixels: List[Tensor] = []
     with full_precision(means2d.device):
@@ -214,6 +206,7 @@ def rasterize_to_indices_3dgs(
 
         blend(scene, 0, chunk_cells(_BUDGET, means2d), False, note, ahead)
     if not pixels:
-        return flatten_ids.new_zeros(0, dtype=torch.int64), flatten_ids.new_zeros(0, dtype=torch.int64)
+        nothing = grid.flatten_ids[:0].to(torch.int64)
+        return nothing, nothing
     pixel, order = torch.sort(torch.cat(pixels), stable=True)
     return torch.cat(gaussians).index_select(0, order) % count, pixel

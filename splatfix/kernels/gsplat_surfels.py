@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -245,15 +245,11 @@ def rasterize_to_pixels_2dgs_fwd(
     normals: Tensor,
     backgrounds: Optional[Tensor],
     masks: Optional[Tensor],
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    *lists: Any,
+) -> tuple[Tensor, ...]:
     """[..., N, D] surfels -> colors [..., H, W, D], alphas [..., H, W, 1], normals [..., H, W, 3], distortion and median depth
     [..., H, W, 1], last_ids and median_ids [..., H, W] int32. The last channel of `colors` is the depth."""
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
+    grid = Grid(*lists)
     with full_precision(means2d.device):
         cells = _cells(grid, means2d, ray_transforms, opacities, masks)
         scene = _Surfels(_lines(means2d, ray_transforms), opacities.reshape(-1), _features(colors, normals))
@@ -274,8 +270,7 @@ def rasterize_to_pixels_2dgs_fwd(
     ids = [torch.cat([none, *(getattr(end, name) for end in ends)]) for name in ("last", "middle")]
     last_ids, median_ids = to_pixels(grid, cells, torch.stack(ids, dim=1)).to(torch.int32).unbind(-1)
     fields = (rendered, alphas, normal, distort, median, last_ids, median_ids)
-    rendered, alphas, normal, distort, median, last_ids, median_ids = (f.contiguous() for f in fields)
-    return rendered, alphas, normal, distort, median, last_ids, median_ids
+    return tuple(field.contiguous() for field in fields)
 
 
 @served
@@ -288,30 +283,22 @@ def rasterize_to_pixels_2dgs_bwd(
     densify: Tensor,
     backgrounds: Optional[Tensor],
     masks: Optional[Tensor],
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
-    render_colors: Tensor,
-    render_alphas: Tensor,
-    last_ids: Tensor,
-    median_ids: Tensor,
-    v_render_colors: Tensor,
-    v_render_alphas: Tensor,
-    v_render_normals: Tensor,
-    v_render_distort: Tensor,
-    v_render_median: Tensor,
-    absgrad: bool,
-) -> tuple[Optional[Tensor], Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Absolute gradients of means2d (None without `absgrad`), and gradients of means2d, ray_transforms, colors, opacities,
-    normals, densify."""
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
+    *others: Any,
+) -> tuple[Optional[Tensor], ...]:
+    """Absolute gradients of means2d (None without absgrad), and gradients of means2d, ray_transforms, colors, opacities,
+    normals, densify.
+
+    Args:
+        others: the fields of `Grid`, render_colors, render_alphas, last_ids, median_ids, gradients of colors, alphas, normals,
+            distortion and median, absgrad.
+    """
+    *lists, v_colors, v_alphas, v_normals, v_distort, v_median, absgrad = others
+    grid = Grid(*lists[:5])
     channels = colors.shape[-1]
     with full_precision(means2d.device):
         cells = _cells(grid, means2d, ray_transforms, opacities, masks)
         scene = _Surfels(_lines(means2d, ray_transforms), opacities.reshape(-1), _features(colors, normals))
-        images = (v_render_colors, v_render_normals, v_render_alphas, v_render_distort, v_render_median)
+        images = (v_colors, v_normals, v_alphas, v_distort, v_median)
         upstream = to_cells(cells, torch.cat([image.to(colors.dtype) for image in images], dim=-1))
         if backgrounds is not None:
             behind = backgrounds.reshape(-1, channels).index_select(0, cells.image)
@@ -345,16 +332,12 @@ def rasterize_to_indices_2dgs(
     means2d: Tensor,
     ray_transforms: Tensor,
     opacities: Tensor,
-    image_width: int,
-    image_height: int,
-    tile_size: int,
-    tile_offsets: Tensor,
-    flatten_ids: Tensor,
+    *lists: Any,
 ) -> tuple[Tensor, Tensor]:
     """As `rasterize_to_indices_3dgs`."""
-    grid = Grid(image_width, image_height, tile_size, tile_offsets, flatten_ids)
-    batch = tile_size * tile_size
-    gaussians, pixels = [flatten_ids[:0].to(torch.int64)], [flatten_ids[:0].to(torch.int64)]
+    grid = Grid(*lists)
+    batch = grid.tile_size**2
+    gaussians, pixels = [grid.flatten_ids[:0].to(torch.int64)], [grid.flatten_ids[:0].to(torch.int64)]
     with full_precision(means2d.device):
         reached = (range_start * batch, range_end * batch)
         cells = _cells(grid, means2d, ray_transforms, opacities, None, reached)

@@ -24,7 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "hardly seen": {"count": 40, "size": (24, 24), "opacity": 0.0045},
     "thin": {"count": 40, "size": (40, 24), "spread": (0.55, 60.0)},  # eps2d lets none be thinner
     "points": {"count": 200, "size": (16, 16), "spread": (0.55, 0.6)},
-    "without eps2d": {"count": 60, "size": (40, 24), "spread": (0.01, 60.0)},
+    "without eps2d": {"count": 60, "size": (40, 24), "spread": (0.01, 60.0), "opacity": 0.1},
     "tiles of 4": {"count": 30, "size": (17, 13), "tile": 4, "channels": 2},
     "tiles of 20": {"count": 30, "size": (45, 33), "tile": 20},
     "33 channels": {"count": 20, "size": (24, 16), "channels": 33},
