@@ -69,7 +69,9 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     given = (*scene[:4], scene.backgrounds, masks, *size, tile, offsets, flatten_ids)
     colors, alphas, last_ids = module.rasterize_to_pixels_3dgs_fwd(*given)
     assert colors.dtype == dtype and last_ids.dtype == torch.int32
-    value = 1e-4 if case == "without eps2d" and dtype == torch.float32 else VALUE[dtype]
+    value, slope = VALUE[dtype], GRADIENT[dtype]
+    if case == "without eps2d" and dtype == torch.float32:  # the power of what is a hundredth of a pixel wide
+        value, slope = 1e-4, 1e-2
     assert_close("colors", colors, expected.colors, value, least=1.0)
     assert_close("alphas", alphas, expected.alphas, value, least=1.0)
     # where a weight is a rounding above or below a bound, the last one may be another
@@ -79,8 +81,8 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     for name, result, target in zip(
         ("means2d", "conics", "colors", "opacities"), found[1:], gradients, strict=True
     ):
-        assert_close(name, result, target, GRADIENT[dtype])
-    assert_close("absolute", found[0].view(-1, 2), absolute, GRADIENT[dtype])
+        assert_close(name, result, target, slope)
+    assert_close("absolute", found[0].view(-1, 2), absolute, slope)
 
     # what the forward pass left behind on `last_ids` only saves work
     again = module.rasterize_to_pixels_3dgs_bwd(*given, alphas, last_ids.clone(), *upstream, False)
