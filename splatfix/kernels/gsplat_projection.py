@@ -204,23 +204,17 @@ def _within(lens: _Lens, center: Tensor, radii: Tensor) -> Tensor:
     return inside & (radii > lens.radius_clip).any(1) & (radii > 0).all(1) & torch.isfinite(radii).all(1)
 
 
-def _stacked(images: Sequence[Tuple[Tensor, ...]], means: Tensor, viewmats: Tensor) -> List[Tensor]:
-    """Of every image [P] bool what is drawn, radii and fields -> [..., C, N, D], zero where it is not drawn."""
-    stacked = []
-    for k, field in enumerate(
-        zip(
-            *(
-                [
-                    torch.where(drawn.view(-1, *(1 for _ in item.shape[1:])), item, torch.zeros_like(item))
-                    for item in items
-                ]
-                for drawn, *items in images
-            )
-        )
-    ):
-        whole = torch.stack(field).view(*viewmats.shape[:-2], *field[0].shape)
-        stacked.append(whole.to(means.dtype if k else torch.int32))
-    return stacked
+def _kept(drawn: Tensor, fields: Sequence[Tensor]) -> List[Tensor]:
+    """The fields [P, ...] of an image, zero where it does not draw them, [P] bool."""
+    masks = [drawn.view(-1, *(1 for _ in field.shape[1:])) for field in fields]
+    return [torch.where(mask, field, torch.zeros_like(field)) for mask, field in zip(masks, fields)]
+
+
+def _stacked(images: Sequence[Sequence[Tensor]], means: Tensor, viewmats: Tensor) -> List[Tensor]:
+    """Radii and other fields of every image -> [..., C, N, D] in the types of gsplat."""
+    shape = viewmats.shape[:-2]
+    radii, *others = (torch.stack(field).view(*shape, *field[0].shape) for field in zip(*images))
+    return [radii.to(torch.int32), *(field.to(means.dtype) for field in others)]
 
 
 def _visible(radii: Tensor, fields: Sequence[_Maybe]) -> Tuple[Tuple[Tensor, Tensor], List[_Maybe]]:
@@ -336,7 +330,7 @@ def projection_ewa_3dgs_fused_fwd(
         drawn &= (depth >= lens.near) & (depth <= lens.far)
         if opacity is not None:
             drawn &= opacity >= ALPHA_MIN
-        images.append((drawn, radii, *seen[:4]))
+        images.append(_kept(drawn, (radii, *seen[:4])))
     *fields, compensations = _stacked(images, means, viewmats)
     return (*fields, compensations if lens.calc_compensations else None)
 
@@ -413,7 +407,7 @@ def projection_2dgs_fused_fwd(
         depth = depth.to(means.dtype)
         drawn = _within(lens, center, radii) & (denominator != 0)
         drawn &= (depth > lens.near) & (depth < lens.far)
-        images.append((drawn, radii, center, depth, transform, normal))
+        images.append(_kept(drawn, (radii, center, depth, transform, normal)))
     return tuple(_stacked(images, means, viewmats))
 
 
