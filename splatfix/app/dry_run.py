@@ -13,6 +13,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Checkout, Facts
 from splatfix.knowledge.breakages import source_patterns
+from splatfix.knowledge.dropins import is_rasterizer
 from splatfix.plan.option import Replacement
 from splatfix.report import dry_run as report
 from splatfix.report.dry_run import BesideThePoint, DryRun, RefusedModule, ServedModule
@@ -37,7 +38,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
     called = {call.module for call in reached.calls}
-    judged = [item for item in replacement.native if item.module in called or "raster" in item.module]
+    judged = [item for item in replacement.native if item.module in called or is_rasterizer(item.module)]
     refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in judged)
     if not refused and not (called and replacement.renderer):
         refused = (RefusedModule("its rasterizer", "no call of one could be read", undetermined=True),)

@@ -215,6 +215,7 @@ _RESULTS = {
     "depth": "drawn.depth",
     "invdepth": "drawn.invdepth",
     "alpha": "drawn.alpha",
+    "normals": "torch.nn.functional.normalize(drawn.normals, dim=0)",
     "weight-sum": "drawn.sums.blend",
     "pixel-count": "drawn.sums.pixels",
     "near-count": "drawn.sums.near",
@@ -231,6 +232,7 @@ _KEYWORDS = {
     "theta": "theta",
     "rho": "rho",
     "absolute": "absolute",
+    "normals": "normals",
 }
 """Roles of arguments, and what `composite` calls them."""
 
@@ -260,6 +262,8 @@ def _declared_package(face: DeclaredFace) -> str:
                 f"        features = [{asked.rstrip(', ')}] if settings.{roles['features-if']} else [None]\n"
             )
         arguments.append("            features=[item for item in features if item is not None],")
+    if "normals" in face.results:
+        arguments.append("            with_normals=True,")
     option, instead = face.instead
     if SUMS & set(face.results):
         arguments.append("            with_sums=True,")

@@ -6,6 +6,7 @@ camera's pose and sums per Gaussian. All of it stands on one drawing:
 Maps      depth is the sum of z alpha T, not divided by alpha; alpha the sum of alpha T.
 Features  [P, F] numbers a Gaussian, drawn as channels behind the colors over a black background. The gradient is the derivative:
           it reaches opacities and shapes too.
+Normals   of a Gaussian: its shortest axis in the world, turned to the camera (diff_gauss); drawn as features are, not normalized.
 Pose      theta and rho, the rotation and translation of Exp(rho, theta) W with W the world-to-view matrix: MonoGS (Matsuki et al.
           2024) optimizes them and calls with zeros. A camera that moves is a world that moves the other way: the centers by
           R^T (rho + theta x point in view), the orientations by R^T theta, what SH sees by R^T rho. Values are ignored.
@@ -34,6 +35,7 @@ class Composite(NamedTuple):
         radii: [P] int32, pixels; 0 where culled.
         invdepth, alpha, depth: [1, H, W], as of `rasterize`.
         features: a map [F, H, W] for each of `features`.
+        normals: [3, H, W], the sum of n alpha T; None where they were not asked for.
         sums: per Gaussian; None where they were not asked for.
     """
 
@@ -43,6 +45,7 @@ class Composite(NamedTuple):
     alpha: Tensor
     depth: Tensor
     features: tuple[Tensor, ...]
+    normals: Optional[Tensor]
     sums: Optional[Contributions]
 
 
@@ -61,6 +64,8 @@ def composite(
     theta: Optional[Tensor] = None,
     rho: Optional[Tensor] = None,
     absolute: Optional[Tensor] = None,
+    normals: Optional[Tensor] = None,
+    with_normals: bool = False,
     with_sums: bool = False,
 ) -> Composite:
     """Draw once, and give back all of it.
@@ -70,10 +75,12 @@ def composite(
         features: of each kind [P, F] or [P, 1, F].
         theta, rho: three numbers each, in view space, both or none; rotations are normalized then.
         absolute: [P, 2] or [P, 3] leaf that only receives the absolute densification statistic.
+        normals: [P, 3], in the place of the shortest axes.
+        with_normals: also the map of normals, from scales and rotations where no `normals` are given.
         with_sums: also the sums per Gaussian, which cost a second pass.
 
     Raises:
-        ValueError, TypeError: as `rasterize`; one of `theta` and `rho` alone.
+        ValueError, TypeError: as `rasterize`; one of `theta` and `rho` alone; normals of Gaussians without scales.
     """
     if (theta is None) != (rho is None):
         raise ValueError("A pose has two parts: give both of `theta` and `rho`, or none.")
@@ -87,6 +94,10 @@ def composite(
             means2D = torch.zeros_like(means3D)
         means2D = torch.cat([means2D[:, :2], absolute[:, :2]], dim=1)
     kinds = [item.reshape(means3D.shape[0], -1) for item in features]
+    if with_normals:
+        if normals is None:
+            normals = _shortest_axes(settings.campos, seen_from, scales, rotations)
+        kinds.append(normals)
     widths = [item.shape[1] for item in kinds]
     count = settings.bg.numel()
     if shs is not None and (kinds or theta is not None):
@@ -102,8 +113,31 @@ def composite(
     if with_sums:
         still = settings._replace(subpixel_offset=None)
         sums = contributions(still, means3D, opacities, *shapes)
-    maps = torch.split(drawn.color, [count, *widths]) if kinds else (drawn.color,)
-    return Composite(maps[0], drawn.radii, drawn.invdepth, drawn.alpha, drawn.depth, maps[1:], sums)
+    maps = list(torch.split(drawn.color, [count, *widths]))
+    normal_map = maps.pop() if with_normals else None
+    return Composite(
+        maps[0], drawn.radii, drawn.invdepth, drawn.alpha, drawn.depth, tuple(maps[1:]), normal_map, sums
+    )
+
+
+def _shortest_axes(
+    campos: Tensor, means3D: Tensor, scales: Optional[Tensor], rotations: Optional[Tensor]
+) -> Tensor:
+    """[P, 3] the shortest axis of each Gaussian in the world, turned to the camera. The gradient goes to `rotations`.
+
+    Where lengths are equal, z and y must be shorter than both others, as in diff_gauss.
+    """
+    if scales is None or rotations is None:
+        raise ValueError("Normals are those of scales and rotations: give both, or the normals.")
+    x, y, z = scales.detach().unbind(1)
+    is_z, is_y = (x > z) & (y > z), (x > y) & (z > y)
+    r, i, j, k = rotations.unbind(1)
+    along_x = torch.stack([1 - 2 * (j * j + k * k), 2 * (i * j + r * k), 2 * (i * k - r * j)], dim=1)
+    along_y = torch.stack([2 * (i * j - r * k), 1 - 2 * (i * i + k * k), 2 * (j * k + r * i)], dim=1)
+    along_z = torch.stack([2 * (i * k + r * j), 2 * (j * k - r * i), 1 - 2 * (i * i + j * j)], dim=1)
+    axes = torch.where(is_z[:, None], along_z, torch.where(is_y[:, None], along_y, along_x))
+    seen = means3D.detach() - campos.to(means3D)
+    return torch.where((seen * axes.detach()).sum(1, keepdim=True) > 0, -axes, axes)
 
 
 class _Pose(NamedTuple):

@@ -194,6 +194,11 @@ def face_of_variant(row: Variant) -> Face:
     return Face(settings=row.settings, forward=row.forward, returns=returns)
 
 
+def is_rasterizer(module: str) -> bool:
+    """By its name: ``diff_surfel_rasterization``, ``r3dg_rasterization``, ``diff_gauss``."""
+    return "raster" in module or module.startswith("diff_gauss")
+
+
 def dropin_named(name: str) -> Dropin | None:
     """The drop-in of this name (``simple_knn``, ``diff_gaussian_rasterization@dr_aa``, ``gsplat``); None: there is none."""
     return next((item for item in DROPINS if item.name == name), None)

@@ -61,15 +61,21 @@ class KnownAddress:
     """``owner/name``."""
     commit: str
     module: str
+    forward: tuple[str, ...] = ()
+    """Parameters that its forward takes whether or not a caller gives them, beside Inria's."""
     results: tuple[str, ...] = ()
     refused: str = ""
     """Why nothing replaces it."""
 
 
-_ADDRESSES = [
-    KnownAddress(**{**row, "results": tuple(filter(None, row.get("results", "").split(",")))})
-    for row in _TABLE["address"]
-]
+def _address_of(row: Mapping[str, str]) -> KnownAddress:
+    lists = {name: tuple(filter(None, row.get(name, "").split(","))) for name in ("forward", "results")}
+    return KnownAddress(
+        row["repository"], row["commit"], row["module"], **lists, refused=row.get("refused", "")
+    )
+
+
+_ADDRESSES = [_address_of(row) for row in _TABLE["address"]]
 _REPOSITORY = re.compile(r"[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?(?:@[\w./-]+)?(?:#.*)?")
 
 

@@ -46,8 +46,8 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     """
     calls = [call for call in checkout.calls if call.module == module]
     place, source = _source_of(module, checkout)
+    known = known_rasterizer(module, checkout)
     if source is None:
-        known = known_rasterizer(module, checkout)
         if known and known.refused:
             raise NotReadable(f"{known.refused} ({known.repository})")
         return _by_calls(module, calls, order, known)
@@ -58,11 +58,13 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     values = source.values
     if order:
         results = tuple(order)
+    elif known and len(known.results) == source.returns:
+        results = known.results
     elif values and len(values) == source.returns:
         results = tuple(_role(name, number, place) for number, name in enumerate(values))
     else:
         raise NotReadable(f"what comes back cannot be read from {place}{_say_it(order)}", undetermined=True)
-    if not order:
+    if not order and not (known and results == known.results):
         _refuse_other_names(calls, results, place)
     if "depth" in results and source.depth not in ("sum", ""):
         raise NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
@@ -82,7 +84,7 @@ def known_rasterizer(module: str, checkout: Checkout) -> KnownAddress | None:
     """What is known of the repository that brings this module, where the checkout names one that was read."""
     addresses = [item.url for item in checkout.submodules]
     addresses += [item.address for item in checkout.pins]
-    addresses += checkout.clones
+    addresses += [*checkout.clones, checkout.remote]
     rows = (known_address(address, module) for address in addresses if address)
     return next(filter(None, rows), None)
 
@@ -129,7 +131,8 @@ def _by_calls(
     places = [f"{call.file}:{call.line}" for call in calls]
     settings = list(dict.fromkeys(name for call in readable for name in call.settings))
     forward = list(BASE_ARGUMENTS)
-    forward += dict.fromkeys(name for call in calls for name in call.forward if name not in forward)
+    given = [*(known.forward if known else ()), *(name for call in calls for name in call.forward)]
+    forward += dict.fromkeys(name for name in given if name not in forward)
     refuse_names(settings, forward)
     where = ", ".join(dict.fromkeys(places[:3]))
     read = [("settings and arguments", f"{where} (its own source is not there)")]

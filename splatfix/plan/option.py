@@ -12,7 +12,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step
 from splatfix.facts import Source
 from splatfix.knowledge import Arch, Auto
-from splatfix.knowledge.dropins import Dropin
+from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.plan.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
@@ -188,7 +188,7 @@ class Replacement:
     def useless(self) -> bool:
         """It serves nobody: a rasterizer must be built natively beside the drop-ins, or there are none."""
         return bool(self.native) and (
-            not self.dropins or any("raster" in item.module for item in self.native)
+            not self.dropins or any(is_rasterizer(item.module) for item in self.native)
         )
 
     @property
@@ -200,6 +200,11 @@ class Replacement:
         if "gsplat" in self.names:
             return "gsplat"
         return ""
+
+    @property
+    def draws(self) -> bool:
+        """A rasterizer is among them, or may be, where they are not known."""
+        return bool(self.renderer) or any(is_rasterizer(item.module) for item in self.dropins)
 
 
 @dataclass(frozen=True, kw_only=True)

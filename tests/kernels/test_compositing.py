@@ -72,6 +72,34 @@ def test_depth_and_alpha_are_sums_of_weights() -> None:
     assert torch.allclose(result.invdepth[0], (drawn.weights / view[:, None, None]).sum(0))
 
 
+def test_normals_are_the_shortest_axes_turned_to_the_camera() -> None:
+    """Against a renderer that draws them as colors over black; the gradient of the rotations too."""
+    inputs, settings = cloud(30), look_at(WIDTH, HEIGHT)
+    own, exact = leaves(inputs, torch.float64), leaves(inputs, torch.float64)
+    pull = rand(3, HEIGHT, WIDTH, seed=6)
+    made = composite(settings, means2D=None, **own, with_normals=True).normals
+    assert made is not None
+    axes = []
+    for mean, scale, turn in zip(exact["means3D"], exact["scales"], exact["rotations"], strict=True):
+        axis = reference.rotation_matrix(turn)[:, int(scale.argmin())]
+        axes.append(-axis if (mean - settings.campos) @ axis > 0 else axis)
+    shape = {name: exact[name] for name in ("means3D", "opacities", "scales", "rotations")}
+    black = settings._replace(bg=torch.zeros(3))
+    expected = reference.render(black, **shape, colors_precomp=torch.stack(axes)).color
+    assert_close("normals", made, expected, 1e-9, least=1.0)
+    names = ("rotations", "opacities", "means3D")
+    slopes = gradients((made * pull).sum(), *(own[name] for name in names))
+    exactly = gradients((expected * pull).sum(), *(exact[name] for name in names))
+    for name, slope, other in zip(names, slopes, exactly, strict=True):
+        assert_close(name, slope, other, 1e-8, least=1.0)
+    given = rand(30, 3, seed=9)
+    drawn = composite(settings, means2D=None, **inputs, features=[given], normals=given, with_normals=True)
+    assert drawn.normals is not None and torch.equal(drawn.normals, drawn.features[0])
+    covariances = cloud(3, covariance=True)
+    with pytest.raises(ValueError, match="give both"):
+        composite(settings, means2D=None, **covariances, with_normals=True)
+
+
 def moved(settings: Any, change: Tensor) -> Any:
     """The camera with Exp(change) W for its world-to-view matrix; `change` is (rho, theta)."""
     view = settings.viewmatrix.T

@@ -37,15 +37,16 @@ def source(
     *,
     used: Sequence[str] | None = None,
     kernel: str = "",
+    module: str = NAME,
 ) -> None:
     """A rasterizer's own source, with these beside Inria's; `used`: whose gradients its backward pass takes."""
-    cuda_source(folder, NAME)
+    cuda_source(folder, module)
     fields = "".join(f"    {name}: int\n" for name in (*BASE_SETTINGS, *settings))
     parameters = [*BASE_ARGUMENTS[:3], *(f"{name}=None" for name in (*BASE_ARGUMENTS[3:], *forward))]
     gradients = [f"grad_{name}" for name in values]
     taken = [f"grad_{name}" for name in (values if used is None else used)]
-    (folder / NAME).mkdir(exist_ok=True)
-    (folder / NAME / "__init__.py").write_text(
+    (folder / module).mkdir(exist_ok=True)
+    (folder / module / "__init__.py").write_text(
         f"from typing import NamedTuple\nfrom . import _C\n"
         f"class GaussianRasterizationSettings(NamedTuple):\n{fields}"
         f"class _RasterizeGaussians:\n    def forward(ctx):\n        return {', '.join(values)}\n"
@@ -191,6 +192,32 @@ def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address
         file.write(f"\turl = {address}\n")
     names = [item.module for item in replacement_for(read(folder)).dropins]
     assert (NAME in names) is served
+
+
+DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
+
+
+@pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
+def test_normals_that_an_address_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: bool
+) -> None:
+    """Of length 1; the same names under another address are refused by name."""
+    torch = pytest.importorskip("torch")
+    results = ("image", "depth", "norm", "alpha", "radii", "extra")
+    folder = called(tmp_path, results=results, module="diff_gauss")
+    if fetched:
+        extension = folder / "submodules" / "diff-gauss"
+        more = ("norm3Ds_precomp", "extra_attrs")
+        source(extension, (), more, ("color", *results[1:]), kernel=SUM, module="diff_gauss")
+    with pytest.raises(NotReadable, match="normals"):
+        made_for(folder, "diff_gauss")
+    with (folder / ".gitmodules").open("a") as file:
+        file.write(f"\turl = {DIFF_GAUSS}\n")
+    assert replacement_for(read(folder)).trains
+    package = imported(made_for(folder, "diff_gauss"), tmp_path / "made", monkeypatch)
+    _, _, normals, alpha, _, extra = drawn(package, {}, extra_attrs=torch.rand(20, 7, dtype=torch.float64))
+    lengths = normals.norm(dim=0)[alpha[0] > 0]
+    assert extra.shape[0] == 7 and len(lengths) and torch.allclose(lengths, torch.ones_like(lengths))
 
 
 def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
