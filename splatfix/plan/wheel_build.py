@@ -10,7 +10,7 @@ from splatfix.context.architectures import ArchChoice, Decider, choose_archs, ow
 from splatfix.context.installed import python_versions
 from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError, require
-from splatfix.core.step import say
+from splatfix.core.step import run, say
 from splatfix.core.versions import release
 from splatfix.facts import (
     Facts,
@@ -113,7 +113,7 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
 
 
 def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence[PlannedEdit]) -> None:
-    """Refuse what the compiler would: headers that neither the toolkit nor torch has, and that no edit takes out."""
+    """Refuse what the compiler would: headers that nothing here has, and that no edit takes out."""
     root = tools.chosen.toolkit.root
     rules = {edit.rule for edit in edits}
     lacking = []
@@ -127,14 +127,19 @@ def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence
     names = ", ".join(item.header for item in lacking)
     first = lacking[0]
     owner = f"torch {tools.torch.version}"
+    cure = say("Install the part that holds them, or use a version that does.")
     if first.toolkits:
         owner = f"CUDA {tools.cuda} in {root}"
+    if first.package:
+        owner = "this system"
+        packages = dict.fromkeys(item.package for item in lacking if item.package)
+        cure = run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu")
     raise SplatfixError(
         "headers-missing",
         f"{source.label} includes {names}, which {owner} does not have ({first.file} line {first.line}).",
         meaning="Its build would stop there. Nothing was built and nothing was changed.",
         todo=(
-            say("Install the part that holds them, or use a version that does."),
+            cure,
             say("Or check out a version of the source that does without."),
         ),
     )

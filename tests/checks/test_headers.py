@@ -31,3 +31,11 @@ def test_a_part_that_was_left_out(changed: Changer) -> None:
     (finding,) = of(with_checkout(changed(), sources=(item,)), "headers-missing")
     assert finding.status is Status.FAIL
     assert not commands(finding.remedy) and "curand_kernel.h" in finding.remedy[0].text
+
+
+def test_a_library_of_the_system(changed: Changer) -> None:
+    item = source("other", headers_missing=(MissingHeader("Eigen/Dense", "a.cu", 1, (), "libeigen3-dev"),))
+    (finding,) = of(with_checkout(changed(), sources=(item,)), "headers-missing")
+    assert finding.status is Status.FAIL and "which this system does not have" in finding.summary
+    (command,) = commands(finding.remedy)
+    assert command.argv == ("sudo", "apt-get", "install", "libeigen3-dev")

@@ -8,7 +8,7 @@ from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.core.step import Step, say, set_variable, unset_variable
+from splatfix.core.step import Step, run, say, set_variable, unset_variable
 from splatfix.facts import CheckoutSource, MissingHeader
 from splatfix.knowledge.breakages import cures_of_include
 
@@ -56,7 +56,8 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     """CUDA 13 removed cuda_texture_types.h and three more, torch 1.11 removed THC/THC.h, and a part of a toolkit can be left
     out: "fatal error: cuda_texture_types.h: No such file or directory", minutes into a build. Every include of the compiled
     files and of their own headers is looked for in the folders that this toolkit, this torch and the compiler have. Left out
-    is what stands behind #if, what the source carries along, and every header that is neither CUDA's nor torch's."""
+    is what stands behind #if, what the source carries along, and every header that is neither CUDA's, torch's nor sparsehash's,
+    Eigen's or Boost's."""
     toolkit = context.build_toolkit
     for item in context.sources_to_build:
         if toolkit is not None:
@@ -65,10 +66,13 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
             searched = Evidence(toolkit.root, f"{owner}, its include folders", "looked for there")
             yield from _missing_headers(context, this, item, headers, owner, searched)
         if context.torch is not None:
-            # what no toolkit is named for is torch's
-            headers = [header for header in item.headers_missing if not header.toolkits]
+            # what neither a toolkit nor a package is named for is torch's
+            headers = [header for header in item.headers_missing if not (header.toolkits or header.package)]
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
+        headers = [header for header in item.headers_missing if header.package]
+        searched = Evidence("/usr/include", "and what setup.py and the environment name", "looked for there")
+        yield from _missing_headers(context, this, item, headers, "this system", searched)
 
 
 def _missing_headers(
@@ -104,6 +108,9 @@ def _without_headers(
     context: Context, item: CheckoutSource, headers: list[MissingHeader], uncured: list[str]
 ) -> list[Step]:
     """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
+    packages = dict.fromkeys(header.package for header in headers if header.package)
+    if packages:
+        return [run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu")]
     if uncured:
         names = ", ".join(uncured)
         return [say(f"Install the part of it that holds {names}, or use a version of it that does.")]

@@ -109,7 +109,7 @@ class PackageSource:
 
 @dataclass(frozen=True)
 class MissingHeader:
-    """A header of CUDA or of torch that an extension includes under no condition, and that is not here."""
+    """A header of CUDA, torch or the system that an extension includes under no condition, and that is not here."""
 
     header: str
     """As it is included: ``cuda_texture_types.h``, ``THC/THC.h``."""
@@ -118,6 +118,8 @@ class MissingHeader:
     line: int
     toolkits: tuple[str, ...] = ()
     """Roots of the toolkits that lack it; () for one that torch lacks."""
+    package: str = ""
+    """Debian's package with it, for a library of the system; "" for CUDA's and torch's."""
 
 
 @dataclass(frozen=True)

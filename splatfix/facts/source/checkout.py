@@ -174,7 +174,7 @@ def _sources(
         script = read_setup_script(folder / "setup.py", reader)
         source = read_source(folder, reader=reader)
         python = read_packages_of(folder, source.packages, source.modules, names)
-        missing = missing_headers(folder, source, script.include_dirs, root, headers, reader)
+        missing = missing_headers(folder, source, script, root, headers, reader)
         yield CheckoutSource(
             path=folder.relative_to(root).as_posix(),
             source=source,
@@ -189,9 +189,9 @@ def _sources(
 def missing_headers_of(source: Source, facts: Facts) -> tuple[MissingHeader, ...]:
     """Headers of CUDA and torch that one source includes, and that this machine and environment do not have."""
     folder, reader = Path(source.folder), FolderReader()
-    include_dirs = read_setup_script(folder / "setup.py", reader).include_dirs
+    script = read_setup_script(folder / "setup.py", reader)
     searched = include_folders(facts.machine, facts.environment)
-    return tuple(missing_headers(folder, source, include_dirs, checkout_around(folder), searched, reader))
+    return tuple(missing_headers(folder, source, script, checkout_around(folder), searched, reader))
 
 
 def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:

@@ -13,6 +13,7 @@ from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.machine import MachineFacts
 from splatfix.facts.model.source import MissingHeader, Source
 from splatfix.facts.source.reader import FolderReader, is_there
+from splatfix.facts.source.setup_py import SetupScript
 
 _MOST_FILES = 300
 _MOST_FOLDERS = 3000
@@ -32,6 +33,12 @@ _OF_TOOLKIT = re.compile(
     r"|(texture_fetch|surface|device|math|vector)_functions\.h|(texture|surface|vector|driver|device)_types\.h"
     r"|cu(blas|fft|rand|solver|sparse|pti)\w*\.h|nvToolsExt\w*\.h|nvrtc\.h|nvml\.h|npp\w*\.h|device_launch_parameters\.h"
 )
+# Libraries that extensions take from the system and that pip does not bring: Debian's package, and its headers.
+_OF_SYSTEM = {
+    "libsparsehash-dev": re.compile(r"(google|sparsehash)/(dense|sparse)_?hash_?(map|set)"),
+    "libeigen3-dev": re.compile(r"(unsupported/)?Eigen/\w+"),
+    "libboost-dev": re.compile(r"boost/[\w/]+\.hpp"),
+}
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
 
@@ -45,6 +52,14 @@ class IncludeFolders:
     torch: tuple[Path, ...] = ()
     always: tuple[Path, ...] = ()
     """Searched whatever the toolkit: NVIDIA's packages in the environment, CPATH, the system's."""
+    system: tuple[Path, ...] = ()
+    """Those of the system among them, where it is one whose packages have names that are known."""
+
+    def package_of(self, header: str) -> str:
+        """The package of the system that has a header, where it is a library's of its own and not here; else ""."""
+        if not self.system or _holds((*self.always, *(folder / "eigen3" for folder in self.system)), header):
+            return ""
+        return next((package for package, pattern in _OF_SYSTEM.items() if pattern.fullmatch(header)), "")
 
     def lacking(self, header: str) -> tuple[str, ...] | None:
         """Roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
@@ -80,31 +95,35 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     for variable in _INCLUDE_VARIABLES:
         named = machine.variables.get(variable, "").split(os.pathsep)
         always += [Path(folder) for folder in named if folder]
-    always += [Path("/usr/include"), Path("/usr/local/include")]
+    system = (Path("/usr/include"), Path("/usr/local/include"))
+    always += system
     if python:
         always.append(Path(python.prefix, "include"))  # conda's
-    return IncludeFolders(toolkits, torch, tuple(always))
+    is_linux = machine.system == "linux"
+    return IncludeFolders(toolkits, torch, tuple(always), system if is_linux else ())
 
 
 def missing_headers(
     folder: Path,
     source: Source,
-    include_dirs: Sequence[str],
+    script: SetupScript,
     root: Path,
     searched: IncludeFolders,
     reader: FolderReader,
 ) -> Iterator[MissingHeader]:
-    """Headers of CUDA or torch that the sources include under no condition, and that this machine does not have.
+    """Headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not here.
 
     What lies anywhere in the checkout is not missing. Includes behind ``#if`` are left out, and so are those of libraries
     that the source carries along.
 
     Args:
-        include_dirs: as setup.py names them.
+        script: setup.py, for its include_dirs.
         root: the checkout.
         searched: where compilers look here.
     """
-    own_folders = [folder, *(folder / text for text in include_dirs if "\0" not in text)]
+    own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
+    # CMake looks for libraries in places of its own
+    finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
     names = [name for module in source.modules for name in module.sources if name.endswith(_COMPILED)]
     pending = [folder / name for name in names if is_there(folder / name)]
     pending = pending or list(reader.files_below(folder, _COMPILED, depth=4))
@@ -122,11 +141,15 @@ def missing_headers(
                     visited.add(own)
                     pending.append(own)
                 continue
-            lacking = None if header in checked else searched.lacking(header)
-            if lacking is not None:
+            if header in checked:
+                continue
+            lacking, package = searched.lacking(header), ""
+            if not finds_libraries:
+                package = searched.package_of(header)
+            if lacking is not None or package:
                 checked.add(header)
                 if not _lies_in(root, header):
-                    yield MissingHeader(header, os.path.relpath(file, folder), line, lacking)
+                    yield MissingHeader(header, os.path.relpath(file, folder), line, lacking or (), package)
 
 
 def _first_with(folders: Iterable[Path], header: str) -> Path | None:

@@ -66,6 +66,17 @@ class SetupScript(StaticEvaluator):
             text for value in self._keyword_values("include_dirs") for text in texts_below(value, visited)
         )
 
+    @cached_property
+    def knows_include_dirs(self) -> bool:
+        """Every folder of ``include_dirs`` stands in it, and none is worked out as it runs."""
+        for value in self._keyword_values("include_dirs"):
+            listed = self.named_list(value)
+            if not isinstance(listed, (ast.List, ast.Tuple)):
+                return False
+            if any(text_constant(item) is None and self.path(item) is None for item in listed.elts):
+                return False
+        return True
+
     @property
     def libraries(self) -> tuple[str, ...]:
         """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""

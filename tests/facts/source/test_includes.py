@@ -85,6 +85,29 @@ def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: 
     assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
 
 
+@pytest.mark.parametrize(
+    ("files", "package"),
+    [
+        ({"a.cu": "#include <google/dense_hash_map>\n"}, "libsparsehash-dev"),
+        ({"a.cu": "#include <Eigen/Dense>\n"}, "libeigen3-dev"),
+        ({"a.cu": "#include <Eigen/Core>\n"}, ""),
+        ({"a.cu": "#if HAS_EIGEN\n#include <Eigen/Dense>\n#endif\n"}, ""),
+        ({"a.cu": "#include <boost/any.hpp>\n", "third/boost/any.hpp": ""}, ""),
+        ({"a.cu": "#include <Eigen/Dense>\n", "setup.py": SETUP.replace("sources", "include_dirs=[E], sources")}, ""),
+    ],
+)  # fmt: skip
+def test_a_library_of_the_system(
+    root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str
+) -> None:
+    put(tmp_path / "usr", {"eigen3/Eigen/Core": ""})
+    found = dataclasses.replace(here, system=(tmp_path / "usr",))
+    put(root, {"setup.py": SETUP, **files})
+    checkout = read_checkout(root, (), found).value
+    assert checkout is not None
+    packages = [one.package for item in checkout.sources for one in item.headers_missing]
+    assert packages == ([package] if package else [])
+
+
 def test_a_headers_guard_is_no_condition() -> None:
     inside = "#include <a.h>\n#if X\n#include <b.h>\n#endif\n#include <c.h>\n"
     for guard in ("#ifndef A_H\n#define A_H\n", "#if !defined(A_H)\n#define A_H 1\n"):
