@@ -17,6 +17,10 @@ from splatfix.facts.source.setup_py import SetupScript
 from splatfix.facts.source.syntax import text_constant
 
 _COMPILED = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c")
+_LINTERS = re.compile(
+    r"^\[+tool\.(ruff|black|isort|mypy|pyright|pylint|pytest|coverage|codespell|flake8|yapf)\b.*?(?=^\[|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]{1,200})[>"]', re.MULTILINE)
 
 
@@ -57,7 +61,9 @@ class _Build:
         if is_there(self._folder / "CMakeLists.txt") and not self._script.mentions("CUDAExtension"):
             return True
         name = re.compile(rf"(?<![\w.-]){re.escape(path.rpartition('/')[2])}(?![\w.-])", re.IGNORECASE)
-        build_files = [self._reader.text(self._folder / file) for file in ("MANIFEST.in", "pyproject.toml")]
+        build_files = [self._reader.text(self._folder / "MANIFEST.in")]
+        # what linters are told to pass over is no part of a build
+        build_files.append(_LINTERS.sub("", self._reader.text(self._folder / "pyproject.toml")))
         return any(name.search(text) for text in (*self._literals, *build_files, *self._included))
 
     def submodules_around(self) -> Iterator[str]:
