@@ -74,6 +74,8 @@ def test_what_the_records_name_exists() -> None:
         "[1/4] Building CUDA object a.o\n[2/4] Linking libx.so\n",
         "Training progress: 100%|####| 30000/30000 [10:21<00:00, 48.2it/s, Loss=0.0312]\nTraining complete.",
         "error: something that nobody has ever seen\n",
+        # pip was started in the folder above
+        "ERROR: file:///content does not appear to be a Python project: neither 'setup.py' nor 'pyproject.toml' found.\n",
         "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyError: 'colour'\n",
     ],
 )
@@ -144,6 +146,8 @@ RASTERIZES = "_C.rasterize_gaussians(*args)\n"
         (MISMATCH, "cuda-torch-mismatch"),
         (IN_ISOLATION + MISMATCH, "pip-build-isolation"),
         # a strong sign is no consequence of a weak one
+        ("[ITER 7000] Evaluating\nCUDA error: invalid configuration argument\n", "train-all-pruned"),
+        ("CUDA error: invalid configuration argument\n", "dataset-empty-points"),
         ("Number of gaussians: 0\nmax(): Expected reduction dim to be specified for input.numel() == 0\n", "train-all-pruned"),
         # parameters that became NaN make rasterizers ask for absurd buffers
         ("Loss=nan, point=12011]\nRuntimeError: numel: integer multiplication overflow\n", "train-nan-loss"),
