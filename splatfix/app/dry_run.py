@@ -40,7 +40,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     called = {call.module for call in reached.calls}
     judged = [item for item in replacement.native if item.module in called or is_rasterizer(item.module)]
     refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in judged)
-    if not refused and not (called and replacement.renderer):
+    called |= {item.module for item in replacement.dropins if item.module in reached.imports}
+    if not refused and not (called and replacement.draws):
         refused = (RefusedModule("its rasterizer", "no call of one could be read", undetermined=True),)
     exit_code = Exit.OK
     if refused:

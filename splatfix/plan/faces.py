@@ -61,7 +61,10 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     elif known and len(known.results) == source.returns:
         results = known.results
     elif values and len(values) == source.returns:
-        results = tuple(_role(name, number, place) for number, name in enumerate(values))
+        ignored = _read_by_nobody(calls, len(values))
+        results = tuple(
+            UNREAD if number in ignored else _role(name, number, place) for number, name in enumerate(values)
+        )
     else:
         raise NotReadable(f"what comes back cannot be read from {place}{_say_it(order)}", undetermined=True)
     if not order and not (known and results == known.results):
@@ -185,6 +188,12 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tu
             )
         results.append(next(iter(roles)))
     return tuple(results)
+
+
+def _read_by_nobody(calls: Iterable[RenderCall], count: int) -> set[int]:
+    """Positions of results that every caller gives the name ``_``: whatever they are, they need no meaning."""
+    names = [call.results for call in calls if call.unpacks == count == len(call.results)]
+    return {number for number in range(count) if names and all(each[number] == "_" for each in names)}
 
 
 def _role(name: str, number: int, place: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from splatfix.facts.source.reached import find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
-from tests.plan.test_faces import called
+from tests.plan.test_faces import called, source
 from tests.plan.test_replacement import NAME
 
 TRAIN = """
@@ -84,6 +84,24 @@ def test_what_the_trainer_never_calls_does_not_refuse(tmp_path: Path, is_called:
     with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
         file.write(SECOND)
     assert tried(str(folder))[0] == int(is_called)
+
+
+HELPER = """
+from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer
+def make(camera):
+    return GaussianRasterizer(raster_settings=GaussianRasterizationSettings(**camera))
+"""
+
+
+def test_a_caller_that_is_not_reached_does_not_refuse(tmp_path: Path) -> None:
+    """Street Gaussians makes its rasterizer in a helper, and carries a renderer of another fork that nothing imports."""
+    folder = trainer(tmp_path / "gs", TRAIN.replace("gaussian_renderer", "helper").replace("render", "make"))
+    (folder / "helper.py").write_text(HELPER)
+    renderer = folder / "gaussian_renderer" / "__init__.py"
+    renderer.write_text(renderer.read_text().replace("image_height", "bg_depth"))
+    assert tried(str(folder))[0] != 0
+    source(folder / "submodules" / NAME.replace("_", "-"))
+    assert tried(str(folder))[0] == 0
 
 
 def test_a_script_of_another_name(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def made_for(folder: Path, module: str = NAME) -> Dropin:
         (("include_feature",), ("language_feature_precomp",), "color,language_feature_image,radii",
          "color,features,radii"),
         ((), (), "rendered_image,radii,gs_w", "color,radii,weight-sum"),
+        ((), ("semantics",), "color,radii,depth,alpha,semantic", "color,radii,depth,alpha,features"),
         (("projmatrix_raw",), ("theta", "rho"), "color,radii,depth,opacity,n_touched",
          "color,radii,depth,alpha,near-count"),
         ((), (), "color,radii,accum_weights_ptr,accum_weights_count,accum_max_count",
@@ -136,8 +137,13 @@ def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> 
     assert replacement_for(read(folder), order).dropins[0].module == NAME
 
 
-def test_results_that_nobody_reads(tmp_path: Path) -> None:
-    face = made_for(called(tmp_path, results=("image", "radii", "_", "_"))).declared
+@pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
+def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
+    """BAGS calls one xy, and has no use for it."""
+    folder = called(tmp_path, results=("image", "radii", "_", "_"))
+    if fetched:
+        source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "xy", "normal"))
+    face = made_for(folder).declared
     assert face and face.results == ("color", "radii", "unread", "unread")
 
 
@@ -213,7 +219,7 @@ def test_normals_that_an_address_tells(
         made_for(folder, "diff_gauss")
     with (folder / ".gitmodules").open("a") as file:
         file.write(f"\turl = {DIFF_GAUSS}\n")
-    assert replacement_for(read(folder)).trains
+    assert replacement_for(read(folder)).draws
     package = imported(made_for(folder, "diff_gauss"), tmp_path / "made", monkeypatch)
     _, _, normals, alpha, _, extra = drawn(package, {}, extra_attrs=torch.rand(20, 7, dtype=torch.float64))
     lengths = normals.norm(dim=0)[alpha[0] > 0]

@@ -89,8 +89,9 @@ def as_reached(
         guarded = tuple(item for item in guarded if item.module.partition(".")[0] in reach.modules)
         imports = tuple(name for name in imports if name in reach.modules)
     calls = [call for call in checkout.calls if reach.has(call.file, call.function)]
-    # what is imported and never called must be there all the same: how others call it says what it is
+    # what is imported and never called must be there all the same: its own source says what it is, else how others call it
     called = {call.module for call in calls}
+    called |= {face.module for item in checkout.sources for face in item.faces if face.settings}
     calls += [call for call in checkout.calls if call.module not in called and call.module in reach.modules]
     reached = replace(
         checkout,
