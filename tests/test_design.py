@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenes": {"facts"},
     "checks": {"facts", "knowledge", "context", "budget"},
     "plan": {"facts", "knowledge", "context", "checks"},
+    "wheels": {"binaries", "facts", "knowledge", "context"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
     "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
@@ -39,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "containers": {"certify", "facts", "explain"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "report", "budget", "scenes"),
+        *("explain", "wheels", "report", "budget", "scenes"),
         "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
@@ -65,6 +66,7 @@ DATA_CLASSES = {
     "splatfix.plan.option",
     "splatfix.plan.steps",
     "splatfix.install.outcome",
+    "splatfix.wheels.model",
     "splatfix.install.journal",
 }
 

@@ -40,6 +40,7 @@ from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
+from splatfix.wheels import Candidate, Unanswered, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -171,6 +172,17 @@ class InspectedFileDocument(typing.TypedDict):
     verdicts: dict[str, CoverageDocument]
 
 
+class SearchDocument(typing.TypedDict):
+    """The prebuilt wheels of one package, the proven one first, and the indexes that could not be read."""
+
+    name: str
+    source: str
+    verdict: Verdict
+    candidates: list[Candidate]
+    unanswered: list[Unanswered]
+    asked: list[str]
+
+
 class Error(typing.TypedDict):
     """What ended a command: what happened, what it means, what to do. ``code`` is stable."""
 
@@ -246,6 +258,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         "classes": list[KnownClass],
     },
+    "find": {"targets": list[str], "torch": str, "python": str, "searches": list[SearchDocument]},
     "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},
     "install": INSTALLED,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         dockerfile,
         dry_run,
         explain,
+        find,
         inspect,
         install,
         lanes,

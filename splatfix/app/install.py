@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.result import Result, target_python
-from splatfix.context import Goal, make_context
+from splatfix.context import Context, Goal, make_context
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
@@ -53,6 +54,11 @@ class InstallRequest:
     fetch_submodules: bool = False
     keep: tuple[str, ...] = ()
     """What the options must not touch."""
+    indexes: tuple[str, ...] = ()
+    """Where to look for prebuilt wheels: names of indexes, addresses, folders; () for those of the packages' maintainers."""
+    find: bool = True
+    offline: bool = False
+    """Ask no index over the network."""
     use_cache: bool = True
     reinstall: bool = False
     why: bool = False
@@ -91,7 +97,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     """
     interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
     facts = _facts(interpreter, to_install)
-    plan = planned(to_install, facts, named=request.is_named)
+    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(request, to_install, facts))
     if not plan.steps:
         return shown(plan)
     return carried_out("install", plan, facts, request, confirm)
@@ -140,7 +146,8 @@ def plan(request: InstallRequest) -> Planned:
         for folder in _checkouts(request.sources):
             installation.show_fetched(console.err(), folder, ())
     interpreter, to_install = _prepare(request)
-    plan = planned(to_install, _facts(interpreter, to_install), named=request.is_named)
+    facts = _facts(interpreter, to_install)
+    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(request, to_install, facts))
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
@@ -198,8 +205,9 @@ def explain(request: InstallRequest) -> Planned:
     context = make_context(facts, Goal(to_install.targets))
     plan: InstallPlan | None = None
     problem: SplatfixError | None = None
+    wheels = _wheels(request, to_install, facts)
     try:
-        plan = plan_install(to_install, context)
+        plan = with_wheels(to_install, context, wheels)
     except SplatfixError as error:
         # the options that it would advise to look at are what follows
         shows_options = [step for step in error.todo if step.command and "--why" in step.command.argv]
@@ -212,6 +220,8 @@ def explain(request: InstallRequest) -> Planned:
     # a current folder that nobody named and that is no source has no say in what the options are about
     if named or plan or (problem and problem.exit_code is not Exit.USAGE):
         sources = summarise(to_install.sources, facts, named=to_install.sources, fetch=to_fetch)
+        if wheels.searches:
+            sources = replace(sources, prebuilt=wheels.steps)
     options = options_for(context, sources, request.keep)
     if problem and sources.prepare:  # the options begin with what completes the sources
         problem = None if sources.fetch else problem.with_todo()
@@ -311,7 +321,27 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
+def _wheels(request: InstallRequest, to_install: Request, facts: Facts) -> Prebuilt:
+    """The prebuilt wheels for a request, where they may be looked for and would be taken."""
+    if not request.find or request.resume or to_install.backend not in ("native", "wheels", "auto"):
+        return NO_WHEELS
+    everywhere = to_install.backend == "wheels"
+    return find_prebuilt(to_install, facts, request.indexes, offline=request.offline, everywhere=everywhere)
+
+
+def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> InstallPlan:
+    """The plan, with prebuilt wheels in the place of builds, and why others were not taken.
+
+    Raises:
+        SplatfixError: as :func:`plan_install`; ``no-wheel`` where only prebuilt ones were asked for.
+    """
+    if request.backend == "wheels" and (problem := wheels.problem):
+        raise problem
+    plan = plan_install(request, context, wheels.steps)
+    return replace(plan, considered=(*plan.considered, *wheels.rejected))
+
+
+def planned(request: Request, facts: Facts, *, named: bool, wheels: Prebuilt = NO_WHEELS) -> InstallPlan:
     """The plan for a request.
 
     Args:
@@ -322,9 +352,9 @@ def planned(request: Request, facts: Facts, *, named: bool) -> InstallPlan:
     """
     context = make_context(facts, Goal(request.targets))
     if named or request.backend in ("pure", "nvrtc", "warp") or has_stack_files(Path.cwd()):
-        return plan_install(request, context)
+        return with_wheels(request, context, wheels)
     try:
-        plan = plan_install(request, context)
+        plan = with_wheels(request, context, wheels)
     except SplatfixError as error:
         if error.code in ("not-an-extension", "not-a-checkout"):
             raise _no_source(request, facts, error.what, error.todo) from error

@@ -8,11 +8,26 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from splatfix.binaries.model import BinaryError
 
-Buffer = bytes | mmap.mmap
+
+class Buffer(Protocol):
+    """Bytes, a memory map, or a file elsewhere of which parts are fetched as they are looked at."""
+
+    def __len__(self) -> int:
+        """Bytes in all."""
+        ...
+
+    def __getitem__(self, part: slice, /) -> bytes:
+        """A copy of a part."""
+        ...
+
+    def find(self, needle: bytes, start: int, end: int, /) -> int:
+        """Offset of the first `needle` inside [start, end), or -1."""
+        ...
+
 
 # Read at once: large enough that the calls cost nothing, small enough that a forged count costs no memory.
 _CHUNK = 1 << 16
@@ -48,7 +63,8 @@ class Reader:
     def unpack(self, layout: struct.Struct, offset: int, part: str) -> tuple[Any, ...]:
         """Decode one record."""
         self.require(offset, layout.size, part)
-        return layout.unpack_from(self.buffer, self.base + offset)
+        start = self.base + offset
+        return layout.unpack(self.buffer[start : start + layout.size])
 
     def records(self, layout: struct.Struct, offset: int, count: int, part: str) -> Iterator[tuple[Any, ...]]:
         """Decode `count` records that follow one another, a block at a time, so that memory stays small."""

@@ -100,7 +100,7 @@ def walk(reader: Reader, section: str, start: int, size: int, budget: Budget) ->
         fatbins.append(fatbin)
         offset = after
         # fatbins nearly always touch; look for padding only where there is some
-        if offset < end and reader.buffer[reader.base + offset] == 0:
+        if offset < end and reader.take(offset, 1, "padding") == b"\0":
             offset = reader.skip_zeros(offset, end)
     return fatbins
 
@@ -134,7 +134,7 @@ def _read_entries(
         budget.take(offset)
         if offset + _ENTRY.size > end:
             raise BinaryError(f"{section}: an entry header at offset {offset:#x} is cut off")
-        fields = _ENTRY.unpack_from(reader.buffer, reader.base + offset)
+        fields = reader.unpack(_ENTRY, offset, "an entry header")
         kind_number, _, header, payload, _, _, minor, major, arch, _, _, flags = fields
         if header < _ENTRY.size:
             raise BinaryError(f"{section}: entry at offset {offset:#x} has a header of only {header} bytes")

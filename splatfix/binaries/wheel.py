@@ -12,6 +12,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import IO
 
@@ -80,27 +81,37 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
 
 def _read_member(reader: Reader, member: Member, label: str) -> Binary:
     try:
-        if not member.size:
-            raise BinaryError("an empty file")
-        if member.method == STORED:
-            start = data_start(reader, member)
-            reader.require(start, member.size, "a zip member")
-            return parse(Reader(reader.buffer, reader.base + start, member.size), label)
-        # a file and not memory: torch's libraries unpack to a gigabyte, of which a few pages are read; mkstemp and not a
-        # context-managed temporary file, because Windows cannot open one of those a second time
-        handle, temporary = tempfile.mkstemp(dir=process_folder())
-        try:
-            with os.fdopen(handle, "wb") as out:
-                unpack(reader, member, out)
-            with opened(temporary) as unpacked:
-                return parse(unpacked, label)
-        finally:
-            os.unlink(temporary)  # noqa: PTH108 - a str path
-    except OSError as error:
-        raise BinaryError(f"{label}: cannot be unpacked for reading: {error}") from error
+        with opened_member(reader, member) as contents:
+            return parse(contents, label)
     except BinaryError as error:
         # what `parse` says already begins with the label
         raise error if str(error).startswith(label) else BinaryError(f"{label}: {error}") from error
+
+
+@contextmanager
+def opened_member(reader: Reader, member: Member) -> Iterator[Reader]:
+    """The contents of a member, for the duration of a `with` block; raises `BinaryError`."""
+    if not member.size:
+        raise BinaryError("an empty file")
+    if member.method == STORED:
+        start = data_start(reader, member)
+        reader.require(start, member.size, "a zip member")
+        yield Reader(reader.buffer, reader.base + start, member.size)
+        return
+    # a file and not memory: torch's libraries unpack to a gigabyte, of which a few pages are read; mkstemp and not a
+    # context-managed temporary file, because Windows cannot open one of those a second time
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=process_folder())
+        with os.fdopen(handle, "wb") as out:
+            unpack(reader, member, out)
+        with opened(temporary) as unpacked:
+            yield unpacked
+    except OSError as error:
+        raise BinaryError(f"cannot be unpacked for reading: {error}") from error
+    finally:
+        if temporary:
+            os.unlink(temporary)  # noqa: PTH108 - a str path
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import typer
 
 from splatfix import __version__
 from splatfix.app.result import show_traceback
-from splatfix.cli import certify, diagnose, dockerfile, explain, install, mcp, process, report, vram
+from splatfix.cli import certify, diagnose, dockerfile, explain, find, install, mcp, process, report, vram
 from splatfix.cli.options import examples, option
 from splatfix.core.errors import usage_error
 from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
@@ -62,6 +62,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     (FIND, "explain", explain.explain, {"cls": explain.WithCommand}),
     (FIND, "vram", vram.vram, {}),
     (FIND, "mcp", mcp.mcp, {}),
+    (FIX, "find", find.find, {}),
     (FIX, "install", install.install, {}),
     (FIX, "dockerfile", dockerfile.dockerfile, {}),
     (FIX, "repair", install.repair, {}),

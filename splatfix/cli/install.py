@@ -20,6 +20,7 @@ class Backend(str, Enum):
     """What to install."""
 
     native = "native"
+    wheels = "wheels"
     pure = "pure"
     nvrtc = "nvrtc"
     warp = "warp"
@@ -54,6 +55,9 @@ def install(
     ptx: Annotated[bool, option("install.ptx")] = False,
     in_place: Annotated[bool, option("install.in_place")] = False,
     fetch_submodules: Annotated[bool, option("install.fetch_submodules")] = False,
+    index: options.Indexes = None,
+    no_find: Annotated[bool, option("install.no_find")] = False,
+    offline: options.Offline = False,
     no_cache: Annotated[bool, option("install.no_cache")] = False,
     reinstall: Annotated[bool, option("install.reinstall")] = False,
     with_dependencies: Annotated[bool, option("install.with_dependencies")] = False,
@@ -82,6 +86,9 @@ def install(
         resume=resume,
         fetch_submodules=fetch_submodules,
         keep=tuple(keep or ()),
+        indexes=tuple(index or ()),
+        find=not no_find,
+        offline=offline,
         use_cache=not no_cache,
         reinstall=reinstall,
         why=why,

@@ -100,6 +100,8 @@ Targets = Annotated[
     Optional[list[str]],
     option("shared.targets"),
 ]
+Indexes = Annotated[Optional[list[str]], option("shared.indexes")]
+Offline = Annotated[bool, option("shared.offline")]
 Json = Annotated[bool, option("shared.json")]
 Verbose = Annotated[bool, option("shared.verbose")]
 Yes = Annotated[bool, option("shared.yes")]

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from splatfix.core.data import dataclass
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import EntryKind, Fatbin, FatbinGroup
+from splatfix.facts import Binary, EntryKind, Fatbin, FatbinGroup
 from splatfix.knowledge import archs, drivers
 
 
@@ -122,6 +123,20 @@ def _runs_by(
         elif compiles is not False and best != ("ptx", True):
             best = ("ptx", compiles is True)
     return best
+
+
+def targets_by_module(
+    binaries: Sequence[Binary], targets: Sequence[archs.Arch]
+) -> dict[str, Sequence[archs.Arch]]:
+    """The targets that each module must serve: those it is named after (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
+    named: dict[str, Sequence[archs.Arch]] = {}
+    for binary in binaries:
+        name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
+        named[binary.path] = [arch for arch in targets if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
+    covered = set().union(*named.values())
+    if all(named.values()) and covered != set(targets):
+        named = {}  # some target has no module of its own: each must serve all
+    return {binary.path: named.get(binary.path) or targets for binary in binaries}
 
 
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:

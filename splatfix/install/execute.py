@@ -14,7 +14,7 @@ from pathlib import Path
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import write_json
+from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
@@ -135,6 +135,8 @@ class _Item:
     native: bool = False
     gpu_code: bool = False
     fetched: bool = False
+    origin: str = ""
+    """The index of a prebuilt wheel."""
     also_import: tuple[str, ...] = ()
     before: str = ""
     up_to_date: bool = False
@@ -330,8 +332,9 @@ class _Execution:
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         refuse_unplanned(item.wheel, step.subject, self.environment)
-        item.fetched = True
-        self._finish(record, result=path.name)
+        item.fetched, item.native, item.gpu_code = True, bool(step.targets), bool(step.targets)
+        item.origin = step.origin
+        self._finish(record, digest=sha256_of(path), result=path.name)
         return path.name
 
     def _verify(self, step: VerifyWheel, item: _Item) -> str:
@@ -399,7 +402,9 @@ class _Execution:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
-        if item.fetched:  # not ours: what no user imports by itself need not be importable by itself
+        if (
+            item.fetched and not item.origin
+        ):  # what no user imports by itself need not be importable by itself
             item.modules = tuple(name for name in item.modules if "." not in name)
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
@@ -416,6 +421,8 @@ class _Execution:
                 forced = build.cuda_mismatch
         if forced:
             reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
+        elif item.origin:
+            reason = f"prebuilt, from {item.origin}: its name, tags and torch fit"
         elif item.fetched:
             reason = "it is the version that was installed before"
         elif not item.native:

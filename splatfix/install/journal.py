@@ -69,7 +69,7 @@ class StepRecord:
     """Canonical name of what was installed, which may differ from the source's name."""
     version: str = ""
     digest: str = ""
-    """Of the installed RECORD, of the edited files, or of the toolkit's wheels, to see changes; "" until the step is done."""
+    """Of the installed RECORD, the edited files, the fetched wheel, or the toolkit's wheels; "" until the step is done."""
     result: str = ""
     """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
 

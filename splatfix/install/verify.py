@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.binaries import Binary, BinaryError, missing_exports, read_needs, read_wheel
 from splatfix.context import Context, make_context
+from splatfix.context.coverage import targets_by_module
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
@@ -20,7 +21,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch
+from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch, torch_libraries
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
@@ -28,7 +29,6 @@ from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 
-_TORCH_LIBRARIES = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
 _NO_GPU = re.compile(
     r"libcuda\.so\.1: cannot open shared object file|Found no NVIDIA driver|No CUDA GPUs are available"
@@ -84,7 +84,7 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     if expects_gpu_code and not carrying:
         raise SplatfixError.of("install.no-gpu-code", name=wheel.path.name)
     context = make_context(facts)
-    targets_of = _targets_of(carrying, targets)
+    targets_of = targets_by_module(carrying, targets)
     served = [_check_code(binary, targets_of[binary.path], context) for binary in carrying]
     symbols = _check_symbols(wheel, natives, context.torch)
     if not natives:
@@ -111,18 +111,6 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
                 run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
             ),
         )
-
-
-def _targets_of(binaries: Sequence[Binary], targets: Sequence[Arch]) -> dict[str, Sequence[Arch]]:
-    """The targets that each module must serve: those it is named after (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
-    named: dict[str, Sequence[Arch]] = {}
-    for binary in binaries:
-        name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
-        named[binary.path] = [arch for arch in targets if re.search(rf"(?<!\d){arch.number}(?!\d)", name)]
-    covered = set().union(*named.values())
-    if all(named.values()) and covered != set(targets):
-        named = {}  # some target has no module of its own: each must serve all
-    return {binary.path: named.get(binary.path) or targets for binary in binaries}
 
 
 def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> str:
@@ -183,10 +171,7 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
     members = [item.path.rpartition("!")[2] for item in natives if item.format == "elf"]
     if torch is None or not members:
         return "needs nothing of torch"
-    folder = Path(torch.folder) / "lib"
-    # a torch for the CPU lacks two of them
-    candidates = [folder / f"lib{name}.so" for name in _TORCH_LIBRARIES]
-    libraries = [path for path in candidates if path.is_file()]
+    libraries = torch_libraries(torch)
     count = 0
     with zipfile.ZipFile(wheel.path) as archive, temporary_folder() as temporary:
         unpacked = {member: Path(archive.extract(member, temporary)) for member in members}

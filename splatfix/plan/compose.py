@@ -22,6 +22,7 @@ from splatfix.plan.steps import (
     CheckImport,
     Confirm,
     EditSource,
+    FetchWheel,
     InstallStep,
     InstallWheel,
     MakeDropin,
@@ -136,7 +137,7 @@ class Wheels:
     """What a backend decided for a request: how the wheels come about, and what has to be there before."""
 
     kind: OptionKind
-    makers: tuple[BuildWheel | MakeDropin, ...]
+    makers: tuple[BuildWheel | MakeDropin | FetchWheel, ...]
     variants: Mapping[str, Sequence[str]]
     """By the name of a distribution, keys of the variants that it can be."""
     dependencies: Dependencies = field(default_factory=Dependencies)
@@ -162,11 +163,11 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
     for step in wheels.makers:
         # a drop-in's own kernels are compiled, and so shown, while it is made
         targets: tuple[Arch, ...] = ()
-        if isinstance(step, BuildWheel):
+        if not isinstance(step, MakeDropin):
             targets = step.targets
-            # the checkout is edited only once the wheel made with the same edits has been verified
-            if request.in_place and step.edits:
-                installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
+        # the checkout is edited only once the wheel made with the same edits has been verified
+        if isinstance(step, BuildWheel) and request.in_place and step.edits:
+            installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
         verifications.append(VerifyWheel(subject=step.subject, targets=targets))
         installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
         installs.append(CheckImport(subject=step.subject))

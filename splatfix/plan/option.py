@@ -13,7 +13,7 @@ from splatfix.core.step import Step
 from splatfix.facts import Source
 from splatfix.knowledge import Arch, Auto
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
-from splatfix.plan.steps import InstallStep, InstallWheel, Reason
+from splatfix.plan.steps import FetchWheel, InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
 
@@ -23,6 +23,8 @@ class OptionKind(str, Enum):
 
     KEEP = "keep"
     """What is installed serves the targets already."""
+    WHEEL = "wheel"
+    """Install prebuilt wheels that were found, and proven for the targets."""
     REBUILD = "rebuild"
     """Compile the extensions with an installed toolkit."""
     REBUILD_PTX = "rebuild-with-ptx"
@@ -56,6 +58,7 @@ class OptionKind(str, Enum):
 
 _TITLES = {
     OptionKind.KEEP: "keep what is installed",
+    OptionKind.WHEEL: "prebuilt wheels, proven for these GPUs",
     OptionKind.REBUILD: "{rebuild} the extensions with an installed CUDA toolkit",
     OptionKind.REBUILD_PTX: "{rebuild} with PTX that the driver compiles for the newer GPU",
     OptionKind.NVRTC: "drop-ins with CUDA kernels that torch's NVRTC compiles",
@@ -78,7 +81,12 @@ BUILDING = (
 """Those that compile extensions."""
 REPLACING = (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
 """Those that put drop-ins in their place."""
-_BACKENDS = {OptionKind.DROPIN: "pure", OptionKind.NVRTC: "nvrtc", OptionKind.WARP: "warp"}
+_BACKENDS = {
+    OptionKind.DROPIN: "pure",
+    OptionKind.NVRTC: "nvrtc",
+    OptionKind.WARP: "warp",
+    OptionKind.WHEEL: "wheels",
+}
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,8 @@ class Request:
     targets: tuple[Arch | Auto, ...] = ()
     """Empty means ``AUTO``."""
     backend: str = "native"
-    """``native``, ``nvrtc``, ``warp``, ``pure``, or ``auto``: the first of them, in this order, that is possible here."""
+    """``native``, ``nvrtc``, ``warp``, ``pure``, or ``auto``: the first of them, in this order, that is possible here; or
+    ``wheels``: prebuilt ones alone."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False
@@ -223,6 +232,8 @@ class SourceSummary:
     """What must be done before anything of the source can be built: submodules to fetch."""
     fetch: bool = False
     """``splatfix install`` fetches them itself; ``prepare`` says what."""
+    prebuilt: Mapping[str, FetchWheel] | None = None
+    """By the name of an extension, the wheel that was found and proven; None where none was looked for."""
     refused: SplatfixError | None = None
     """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
 
@@ -246,7 +257,7 @@ class InstallPlan(Option):
 
     @property
     def backend(self) -> str:
-        """``native``, ``nvrtc``, ``warp`` or ``pure``."""
+        """``native``, ``wheels``, ``nvrtc``, ``warp`` or ``pure``."""
         return _BACKENDS.get(self.kind, "native")
 
     @property
@@ -288,7 +299,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Options:
-    """Every kind of option: those available, least invasive first, and those rejected."""
+    """Every kind of option: those available, least invasive first, and those rejected; wheels only where they were looked for."""
 
     targets: tuple[Arch, ...]
     subjects: tuple[str, ...]

@@ -25,6 +25,7 @@ from splatfix.plan.backends.nvrtc import nvrtc_kernels
 from splatfix.plan.backends.pure import KernelMaker, dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.warp import warp_kernels
+from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.hosts import require_host
@@ -47,11 +48,13 @@ from splatfix.plan.option import (
 )
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
+from splatfix.plan.steps import FetchWheel
 
 _AS_IT_WOULD_BE = "as it would be"
 
 # The maker of each option of a machine, the least invasive first; what is kept comes before them, a driver after them.
 _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
+    OptionKind.WHEEL: wheels,
     OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
     OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
     OptionKind.NVRTC: partial(dropins_on_gpu, kernels_by=nvrtc_kernels),
@@ -183,6 +186,9 @@ def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Itera
     refused = assessment.sources.refused
     nothing_to_build = refused and not any(part.installed for part in assessment.parts)
     for kind, make in _OPTIONS.items():
+        # nobody has looked for wheels: only a build or an install that was asked for asks the network
+        if kind is OptionKind.WHEEL and assessment.sources.prebuilt is None:
+            continue
         if refused and nothing_to_build and kind in BUILDING:
             yield rejected(kind, refused.what.rstrip("."))
         else:
@@ -216,7 +222,8 @@ def _in_environment_to_be(assessment: Assessment) -> Assessment:
 def _without_target(assessment: Assessment, reason: str) -> Options:
     """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
     pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
-    others = [rejected(kind, reason) for kind in OptionKind if kind is not OptionKind.DROPIN]
+    kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
+    others = [rejected(kind, reason) for kind in kinds]
     if pure.rejected_because:
         return Options((), (), (), (*others, pure))
     return Options((), (), (pure,), tuple(others))
@@ -261,11 +268,14 @@ def _notes_on_keep(assessment: Assessment) -> list[str]:
 # The option that install executes
 
 
-def plan_install(request: Request, context: Context) -> InstallPlan:
+def plan_install(
+    request: Request, context: Context, prebuilt: Mapping[str, FetchWheel] | None = None
+) -> InstallPlan:
     """What to do to the environment of a context to get what ``request`` asks for. Changes nothing.
 
     Args:
         context: its goal has the targets of the request.
+        prebuilt: by the label of a source, the wheel that was found for it.
 
     Raises:
         SplatfixError: what is wrong with the request, the sources, the environment or the machine.
@@ -273,13 +283,13 @@ def plan_install(request: Request, context: Context) -> InstallPlan:
     if mended_by_name(request):
         plan = mend_plan(request, context)
     elif request.backend == "auto":
-        plan = _first_possible(request, context)
-    elif request.backend == "native":
-        plan = native_plan(request, context)
+        plan = _first_possible(request, context, prebuilt)
+    elif request.backend in ("native", "wheels"):
+        plan = native_plan(request, context, prebuilt)
     elif request.backend in _WITHOUT_COMPILER:
         plan = _with_dropins(request, context)
     else:
-        choices = ", ".join(["native", *_WITHOUT_COMPILER, "auto"])
+        choices = ", ".join(["native", "wheels", *_WITHOUT_COMPILER, "auto"])
         problem = f"{request.backend!r} is not a backend."
         raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
     notes = plan.notes
@@ -290,10 +300,12 @@ def plan_install(request: Request, context: Context) -> InstallPlan:
     return replace(plan, request=replace(request, sources=absolute(request.sources)), notes=notes)
 
 
-def _first_possible(request: Request, context: Context) -> InstallPlan:
+def _first_possible(
+    request: Request, context: Context, prebuilt: Mapping[str, FetchWheel] | None
+) -> InstallPlan:
     """Native where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, by Warp, pure."""
     try:
-        return native_plan(request, context)
+        return native_plan(request, context, prebuilt)
     except SplatfixError as error:
         by_name = error.code == "not-a-folder"
         if error.code not in _NOT_HERE and not by_name:

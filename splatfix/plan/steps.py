@@ -265,7 +265,7 @@ class MakeDropin(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class FetchWheel(PlannedStep):
-    """Have pip bring the wheel of a version that is installed, and nothing that it needs."""
+    """Have pip bring one wheel, and nothing that it needs: of a version that is installed, or one that was found prebuilt."""
 
     kind: str = field(init=False, default="fetch-wheel")
     subject: str
@@ -274,8 +274,15 @@ class FetchWheel(PlannedStep):
     """``torch==2.13.0+cpu``, or ``NAME @ ADDRESS`` of the wheel that it was installed from."""
     index: str = ""
     """A second index; "" for none."""
+    targets: tuple[Arch, ...] = ()
+    """What its GPU code must serve; () where it replaces what was there."""
+    origin: str = ""
+    """The index where it was found prebuilt."""
 
     def _text(self) -> str:
+        if self.origin:
+            goal = _names(self.targets)
+            return f"fetch the prebuilt {self.subject} {self.version} for {goal} from {self.origin}: {self.requirement}"
         return f"fetch the wheel of {self.requirement}"
 
 

@@ -30,6 +30,7 @@ from splatfix.report.field_report import markdown
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tests.plan.test_recipes import checkout_of
+from tests.wheels.forge import context_of, torch_in, write_wheel
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
 
 Document = Callable[..., dict[str, Any]]
@@ -93,6 +94,30 @@ def test_diagnose_of_this_machine(document: Document, tmp_path: Path) -> None:
 def test_inspect(document: Document) -> None:
     made = check(document("inspect", sys.executable, "--target", "sm_86"))
     assert (made["files"][0]["verdicts"]["sm_86"]["usable"], made["exit_code"]) == (None, 3)
+
+
+def test_find(document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = torch_in(tmp_path / "torch")
+    facts = context_of(torch).facts
+    monkeypatch.setattr("splatfix.app.find.gather", lambda _: facts)
+    write_wheel(tmp_path / "wheels", "fused_ssim-1.0-cp311-cp311-linux_x86_64.whl", "90")
+    write_wheel(tmp_path / "wheels", "simple_knn-0.0.0-cp311-cp311-linux_x86_64.whl", "120")
+    words = (
+        "find",
+        "fused-ssim",
+        "simple-knn",
+        "--target",
+        "sm_120",
+        "--index",
+        tmp_path / "wheels",
+        "--offline",
+    )
+    made = check(document(*words))
+    assert made["exit_code"] == 1
+    refused, proven = made["searches"]
+    assert (refused["verdict"], refused["candidates"][0]["code"]) == ("unsuited", "wrong-gpu-code")
+    assert (proven["verdict"], proven["candidates"][0]["code"]) == ("proven", "")
+    assert check(document("find", "fused-ssim", "--index", tmp_path, "--target", "sm_90"))["exit_code"] == 0
 
 
 def test_checks(document: Document) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.model.environment import Linkage, RuntimeCopy, RuntimeLibrary
+from splatfix.facts.model.environment import Linkage, RuntimeCopy, RuntimeLibrary, Torch
 from splatfix.facts.system.live import System
 
 _KEPT = 20
@@ -47,6 +48,13 @@ _OLD_ABI = _CHECK_FAIL + "Ss"
 def of_torch(name: str) -> bool:
     """The mangled name belongs to torch's own namespaces, so torch's libraries must export it."""
     return _TORCH_NAME.match(name) is not None
+
+
+def torch_libraries(torch: Torch) -> list[Path]:
+    """Those of a torch for Linux that export what extensions call; a torch for the CPU lacks two of them."""
+    folder = Path(torch.folder) / "lib"
+    names = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
+    return [path for name in names if (path := folder / f"lib{name}.so").is_file()]
 
 
 def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:

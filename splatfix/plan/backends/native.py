@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
+from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
 from splatfix.plan.checkout import sources_in, variants_of_source
 from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
 from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
-from splatfix.plan.steps import BuildWheel, ProvideToolkit, Reason, Rebuild
+from splatfix.plan.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.tools import (
     Tools,
     provided_toolkit,
@@ -163,18 +164,24 @@ def rebuild_steps(
 # The plan for sources at hand
 
 
-def native_plan(request: Request, context: Context) -> InstallPlan:
+def native_plan(
+    request: Request, context: Context, prebuilt: Mapping[str, FetchWheel] | None = None
+) -> InstallPlan:
     """Build, verify and install the sources of a request.
+
+    Args:
+        prebuilt: by the label of a source, the wheel that takes the place of its build.
 
     Raises:
         SplatfixError: what is wrong with the sources, the environment or the machine.
     """
-    facts = context.facts
+    facts, prebuilt = context.facts, prebuilt or {}
     sources, notes = _read_sources(request, facts)
+    to_build = tuple(source for source in sources if source.label not in prebuilt)
     interpreter = usable_python(facts)
     tools: Tools | None = None
     considered: list[Rejected] = []
-    if any(source.needs_cuda for source in sources):
+    if any(source.needs_cuda for source in to_build):
         tools = tools_to_install_with(request, context)
         considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
     jobs = job_count(facts)
@@ -182,7 +189,7 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
         jobs = Jobs(request.jobs, "as asked")
     dependencies = plan_dependencies(request, facts, sources)
     builds: list[BuildWheel] = []
-    for source, share in zip(sources, share_jobs(jobs, sources), strict=True):
+    for source, share in zip(to_build, share_jobs(jobs, to_build), strict=True):
         if tools and source.needs_cuda:
             build, alternative = cuda_build(source, context, tools, share)
             considered.append(alternative)
@@ -193,13 +200,17 @@ def native_plan(request: Request, context: Context) -> InstallPlan:
         builds.append(build)
     wheels = Wheels(
         kind=OptionKind.REBUILD,
-        makers=tuple(builds),
+        makers=(*prebuilt.values(), *builds),
         variants={source.label: variants_of_source(source.folder) for source in sources},
         dependencies=dependencies,
         considered=tuple(considered),
-        notes=notes,
+        notes=(*notes, *map(why_prebuilt, prebuilt.values())),
         jobs=jobs.count,
     )
+    if prebuilt:
+        wheels = replace(wheels, targets=context.archs)
+    if not builds:
+        wheels = replace(wheels, kind=OptionKind.WHEEL)
     if tools:
         wheels = _with_tools(wheels, context, tools)
     return installation(request, context, wheels)

@@ -1,0 +1,200 @@
+"""``splatfix find``: prebuilt wheels for an environment and its GPUs, and the same search for ``splatfix install``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from splatfix.app.result import Result, target_python
+from splatfix.context import Context, Goal, Rejected, make_context
+from splatfix.context.commands import pip
+from splatfix.core.data import dataclass, field
+from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.step import Step, run, say, target_options
+from splatfix.facts import Facts, gather, resolved_folder
+from splatfix.knowledge import Arch, Auto
+from splatfix.plan import Request, summarise
+from splatfix.plan.requirements import usable_targets, usable_torch
+from splatfix.plan.steps import FetchWheel
+from splatfix.report import finding_wheels as report
+from splatfix.wheels import (
+    Candidate,
+    Search,
+    Verdict,
+    Wanted,
+    chosen_indexes,
+    find_wheels,
+    wanted_by_name,
+    wanted_by_source,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindRequest:
+    """What was asked of ``splatfix find``."""
+
+    subjects: tuple[str, ...]
+    """Folders, names of packages, ``gsplat==1.5.3``, keys of variants."""
+    targets: tuple[Arch | Auto, ...] = ()
+    python: str | None = None
+    indexes: tuple[str, ...] = ()
+    offline: bool = False
+
+
+def find(request: FindRequest, *, verbose: bool = False) -> Result:
+    """Look for the wheel of each package that would do here. Changes nothing.
+
+    Raises:
+        SplatfixError: wrong names (exit code 2), no GPU that is meant, no CUDA build of torch.
+    """
+    indexes = chosen_indexes(request.indexes, offline=request.offline)
+    if not indexes:
+        folder = say("Name a folder of wheels: --index DIR.")
+        raise usage_error(
+            "no-index", "With --offline only folders are looked through, and none was named.", folder
+        )
+    facts = gather(target_python(request.python))
+    context = make_context(facts, Goal(request.targets))
+    torch, interpreter = usable_torch(context, cuda=True), context.interpreter
+    usable_targets(context)
+    assert interpreter is not None
+    wanted = [item for text in request.subjects for item in _wanted(text, facts)]
+    searches = tuple(find_wheels(item, indexes, context, interpreter, torch) for item in wanted)
+    steps = [step for search in searches for step in _next(search, context)]
+    targets = [arch.sm for arch in context.archs]
+    return Result(
+        "find",
+        lambda: report.document(searches, targets, torch.version, interpreter.version),
+        lambda console: report.show(console, searches, targets, steps, verbose=verbose),
+        exit_code_of(searches),
+    )
+
+
+def exit_code_of(searches: Iterable[Search]) -> Exit:
+    """0 where each has a proven wheel, 1 where one has none, 3 where that could not be determined."""
+    verdicts = {search.verdict for search in searches}
+    if Verdict.UNSUITED in verdicts:
+        return Exit.FAILURE
+    if Verdict.UNKNOWN in verdicts:
+        return Exit.UNDETERMINED
+    return Exit.OK
+
+
+def _wanted(text: str, facts: Facts) -> list[Wanted]:
+    """The packages that a word of the command line stands for."""
+    if resolved_folder(text) is None:
+        return [wanted_by_name(text)]
+    summary = summarise((text,), facts, named=(text,))
+    if summary.refused:
+        raise summary.refused
+    wanted = []
+    for name, keys in summary.variants.items():
+        source = summary.built_from.get(name)
+        if source is None:  # its submodule is empty: what is known of it must do
+            wanted.append(wanted_by_name(name, keys))
+        elif source.needs_cuda:
+            wanted.append(wanted_by_source(source))
+    if not wanted:
+        raise usage_error("no-cuda-code", f"{text} has no CUDA code, so that no wheel of it is needed.")
+    return wanted
+
+
+def _next(search: Search, context: Context) -> list[Step]:
+    if search.best is None:
+        return []
+    options = target_options(context.archs)
+    if Path(search.source).is_dir():
+        argv = (
+            "splatfix",
+            "install",
+            search.source,
+            "--backend",
+            "wheels",
+            "--index",
+            search.best.index,
+            *options,
+        )
+        return [run(*argv, text="Install it with")]
+    step = pip(context.facts, "install", "--no-deps", search.best.requirement, text="Install it with")
+    return [step]
+
+
+# For install
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """What was looked for in the place of builds."""
+
+    steps: Mapping[str, FetchWheel] = field(default_factory=dict)
+    """By the label of a source, the proven wheel."""
+    searches: tuple[Search, ...] = ()
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """Why the others are built."""
+        lost = [search for search in self.searches if search.best is None]
+        return tuple(Rejected(f"a prebuilt wheel of {search.name}", _why_none(search)) for search in lost)
+
+    @property
+    def problem(self) -> SplatfixError | None:
+        """``no-wheel``, where one of them has none; None where all have one."""
+        if self.searches and not self.rejected:
+            return None
+        reasons = "; ".join(item.why for item in self.rejected) or "nothing was looked for"
+        exit_code = exit_code_of(self.searches) or Exit.UNDETERMINED
+        return SplatfixError(
+            "no-wheel",
+            f"Not everything has a prebuilt wheel that is proven for this machine: {reasons}.",
+            meaning="Nothing was changed.",
+            todo=(say("Leave out --backend wheels to build it, or name another index with --index."),),
+            exit_code=exit_code,
+        )
+
+
+NO_WHEELS = Prebuilt()
+"""None were looked for."""
+
+
+def find_prebuilt(
+    request: Request, facts: Facts, indexes: Sequence[str], *, offline: bool, everywhere: bool
+) -> Prebuilt:
+    """The prebuilt wheels for the sources of a request; none where nothing could be built for them here either.
+
+    Args:
+        everywhere: in all known indexes, not only in those of the packages' own maintainers.
+
+    Raises:
+        SplatfixError: ``unknown-index`` (exit code 2).
+    """
+    chosen = chosen_indexes(indexes, maintained=not everywhere, offline=offline)
+    context = make_context(facts, Goal(request.targets))
+    torch, interpreter = context.torch, context.interpreter
+    if not chosen or torch is None or torch.cuda is None or interpreter is None or context.no_target:
+        return NO_WHEELS
+    steps, searches = {}, []
+    summary = summarise(request.sources, facts)
+    for label, source in summary.built_from.items():
+        if not source.needs_cuda:
+            continue
+        search = find_wheels(wanted_by_source(source), chosen, context, interpreter, torch)
+        searches.append(search)
+        if search.best:
+            steps[label] = _step(label, search.best, context)
+    return Prebuilt(steps, tuple(searches))
+
+
+def _why_none(search: Search) -> str:
+    reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
+    reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
+    if len(search.candidates) > 2:
+        reasons.append(f"{len(search.candidates) - 2} more do not suit either")
+    return "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
+
+
+def _step(label: str, wheel: Candidate, context: Context) -> FetchWheel:
+    version = wheel.wheel.split("-")[1]
+    requirement = wheel.requirement
+    return FetchWheel(
+        subject=label, version=version, requirement=requirement, targets=context.archs, origin=wheel.index
+    )

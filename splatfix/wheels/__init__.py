@@ -1,0 +1,20 @@
+"""Prebuilt wheels: listed by indexes, judged by name and by content before they are fetched whole."""
+
+from __future__ import annotations
+
+from splatfix.wheels.listing import chosen_indexes
+from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
+from splatfix.wheels.search import find_wheels
+from splatfix.wheels.wanted import wanted_by_name, wanted_by_source
+
+__all__ = [
+    "Candidate",
+    "Search",
+    "Unanswered",
+    "Verdict",
+    "Wanted",
+    "chosen_indexes",
+    "find_wheels",
+    "wanted_by_name",
+    "wanted_by_source",
+]

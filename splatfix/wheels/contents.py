@@ -1,0 +1,228 @@
+"""What is in a wheel, read in place, the smallest first: metadata, the face of its packages, GPU code, torch's symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from email.parser import HeaderParser
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from splatfix.binaries import Binary, BinaryError, missing_exports
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.reader import is_native_name, parse
+from splatfix.binaries.symbols import parse_exported, parse_needs
+from splatfix.binaries.wheel import Member, members, opened_member
+from splatfix.context import Context
+from splatfix.context.coverage import targets_by_module
+from splatfix.core.data import dataclass
+from splatfix.core.limits import MOST_LIBRARIES, MOST_SOURCE
+from splatfix.core.words import counted, few
+from splatfix.facts import (
+    Interpreter,
+    PackageSource,
+    Torch,
+    loaded_fatbins,
+    of_torch,
+    read_package_source,
+    torch_libraries,
+)
+from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
+from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
+from splatfix.wheels.model import Verdict, Wanted
+from splatfix.wheels.names import Objection
+
+
+class Refused(Exception):
+    """A wheel will not do, or (``verdict`` unknown) that cannot be told."""
+
+    def __init__(self, code: str, reason: str, verdict: Verdict = Verdict.UNSUITED) -> None:
+        super().__init__(reason)
+        self.objection, self.verdict = Objection(code, reason), verdict
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A wheel that is looked into."""
+
+    reader: Reader
+    wanted: Wanted
+    context: Context
+    interpreter: Interpreter
+    torch: Torch
+
+    def prove(self) -> tuple[str, ...]:
+        """What shows that it will do: the evidence, a clause each.
+
+        Raises:
+            Refused: with what speaks against it.
+            BinaryError: the wheel, or a library in it, is damaged.
+            WebError: from the reader.
+        """
+        listed = tuple(members(self.reader, lambda name: not name.endswith("/")))
+        natives = [item for item in listed if is_native_name(item.name.rpartition("/")[2])]
+        self._check_metadata(listed)
+        face = self._check_faces(listed)
+        if not natives:
+            raise Refused(
+                "no-gpu-code", "it holds no compiled library: its CUDA code is compiled when it is first used"
+            )
+        if len(natives) > MOST_LIBRARIES:
+            raise BinaryError(f"more than {MOST_LIBRARIES} libraries in one archive: not a real wheel")
+        for item in natives:
+            name = item.name.rpartition("/")[2]
+            if python_of_file(name) and not extension_file_fits(name, self.interpreter.abi_tag):
+                raise Refused(
+                    "wrong-python", f"{item.name} is for another Python than {self.interpreter.abi_tag}"
+                )
+        with ExitStack() as stack:
+            opened = {item.name: stack.enter_context(opened_member(self.reader, item)) for item in natives}
+            binaries = [parse(reader, name) for name, reader in opened.items()]
+            code = self._check_code(binaries)
+            symbols = self._check_symbols([opened[item.path] for item in binaries if item.format == "elf"])
+        return (*face, *code, symbols)
+
+    def _check_metadata(self, listed: Sequence[Member]) -> None:
+        """It is the distribution that its name says, and asks for this torch."""
+        infos = [
+            item for item in listed if item.name.count("/") == 1 and item.name.endswith(".dist-info/METADATA")
+        ]
+        if len(infos) != 1:
+            raise BinaryError(f"it has {len(infos)} METADATA where one belongs")
+        metadata = HeaderParser().parsestr(self._text(infos[0]))
+        name = metadata["Name"] or ""
+        if canonicalize_name(name) != canonicalize_name(self.wanted.name):
+            raise Refused("wrong-name", f"its METADATA calls it {name or 'nothing'}")
+        version = Version(self.torch.version)
+        for text in metadata.get_all("Requires-Dist") or ():
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                continue
+            if requirement.name == "torch" and not requirement.specifier.contains(version, prereleases=True):
+                reason = f"it requires torch{requirement.specifier}, and here is {self.torch.version}"
+                raise Refused("wrong-torch", reason)
+
+    def _check_faces(self, listed: Sequence[Member]) -> Iterator[str]:
+        """Its packages are called as the source, or the variant that was asked for, is called."""
+        sources = {}
+        for item in listed:
+            module, _, rest = item.name.partition("/")
+            if rest == "__init__.py" and module.isidentifier():
+                sources[module] = item
+        faces = []
+        for expected in self.wanted.packages:
+            if expected.module not in sources:
+                raise Refused("wrong-face", f"it has no package {expected.module}")
+            difference = face_difference(self._face(sources, expected.module), expected)
+            if difference:
+                raise Refused("wrong-face", f"{difference} ({self.wanted.source})")
+            faces.append(f"{expected.module} is called as in {self.wanted.source}")
+        if not faces:
+            for module in sources:
+                if any(row.kind == "rasterizer" for row in variants(module)):
+                    faces.append(self._check_variant(self._face(sources, module)))
+        return iter(faces)
+
+    def _face(self, sources: dict[str, Member], module: str) -> PackageSource:
+        try:
+            return read_package_source(module, self._text(sources[module]))
+        except ValueError as error:
+            reason = f"{module}/__init__.py cannot be read: {error}"
+            raise Refused("face-unknown", reason, Verdict.UNKNOWN) from error
+
+    def _check_variant(self, face: PackageSource) -> str:
+        traits = Traits(face.settings, face.exports or None, face.returns, face.forward, face.classes or None)
+        names = " or ".join(best_matches(face.module, traits)) or "none that splatfix knows"
+        returned = f", and returns {returns_of(face)}" if returns_of(face) else ""
+        which = f"its rasterizer is the variant {names}{returned}"
+        if not self.wanted.variants:
+            ask = "which one is called is not known: name the checkout, or a variant such as inria-v1"
+            raise Refused("face-unknown", f"{which}; {ask}", Verdict.UNKNOWN)
+        if not any(explain_mismatch(key, traits) == () for key in self.wanted.variants):
+            called = []
+            for key in self.wanted.variants:
+                row = variant(key)
+                if row:
+                    called.append(f"{key}, which returns {', '.join(row.returns or ())}")
+            raise Refused("wrong-face", f"{which}; what calls it expects {' or '.join(called)}")
+        return which
+
+    def _check_code(self, binaries: Sequence[Binary]) -> list[str]:
+        carrying = [binary for binary in binaries if any(not fatbin.empty for fatbin in binary.fatbins)]
+        if not carrying:
+            raise Refused("no-gpu-code", f"{few([item.path for item in binaries])} holds no GPU code")
+        targets = targets_by_module(carrying, self.context.archs)
+        shown = []
+        for binary in carrying:
+            filled = loaded_fatbins(binary.fatbins)
+            for target in targets[binary.path]:
+                coverage = self.context.judge(filled, target)
+                if not coverage.usable:
+                    carries = ", ".join(f"{kind.value} {arch}" for kind, arch in binary.archs)
+                    raise Refused(
+                        "wrong-gpu-code",
+                        f"{binary.path}: {coverage.reason} (it carries {carries or 'nothing'})",
+                    )
+                shown.append(f"{binary.path} {coverage.reason}, in {counted(len(filled), 'fatbin')}")
+        return shown
+
+    def _check_symbols(self, natives: Sequence[Reader]) -> str:
+        """Every symbol of torch that they want is exported by the torch that is here, or by one of them."""
+        wanted: list[str] = []
+        for reader in natives:
+            wanted += [name for name in parse_needs(reader).imported if of_torch(name)]
+        wanted = list(dict.fromkeys(wanted))
+        if not wanted:
+            return "it needs no symbol of torch"
+        libraries = torch_libraries(self.torch)
+        if not libraries:
+            reason = f"torch's libraries are not in {self.torch.folder}, so its symbols cannot be compared"
+            raise Refused("torch-unreadable", reason, Verdict.UNKNOWN)
+        lost = missing_exports(wanted, libraries)
+        for reader in natives:
+            own = parse_exported(reader, lost)
+            lost = tuple(name for name in lost if name not in own)
+        if lost:
+            number = counted(len(lost), "symbol")
+            reason = f"it needs {number} that torch {self.torch.version} does not have, such as {lost[0]}"
+            raise Refused("torch-symbols-missing", reason)
+        return f"all {counted(len(wanted), 'torch symbol')} found in torch {self.torch.version}"
+
+    def _text(self, member: Member) -> str:
+        if member.size > MOST_SOURCE:
+            raise BinaryError(f"{member.name} has {member.size} bytes: not a real wheel")
+        with opened_member(self.reader, member) as contents:
+            return contents.take(0, contents.size, member.name).decode("utf-8", "replace")
+
+
+def face_difference(face: PackageSource, expected: PackageSource) -> str:
+    """In what a package is called otherwise than is expected, as a clause; "" for nothing."""
+    for label, have, expect in (
+        ("its settings are", face.settings, expected.settings),
+        ("its forward takes", face.forward, expected.forward),
+    ):
+        if have is not None and expect is not None and have != expect:
+            missing = [name for name in expect if name not in have] or ["another order"]
+            more = [name for name in have if name not in expect]
+            extra = f", and has {', '.join(more)} besides" if more else ""
+            return f"{label} others: it lacks {', '.join(missing)}{extra}"
+    if (face.settings is None) != (expected.settings is None):
+        return "only one of the two has a Settings tuple"
+    if face.returns != expected.returns:
+        return f"it returns {returns_of(face) or 'what cannot be read'}, and what it replaces {returns_of(expected)}"
+    lost = sorted({*expected.classes} - {*face.classes}) + sorted({*expected.exports} - {*face.exports})
+    if lost:
+        return f"it lacks {', '.join(lost)}"
+    return ""
+
+
+def returns_of(face: PackageSource) -> str:
+    """``color, radii``, or ``2 values``; "" where it is not read."""
+    if face.values:
+        return ", ".join(face.values)
+    if face.returns:
+        return counted(face.returns, "value")
+    return ""

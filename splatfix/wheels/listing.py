@@ -1,0 +1,199 @@
+"""Which wheels of a package an index lists: simple pages, folders by CUDA and torch, flat lists, local folders.
+
+Indexes differ only in how their folders are called, so that links are followed by what their names say: to the package, and to
+the CUDA and torch of the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html.parser import HTMLParser
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.data import dataclass
+from splatfix.core.errors import usage_error
+from splatfix.core.redact import without_credentials
+from splatfix.core.step import say
+from splatfix.core.versions import dotted, release
+from splatfix.facts import Torch
+from splatfix.knowledge.wheel_indexes import WheelIndex, built_for, wheel_indexes
+from splatfix.wheels.web import Web, WebError
+
+_MOST_LINKS = 200_000
+_MOST_FILES = 100_000
+_MOST_PAGES = 12
+_DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Link:
+    """A wheel, as an index lists it."""
+
+    wheel: str
+    """Its file name, decoded."""
+    address: str
+    index: str
+    page: str
+    """Where it is listed: what its folders are called may say what its own name does not."""
+    sha256: str = ""
+    yanked: bool = False
+
+
+def chosen_indexes(
+    named: Sequence[str], *, maintained: bool = False, offline: bool = False
+) -> tuple[WheelIndex, ...]:
+    """The indexes that a person named (by name, URL or folder), else the known ones.
+
+    Args:
+        maintained: of the known ones only those of the packages' own maintainers.
+        offline: only folders of this machine.
+
+    Raises:
+        SplatfixError: ``unknown-index`` (exit code 2).
+    """
+    indexes = [_named(text) for text in named]
+    if not named:
+        indexes = [index for index in wheel_indexes() if index.maintained or not maintained]
+    return tuple(index for index in indexes if not (offline and is_remote(index)))
+
+
+def is_remote(index: WheelIndex) -> bool:
+    """It is asked over the network."""
+    return "://" in index.address
+
+
+def _named(text: str) -> WheelIndex:
+    for index in wheel_indexes():
+        if index.name == text:
+            return index
+    if "://" in text:
+        return WheelIndex(without_credentials(text), text)
+    if Path(text).expanduser().is_dir():
+        folder = str(Path(text).expanduser().absolute())
+        return WheelIndex(folder, folder)
+    raise usage_error(
+        "unknown-index",
+        f"{text} is neither a known index nor an address nor a folder.",
+        say(f"Known are {', '.join(index.name for index in wheel_indexes())}."),
+    )
+
+
+def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Link, ...]:
+    """The wheels of a package that an index lists.
+
+    Raises:
+        WebError: its page, or every page that it leads to, could not be had.
+    """
+    if index.packages and canonicalize_name(name) not in map(canonicalize_name, index.packages):
+        return ()
+    if not is_remote(index):
+        return tuple(_in_folder(index, name))
+    cuda, release_of_torch = f"cu{(torch.cuda or '').replace('.', '')}", dotted(release(torch.version)[:2])
+    fields = {"name": canonicalize_name(name), "cuda": cuda, "torch": release_of_torch}
+    address = index.address
+    for field, value in fields.items():
+        address = address.replace(f"{{{field}}}", value)
+    return tuple(_Pages(index, name, torch, web).wheels(address))
+
+
+def _in_folder(index: WheelIndex, name: str) -> Iterator[Link]:
+    for path in sorted(islice(Path(index.address).rglob("*.whl"), _MOST_FILES)):
+        if _is_of(path.name, name):
+            yield Link(path.name, str(path), index.name, path.parent.as_posix())
+
+
+def _is_of(wheel: str, name: str) -> bool:
+    distribution = wheel.partition("-")[0]
+    return wheel.endswith(".whl") and canonicalize_name(distribution) == canonicalize_name(name)
+
+
+@dataclass
+class _Pages:
+    """A walk over the pages of an index."""
+
+    index: WheelIndex
+    name: str
+    torch: Torch
+    web: Web
+
+    def __post_init__(self) -> None:
+        self.visited: set[str] = set()
+
+    def wheels(self, address: str, depth: int = 0) -> list[Link]:
+        """Those that a page lists; where it lists none, those of the folders that it leads to."""
+        self.visited.add(address.rstrip("/"))
+        address, text = self.web.page(address)
+        hrefs = hrefs_in(text)
+        wheels = [link for href, yanked in hrefs if (link := self._link(address, href, yanked))]
+        if wheels or depth == _DEPTH:
+            return wheels
+        failure: WebError | None = None
+        for folder in self._folders(address, (href for href, _ in hrefs)):
+            if len(self.visited) >= _MOST_PAGES:
+                break
+            try:
+                wheels += self.wheels(folder, depth + 1)
+            except WebError as error:
+                failure = failure or error
+        if failure and not wheels and not failure.missing:
+            raise failure
+        return wheels
+
+    def _link(self, page: str, href: str, yanked: bool) -> Link | None:
+        address, fragment = urldefrag(_joined(page, href))
+        wheel = unquote(urlsplit(address).path.rpartition("/")[2])
+        if not _is_of(wheel, self.name):
+            return None
+        sha256 = ""
+        if fragment.startswith("sha256="):
+            sha256 = fragment.removeprefix("sha256=").lower()
+        return Link(wheel, address, self.index.name, page, sha256, yanked)
+
+    def _folders(self, page: str, hrefs: Iterable[str]) -> list[str]:
+        """Pages below this one that are called after the package, then those called after this CUDA and torch."""
+        below = page.rpartition("/")[0]
+        packages, builds = [], []
+        for address in dict.fromkeys(urldefrag(_joined(page, href))[0] for href in hrefs):
+            segment = address.rstrip("/").removesuffix("/index.html").rpartition("/")[2].removesuffix(".html")
+            if not address.startswith(f"{below}/") or address.rstrip("/") in self.visited:
+                continue
+            stated = built_for(segment)
+            if canonicalize_name(segment) == canonicalize_name(self.name):
+                packages.append(address)
+            elif (stated.torch or stated.cuda) and self._suits(stated.torch, stated.cuda):
+                builds.append(address)
+        return packages or builds
+
+    def _suits(self, torch: tuple[int, ...], cuda: tuple[int, ...]) -> bool:
+        here = release(self.torch.version)[:2], release(self.torch.cuda or "")[:1]
+        return (not torch or torch[:2] == here[0]) and (not cuda or cuda[:1] == here[1])
+
+
+def _joined(page: str, href: str) -> str:
+    try:
+        return urljoin(page, href)
+    except ValueError:  # an address such as https://[x/
+        return ""
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.hrefs: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag == "a" and found.get("href") and len(self.hrefs) < _MOST_LINKS:
+            self.hrefs.append((str(found["href"]), "data-yanked" in found))
+
+
+def hrefs_in(text: str) -> list[tuple[str, bool]]:
+    """(address, yanked) of every link of a page (PEP 503, PEP 592)."""
+    anchors = _Anchors()
+    anchors.feed(text)
+    anchors.close()
+    return anchors.hrefs

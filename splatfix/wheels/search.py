@@ -1,0 +1,116 @@
+"""Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from packaging.utils import canonicalize_name
+
+from splatfix.binaries import BinaryError
+from splatfix.binaries._bytes import Reader, opened
+from splatfix.context import Context
+from splatfix.core.data import dataclass, replace
+from splatfix.core.redact import without_credentials
+from splatfix.facts import Interpreter, Torch
+from splatfix.knowledge.wheel_indexes import WheelIndex
+from splatfix.wheels.contents import Contents, Refused
+from splatfix.wheels.listing import Link, wheels_in
+from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
+from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
+from splatfix.wheels.web import RemoteFile, Web, WebError
+
+_MOST_OPENED = 6
+"""Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
+
+
+def find_wheels(
+    wanted: Wanted,
+    indexes: Sequence[WheelIndex],
+    context: Context,
+    interpreter: Interpreter,
+    torch: Torch,
+    web: Web | None = None,
+) -> Search:
+    """Judge the wheels that these indexes list of a package. Reads; changes nothing.
+
+    Args:
+        context: its targets are what the GPU code must serve.
+    """
+    web = web or Web()
+    links: list[Link] = []
+    unanswered: list[Unanswered] = []
+    for index in indexes:
+        try:
+            links += wheels_in(index, wanted.name, torch, web)
+        except WebError as error:
+            # a server that says there is no such page has answered: it has no such wheels
+            if not error.missing:
+                unanswered.append(Unanswered(index.name, without_credentials(index.address), str(error)))
+    search = _Search(wanted, context, interpreter, torch, web)
+    asked = tuple(index.name for index in indexes if _may_have(index, wanted))
+    return Search(wanted.name, wanted.source, tuple(search.judged(links)), tuple(unanswered), asked)
+
+
+def _may_have(index: WheelIndex, wanted: Wanted) -> bool:
+    names = [canonicalize_name(name) for name in index.packages]
+    return not names or canonicalize_name(wanted.name) in names
+
+
+@dataclass(frozen=True)
+class _Search:
+    wanted: Wanted
+    context: Context
+    interpreter: Interpreter
+    torch: Torch
+    web: Web
+
+    def judged(self, links: Sequence[Link]) -> list[Candidate]:
+        """The proven one first, then those that may do, then the others as they were listed."""
+        target = wheel_target(self.context, self.interpreter)
+        fitting, others = [], []
+        for link in dict.fromkeys(links):
+            parsed = parse_name(link)
+            objection = objection_to_name(link, self.wanted, parsed, target, self.torch)
+            if parsed and objection is None:
+                fitting.append((preference(parsed, self.torch), link))
+            elif objection:
+                others.append(_candidate(link, Verdict.UNSUITED, objection.code, objection.reason))
+        fitting.sort(key=lambda item: item[0])
+        opened: list[Candidate] = []
+        for number, (_, link) in enumerate(fitting):
+            if any(item.verdict is Verdict.PROVEN for item in opened):
+                opened.append(_candidate(link, Verdict.NOT_READ, reason="another is proven already"))
+            elif number >= _MOST_OPENED:
+                reason = f"{_MOST_OPENED} before it were looked into"
+                opened.append(_candidate(link, Verdict.UNKNOWN, "not-read", reason))
+            else:
+                opened.append(self._opened(link))
+        order = (Verdict.PROVEN, Verdict.UNKNOWN, Verdict.UNSUITED, Verdict.NOT_READ)
+        return sorted(opened, key=lambda item: order.index(item.verdict)) + others
+
+    def _opened(self, link: Link) -> Candidate:
+        """Look into one wheel."""
+        file: RemoteFile | None = None
+        with ExitStack() as stack:
+            try:
+                if "://" in link.address:
+                    file = RemoteFile(self.web, link.address)
+                    reader = Reader(file)
+                else:
+                    reader = stack.enter_context(opened(link.address))
+                contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
+                candidate = _candidate(link, Verdict.PROVEN)
+                candidate = replace(candidate, evidence=contents.prove())
+            except Refused as refused:
+                objection = refused.objection
+                candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
+            except BinaryError as error:
+                candidate = _candidate(link, Verdict.UNSUITED, "damaged", str(error))
+            except WebError as error:
+                candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
+        return replace(candidate, fetched=file.fetched if file else 0)
+
+
+def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
+    return Candidate(link.wheel, link.address, link.index, link.sha256, verdict, code, reason)

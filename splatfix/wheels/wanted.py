@@ -1,0 +1,65 @@
+"""What a wheel must be, by the source whose build it takes the place of, or by a name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from splatfix.core.errors import usage_error
+from splatfix.core.step import run, say
+from splatfix.facts import PackageSource, Source, packages_in, read_package
+from splatfix.knowledge.stacks import variant
+from splatfix.wheels.model import Wanted
+
+_NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
+
+
+def wanted_by_source(source: Source) -> Wanted:
+    """A wheel in the place of a build of this source: its name, its version, and called as it is."""
+    version = source.version or ""
+    try:
+        version = Version(version).public
+    except InvalidVersion:
+        version = ""
+    packages = []
+    for module in source.packages or packages_in(Path(source.folder)):
+        face = _face(Path(source.folder), module)
+        # a package without a compiled part and without settings has no face that could differ
+        if face and (face.native or face.settings):
+            packages.append(face)
+    return Wanted(source.label, version, tuple(packages), source=source.folder)
+
+
+def _face(folder: Path, module: str) -> PackageSource | None:
+    if not module.isidentifier():
+        return None
+    try:
+        return read_package(folder, module)
+    except ValueError:  # what is wrong with it is for the build to say
+        return None
+
+
+def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
+    """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
+
+    Args:
+        variants: keys of those that will do.
+
+    Raises:
+        SplatfixError: ``not-a-package`` (exit code 2).
+    """
+    row = variant(text)
+    if row:
+        return Wanted(row.module, variants=(row.key,), source=row.key)
+    named = _NAME.fullmatch(text.strip())
+    if named is None:
+        raise usage_error(
+            "not-a-package",
+            f"{text} is neither a folder nor the name of a package.",
+            say("Name a source folder, a checkout, or a package such as fused-ssim or gsplat==1.5.3."),
+            run("splatfix", "find", "--help"),
+        )
+    version = named.group(2) or ""
+    return Wanted(named.group(1), version, variants=variants)

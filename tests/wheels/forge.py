@@ -1,0 +1,231 @@
+"""Small wheels with GPU code, a face and torch's symbols, made byte by byte; indexes of them; a web server with faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from splatfix.context import Context, make_context
+from splatfix.facts import Fact, Torch
+from splatfix.knowledge.wheel_indexes import WheelIndex
+from splatfix.wheels import Search, Wanted, chosen_indexes, find_wheels
+from splatfix.wheels.web import Web
+from tests.archs import goal
+from tests.binaries.forge_elf import ElfForge
+from tests.binaries.forge_fatbin import PTX, SASS, entry, fatbin_of
+from tests.plan.machines import INTERPRETER, changed, machine, rasterizer_source
+
+SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationE"
+
+
+def library(code: str, symbols: Iterable[str] = (SYMBOL,), padding: int = 0) -> bytes:
+    """A library with one fatbin: ``90 120`` machine code, ``90+PTX`` PTX; "" none."""
+    entries = []
+    for word in code.split():
+        kind = PTX if word.endswith("+PTX") else SASS
+        entries.append(entry(kind, int(word.removesuffix("+PTX")), version=(8, 7) if kind == PTX else (1, 8)))
+    sections = [(".nv_fatbin", fatbin_of(*entries))] if entries else []
+    if padding:
+        sections.append((".rodata", bytes(range(256)) * (padding // 256)))
+    return ElfForge(sections=tuple(sections), needed=("libc10.so",), imports=tuple(symbols)).build()
+
+
+def write_wheel(
+    folder: Path,
+    wheel: str,
+    code: str = "120",
+    *,
+    variant: str = "",
+    symbols: Iterable[str] = (SYMBOL,),
+    requires: Iterable[str] = (),
+    padding: int = 0,
+    suffix: str = "cpython-311-x86_64-linux-gnu.so",
+    method: int = zipfile.ZIP_STORED,
+    name: str = "",
+) -> Path:
+    """A wheel of that file name. ``variant``: its Python source is that of the variant of this key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    distribution, version = wheel.split("-")[:2]
+    module = distribution.lower().replace(".", "_")
+    info = f"{distribution}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name or distribution}\nVersion: {version}\n"
+    members: dict[str, bytes | str] = {f"{module}/__init__.py": "from . import _C\n"}
+    if variant:
+        source = rasterizer_source(folder / f".{variant}", variant)
+        members[f"{module}/__init__.py"] = (source / module / "__init__.py").read_text()
+    if code != "none":
+        members[f"{module}/_C.{suffix}"] = library(code, symbols, padding)
+    members[f"{info}/METADATA"] = metadata + "".join(f"Requires-Dist: {text}\n" for text in requires)
+    members[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {wheel[:-4].split('-', 2)[2]}\n"
+    )
+    members[f"{info}/RECORD"] = "".join(f"{member},,\n" for member in (*members, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / wheel, "w", method) as archive:
+        for member, content in members.items():
+            archive.writestr(member, content)
+    return folder / wheel
+
+
+def write_page(
+    path: Path, links: Mapping[str, str], *, digests: bool = False, yanked: Iterable[str] = ()
+) -> None:
+    """A page of links: text -> address relative to the page."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for text, address in links.items():
+        target = (path.parent / address).resolve()
+        fragment = ""
+        if digests and target.is_file():
+            fragment = f"#sha256={hashlib.sha256(target.read_bytes()).hexdigest()}"
+        attribute = ' data-yanked=""' if text in yanked else ""
+        rows.append(f'<a href="{quote(address)}{fragment}"{attribute}>{text}</a><br>')
+    path.write_text("<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>")
+
+
+def torch_in(folder: Path, version: str = "2.8.0+cu128", symbols: Iterable[str] = (SYMBOL,)) -> Torch:
+    """A torch whose libc10 exports these symbols."""
+    (folder / "lib").mkdir(parents=True, exist_ok=True)
+    (folder / "lib" / "libc10.so").write_bytes(ElfForge(exports=tuple(symbols), soname="libc10.so").build())
+    digits = version.rpartition("+cu")[2]
+    return Torch(version=version, cuda=f"{digits[:-1]}.{digits[-1]}", hip=None, folder=str(folder))
+
+
+def context_of(
+    torch: Torch,
+    *targets: str,
+    python: str = "3.11",
+    platform: str = "linux-x86_64",
+    libc: str = "glibc 2.36",
+) -> Context:
+    """A machine with this torch and Python."""
+    number = python.rstrip("t").replace(".", "")
+    abi = (
+        f"cpython-{number}{'t' * python.endswith('t')}-{platform.replace('linux-x86_64', 'x86_64-linux-gnu')}"
+    )
+    if platform == "win-amd64":
+        abi = f"cp{number}-win_amd64"
+    interpreter = dataclasses.replace(
+        INTERPRETER, version=f"{python.rstrip('t')}.4", abi_tag=abi, platform_tag=platform
+    )
+    facts = machine(torch=torch, interpreter=interpreter)
+    kind, _, version = libc.partition(" ")
+    system = "windows" if platform.startswith("win") else "linux"
+    glibc = version if kind == "glibc" and system == "linux" else None
+    facts = changed(facts, libc=Fact(libc, "test"), glibc=glibc, system=system)
+    return make_context(facts, goal(*(targets or ("sm_120",))))
+
+
+def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web | None = None) -> Search:
+    """The answer of one index."""
+    indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
+    assert context.interpreter and context.torch
+    return find_wheels(wanted, indexes, context, context.interpreter, context.torch, web or Web(timeout=5))
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder with ranges; ``?fault=NAME`` behind an address, or ``server.fault``, makes it misbehave."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        parts = urlsplit(self.path)
+        path = Path(self.translate_path(parts.path))
+        if path.is_dir():
+            path = path / "index.html"
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data, fault = path.read_bytes(), ""
+        if path.suffix == ".whl" or server.everything:
+            fault = server.fault
+        server.requests.append((parts.path, self.headers.get("Range", "")))
+        stated = self.headers.get("Range")
+        if fault == "status":
+            self.send_error(503)
+            return
+        if fault == "elsewhere":
+            self.send_response(302)
+            self.send_header("Location", "http://wheels.example/x.whl")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if stated is None or fault in ("no-ranges", "no-ranges-huge"):
+            self.send_response(200)
+            length = {"no-ranges-huge": 10 << 30, "cut-off": len(data) + 100}.get(fault, len(data))
+            self._send(data, length, fault)
+            return
+        first, last = (int(number) for number in stated.removeprefix("bytes=").split("-"))
+        last = min(last, len(data) - 1)
+        if first >= len(data):
+            self.send_error(416)
+            return
+        total = {"longer": len(data) + 4096, "shorter": len(data) - 300, "endless": 1 << 50}.get(
+            fault, len(data)
+        )
+        if fault == "changing":
+            total += len(server.requests)
+        part = data[first : last + 1]
+        if fault == "other-part":
+            first, last = first + 1, last + 1
+        self.send_response(206)
+        if fault != "unstated":
+            self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+        self._send(part, len(part) + (100 if fault == "cut-off" else 0), fault)
+
+    def _send(self, data: bytes, length: int, fault: str) -> None:
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        if fault == "slow":
+            for byte in data:
+                self.wfile.write(bytes([byte]))
+                time.sleep(0.01)
+        elif fault == "silent":
+            time.sleep(3)
+        else:
+            self.wfile.write(data)
+        if fault in ("cut-off", "silent", "no-ranges-huge"):
+            self.close_connection = True
+
+
+class Server(ThreadingHTTPServer):
+    """A web server on this machine."""
+
+    daemon_threads = True
+    fault = ""
+    requests: list[tuple[str, str]]
+    """(path, Range header) of each."""
+    everything = False
+    """Pages misbehave too, not only wheels."""
+
+    def handle_error(self, *_: object) -> None:
+        """A client that has given up is no news."""
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """Serve a folder for the duration of a ``with`` block."""
+    with Server(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        server.requests = []
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,103 @@
+"""Sixty machines and indexes in the conventions of the field: the right wheel, or the right reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.core.toml import parse_toml
+from splatfix.facts import read_source
+from splatfix.knowledge.wheel_indexes import WheelIndex, built_for
+from splatfix.wheels import Verdict, Wanted, wanted_by_name, wanted_by_source
+from tests.plan.machines import rasterizer_source
+
+from .forge import SYMBOL, Server, context_of, search, serving, torch_in, write_page, write_wheel
+
+CASES = parse_toml((Path(__file__).parent / "combinations.toml").read_text("utf-8"))["case"]
+
+
+def test_there_are_sixty() -> None:
+    assert len(CASES) >= 60
+    assert len({case["what"] for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert ("chosen" in case) != ("refused" in case), case["what"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["what"].replace(" ", "-") for case in CASES])
+def test_the_right_wheel_or_the_right_reason(case: Mapping[str, Any], tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    for wheel, code, *more in case["wheels"]:
+        said = dict(more[0]) if more else {}
+        written = write_wheel(served / "files", said.pop("as", wheel), code, suffix=_suffix(case), **said)
+        written.rename(served / "files" / wheel)
+    torch = torch_in(tmp_path / "torch", case.get("torch", "2.8.0+cu128"), (SYMBOL,))
+    options = {name: case[name] for name in ("python", "platform", "libc") if name in case}
+    context = context_of(torch, *case.get("target", "sm_120").split(), **options)
+    with serving(served) as server:
+        index = _write_index(case, served, server)
+        answer = search(_wanted(case, tmp_path), index, context)
+    assert not answer.unanswered
+    if "chosen" in case:
+        assert answer.best and answer.best.wheel == case["chosen"], answer
+        assert answer.verdict is Verdict.PROVEN and answer.best.evidence
+    else:
+        assert [item.code for item in answer.candidates] == case["refused"], answer
+        assert answer.best is None and all(item.reason for item in answer.candidates)
+
+
+def _suffix(case: Mapping[str, Any]) -> str:
+    number = case.get("python", "3.11").rstrip("t").replace(".", "")
+    return str(case.get("suffix", f"cpython-{number}-x86_64-linux-gnu.so"))
+
+
+def _wanted(case: Mapping[str, Any], folder: Path) -> Wanted:
+    ask = case.get("ask", "fused-ssim")
+    if ask.startswith("source:"):
+        return wanted_by_source(read_source(rasterizer_source(folder / "source", ask.partition(":")[2])))
+    return wanted_by_name(ask)
+
+
+def _write_index(case: Mapping[str, Any], served: Path, server: Server) -> WheelIndex:
+    layout, address = case["layout"], server.address
+    if layout == "local":
+        return WheelIndex("here", str(served))
+    pages: dict[str, list[str]] = {}
+    for wheel, *_ in case["wheels"]:
+        name, built = (
+            wheel.partition("-")[0].replace("_", "-"),
+            built_for(wheel.partition("+")[2].partition("-")[0]),
+        )
+        cuda, torch = "cu" + "".join(map(str, built.cuda)), "torch" + ".".join(map(str, built.torch[:2]))
+        folder = {
+            "flat": "whl",
+            "yanked": "whl",
+            "named": f"whl/{name}",
+            "tags": f"whl/pt{''.join(map(str, built.torch))}{cuda}/{name}",
+            "folders": f"whl/{cuda}/{torch}/{name}",
+            "root": f"whl/{cuda}/{torch}/{name}",
+            "simple": f"whl/{cuda}/{name}",
+            "pyt": f"whl/{case.get('folder')}",
+        }[layout]
+        pages.setdefault(folder, []).append(wheel)
+    for folder, wheels in pages.items():
+        up = "../" * len(folder.split("/"))
+        links = {wheel: f"{up}files/{wheel}" for wheel in wheels}
+        yanked = wheels if layout == "yanked" else []
+        write_page(served / folder / "index.html", links, digests=True, yanked=yanked)
+    for folder in sorted({path for path in served.rglob("whl/**/") if not (path / "index.html").exists()}):
+        children = sorted(path.name for path in folder.iterdir() if path.is_dir())
+        write_page(folder / "index.html", {name: f"{name}/" for name in children})
+    if not (served / "whl" / "index.html").exists():
+        write_page(
+            served / "whl" / "index.html", {path.name: f"{path.name}/" for path in (served / "whl").iterdir()}
+        )
+    endings = {
+        "folders": "/{cuda}/torch{torch}/{name}/",
+        "simple": "/{cuda}/{name}/",
+        "pyt": f"/{case.get('folder')}/",
+        "named": "/{name}/",
+    }
+    return WheelIndex("served", f"{address}/whl{endings.get(layout, '/')}")

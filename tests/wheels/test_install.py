@@ -1,0 +1,204 @@
+"""``install`` takes a proven wheel in the place of a build: fetched, verified again, in the journal, undone; else it builds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt
+from splatfix.app.install import with_wheels
+from splatfix.context import make_context
+from splatfix.core.errors import SplatfixError
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import Fact, Facts, gather
+from splatfix.install import execute, revert
+from splatfix.install.environment import Environment
+from splatfix.install.journal import Journal
+from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summarise
+from splatfix.plan.steps import FetchWheel
+from splatfix.wheels import web as web_module
+from tests.archs import goal, request_for
+from tests.install.environments import fat_binary, make_environment, run_in, snapshot, write_extension
+from tests.plan.machines import cuda_source, healthy
+
+from .forge import serving, torch_in, write_page, write_wheel
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index with one real wheel, compiled here, whose library carries a fat binary for sm_120."""
+    folder = tmp_path_factory.mktemp("real")
+    source = write_extension(folder / "source", extra=fat_binary(120), version="1.0")
+    environment = make_environment(folder / "env")
+    argv = [environment.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
+    done = ProcessRunner().run([*argv, "-w", folder / "served", source], timeout=300)
+    assert done.ok, done.stderr
+    (wheel,) = (folder / "served").glob("*.whl")
+    write_page(folder / "served" / "index.html", {wheel.name: wheel.name}, digests=True)
+    return folder / "served"
+
+
+def facts_of(environment: Environment, folder: Path) -> Facts:
+    """The environment, as if its torch were one for CUDA."""
+    facts = gather(environment.python)
+    torch = Fact(torch_in(folder / "torch", "2.11.0+cu130"), "test")
+    changed = dataclasses.replace(facts.environment, torch=torch, torch_installed=Fact(True, "test"))
+    return dataclasses.replace(facts, environment=changed)
+
+
+def wanted(folder: Path, **options: str) -> Request:
+    source = cuda_source(folder / "source", "tiny_probe")
+    return request_for((str(source),), ("sm_120",), **options)
+
+
+def found(request: Request, facts: Facts, *indexes: str, everywhere: bool = False) -> Prebuilt:
+    return find_prebuilt(request, facts, indexes, offline=False, everywhere=everywhere)
+
+
+def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path) -> None:
+    environment = make_environment(tmp_path / "env")
+    before = snapshot(environment)
+    request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
+    with serving(served) as server:
+        wheels = found(request, facts, server.address + "/")
+        plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+        assert plan.kind is OptionKind.WHEEL and not any(isinstance(step, BuildWheel) for step in plan.steps)
+        assert "cannot be read (--no-find compiles it)" in "".join(plan.notes)
+        outcome = execute(plan, facts)
+    (item,) = outcome.items
+    assert item.subject == "tiny_probe" and "tiny_probe._C" in item.modules
+    assert [rung.reached for rung in item.proof][:3] == [True, True, True]
+    assert (
+        "sm_120 (native code)" in item.proof[1].shown_by and "prebuilt, from http" in item.proof[0].shown_by
+    )
+    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
+    (wheel,) = served.glob("*.whl")
+    (entry,) = Journal(environment.state_folder).entries()
+    (fetched,) = (step for step in entry.steps if step.kind == "fetch-wheel")
+    assert (
+        entry.request["backend"] == "wheels"
+        and fetched.digest == hashlib.sha256(wheel.read_bytes()).hexdigest()
+    )
+    revert(environment.python)
+    assert snapshot(environment) == before
+
+
+def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Path, tmp_path: Path) -> None:
+    environment = make_environment(tmp_path / "env")
+    before = snapshot(environment)
+    request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
+    (wheel,) = served.glob("*.whl")
+    for number, digests in enumerate((True, False)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / wheel.name).write_bytes(wheel.read_bytes())
+        write_page(folder / "index.html", {wheel.name: wheel.name}, digests=digests)
+        with serving(folder) as server:
+            wheels = found(request, facts, server.address + "/")
+            plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+            write_wheel(folder, wheel.name, "90", symbols=(), name="tiny_probe")
+            with pytest.raises(SplatfixError) as raised:
+                execute(plan, facts)
+        assert raised.value.code == ("wheel-not-fetched" if digests else "wrong-gpu-code")
+        assert snapshot(environment) == before
+
+
+def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
+    facts = healthy()
+    request = wanted(tmp_path)
+    write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "90", symbols=())
+    wheels = found(request, facts, str(tmp_path / "wheels"))
+    plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+    assert plan.kind is OptionKind.REBUILD
+    (why,) = (item.why for item in plan.considered if "prebuilt wheel of tiny_probe" in item.what)
+    assert "1 of 1 fatbin has no code for sm_120" in why
+    only = dataclasses.replace(request, backend="wheels")
+    with pytest.raises(SplatfixError, match="1 of 1 fatbin has no code") as raised:
+        with_wheels(only, make_context(facts, goal("sm_120")), wheels)
+    assert (raised.value.code, raised.value.exit_code) == ("no-wheel", 1)
+    with pytest.raises(SplatfixError) as raised:
+        with_wheels(only, make_context(facts, goal("sm_120")), NO_WHEELS)
+    assert raised.value.exit_code == 3
+
+
+def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
+    facts, request = healthy(), wanted(tmp_path)
+    write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
+    wheels = found(request, facts, str(tmp_path / "wheels"))
+    summary = summarise(request.sources, facts, named=request.sources)
+    context = make_context(facts, goal("sm_120"))
+    options = find_options(context, (), dataclasses.replace(summary, prebuilt=wheels.steps))
+    kinds = [option.kind for option in options.available]
+    assert kinds.index(OptionKind.WHEEL) + 1 == kinds.index(OptionKind.REBUILD)
+    (step, *_) = options.available[kinds.index(OptionKind.WHEEL)].steps
+    assert isinstance(step, FetchWheel) and step.command and "--backend" in step.command.argv
+    looked = find_options(context, (), dataclasses.replace(summary, prebuilt={}))
+    (rejected,) = (item for item in looked.rejected if item.kind is OptionKind.WHEEL)
+    assert "no wheel is proven for tiny_probe" in rejected.rejected_because
+
+
+def test_strangers_are_asked_only_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def page(_: object, address: str) -> tuple[str, str]:
+        asked.append(address)
+        raise web_module.WebError("HTTP status 404", missing=True)
+
+    monkeypatch.setattr(web_module.Web, "page", page)
+    facts, request = healthy(), wanted(tmp_path)
+    assert found(request, facts).steps == {} and asked == []
+    gsplat = request_for((str(cuda_source(tmp_path / "gsplat", "gsplat")),), ("sm_120",))
+    found(gsplat, facts)
+    assert asked == ["https://docs.gsplat.studio/whl/gsplat/"]
+    asked.clear()
+    found(request, facts, "comfy-forge")
+    assert asked == ["https://comfy-forge.github.io/cuda-wheels/cu130/torch2.11/tiny-probe/"]
+    asked.clear()
+    found(request, facts, everywhere=True)
+    assert len(asked) == 3 and asked[1] == "https://wheels.astral.sh/simple/cu130/tiny-probe/"
+    asked.clear()
+    find_prebuilt(request, facts, ("comfy-forge",), offline=True, everywhere=True)
+    find_options(make_context(facts, goal("sm_120")))
+    assert asked == []
+    with pytest.raises(SplatfixError) as raised:
+        found(request, facts, "no-such-index")
+    assert (raised.value.code, raised.value.exit_code) == ("unknown-index", 2)
+
+
+def test_the_command_line(
+    served: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    splatfix: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """A dry run shows what would be done; with ``--no-find`` and ``--offline`` nobody is asked."""
+    facts = facts_of(make_environment(tmp_path / "env"), tmp_path)
+    for command in ("install", "find"):
+        monkeypatch.setattr(f"splatfix.app.{command}.gather", lambda *_, **__: facts)
+    source = cuda_source(tmp_path / "source", "tiny_probe")
+    with serving(served) as server:
+        named = (source, "--target", "sm_120", "--index", server.address + "/")
+        for option in ("--no-find", "--offline"):
+            splatfix("install", *named, "--dry-run", option)
+        assert server.requests == []
+        planned = splatfix("install", *named, "--dry-run", "--backend", "wheels")
+        assert planned.returncode == 0 and "fetch the prebuilt tiny_probe 1.0" in planned.stdout, planned
+        shown = splatfix("find", *named)
+        assert shown.returncode == 0 and "is proven for sm_120" in shown.stdout, shown
+        assert f"--index {server.address}/" in shown.stdout
+        assert server.requests
+    gone = splatfix("find", *named)
+    assert gone.returncode == 3 and "not determined" in gone.stdout
+    refused = splatfix("find", source, "--target", "sm_90", "--index", served)
+    assert refused.returncode == 1 and "1 of 1 fatbin has no code for sm_90" in refused.stdout
+    wrong = splatfix("find", "tiny_probe", "--index", "nowhere", "--target", "sm_120")
+    assert wrong.returncode == 2 and "unknown-index" in wrong.stderr
+    alone = splatfix("find", "tiny_probe", "--offline", "--target", "sm_120")
+    assert alone.returncode == 2 and "--index DIR" in alone.stderr

@@ -1,0 +1,209 @@
+"""Servers as they are, and as they should not be: what is fetched, what is believed, what is said."""
+
+from __future__ import annotations
+
+import random
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from splatfix.binaries import BinaryError
+from splatfix.binaries._bytes import Reader
+from splatfix.binaries.wheel import parse_wheel
+from splatfix.wheels import Search, Verdict, wanted_by_name
+from splatfix.wheels import web as web_module
+from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
+
+from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
+
+WHEEL = "fused_ssim-1.0.0+cu128torch2.8-cp311-cp311-linux_x86_64.whl"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path / "served") as running:
+        yield running
+
+
+def asked(server: Server, folder: Path, web: Web | None = None) -> Search:
+    write_page(folder / "served" / "index.html", {WHEEL: WHEEL})
+    context = context_of(torch_in(folder / "torch"))
+    return search(
+        wanted_by_name("fused_ssim"), server.address + "/", context, web or Web(timeout=1, deadline=2)
+    )
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_parts_of_a_large_wheel(server: Server, tmp_path: Path, method: int) -> None:
+    path = write_wheel(tmp_path / "served", WHEEL, "90 120", padding=40 << 20, method=method)
+    answer = asked(server, tmp_path)
+    assert answer.best and answer.best.verdict is Verdict.PROVEN
+    assert answer.best.fetched < (1 << 20), "only the parts that are looked at"
+    if method == zipfile.ZIP_STORED:
+        assert path.stat().st_size > (40 << 20)
+    ranges = [text for _, text in server.requests if text]
+    assert len(ranges) < 12, ranges
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("slow", "it is too slow"),
+        ("silent", "no answer in time"),
+        ("cut-off", "100 more were promised"),
+        ("longer", "its server sends bytes 917504 to"),
+        ("endless", "HTTP status 416"),
+        ("changing", "its server sends bytes 917504 to"),
+        ("other-part", "and was asked for 0 to"),
+        ("unstated", "does not say which part"),
+        ("no-ranges-huge", "all 10240 MiB of it would have to be fetched"),
+        ("status", "HTTP status 503"),
+        ("elsewhere", "it leads elsewhere, and its address is not https"),
+    ],
+)
+def test_a_server_that_misbehaves_proves_nothing(
+    server: Server, tmp_path: Path, fault: str, reason: str
+) -> None:
+    write_wheel(tmp_path / "served", WHEEL, padding=1 << 20)
+    server.fault = fault
+    answer = asked(server, tmp_path)
+    (candidate,) = answer.candidates
+    assert (candidate.verdict, candidate.code) == (Verdict.UNKNOWN, "unreachable"), candidate
+    assert re.search(reason, candidate.reason), candidate.reason
+    assert answer.verdict is Verdict.UNKNOWN
+
+
+def test_a_shorter_length_cuts_the_directory_off(server: Server, tmp_path: Path) -> None:
+    write_wheel(tmp_path / "served", WHEEL)
+    server.fault = "shorter"
+    (candidate,) = asked(server, tmp_path).candidates
+    assert candidate.verdict is not Verdict.PROVEN and candidate.code in ("damaged", "unreachable")
+
+
+def test_without_ranges_a_small_wheel_is_fetched_whole(server: Server, tmp_path: Path) -> None:
+    path = write_wheel(tmp_path / "served", WHEEL, padding=1 << 20)
+    server.fault = "no-ranges"
+    answer = asked(server, tmp_path)
+    assert answer.best and answer.best.fetched == path.stat().st_size
+    assert sum(bool(text) for _, text in server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["status", "silent", "cut-off", "elsewhere"])
+def test_an_index_that_does_not_answer_is_no_answer(server: Server, tmp_path: Path, fault: str) -> None:
+    server.fault, server.everything = fault, True
+    answer = asked(server, tmp_path)
+    assert answer.verdict is Verdict.UNKNOWN and not answer.candidates
+    (unanswered,) = answer.unanswered
+    assert unanswered.reason and unanswered.index == server.address + "/"
+
+
+def test_a_page_that_is_missing_is_an_answer(server: Server, tmp_path: Path) -> None:
+    context = context_of(torch_in(tmp_path / "torch"))
+    answer = search(wanted_by_name("fused_ssim"), server.address + "/cu128/", context)
+    assert (answer.verdict, answer.unanswered) == (Verdict.UNSUITED, ())
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        address = server.address
+    context = context_of(torch_in(tmp_path / "torch"))
+    answer = search(wanted_by_name("fused_ssim"), address + "/", context)
+    assert answer.verdict is Verdict.UNKNOWN and "refused" in answer.unanswered[0].reason.lower()
+
+
+def test_a_page_without_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_module, "MOST_PAGE", 1 << 20)
+    page = tmp_path / "served" / "index.html"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("<a href='x'>x</a>" * 100_000)
+    with pytest.raises(WebError, match="more than 1 MiB"):
+        Web().page(server.address + "/")
+
+
+def test_more_of_a_wheel_than_is_read(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_module, "MOST_FETCHED", 1 << 20)
+    path = tmp_path / "served" / "a.bin"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(bytes(3 << 20))
+    file = RemoteFile(Web(), f"{server.address}/a.bin")
+    with pytest.raises(WebError, match="more than 1 MiB would have to be read"):
+        file.find(b"x", 0, len(file))
+
+
+def test_a_file_that_changes_while_it_is_read(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir(exist_ok=True)
+    (tmp_path / "served" / "a.bin").write_bytes(bytes(2 << 20))
+    server.fault, server.everything = "changing", True
+    file = RemoteFile(Web(), f"{server.address}/a.bin")
+    with pytest.raises(WebError, match="its length changes from"):
+        file[1 << 20 : (1 << 20) + 4]
+
+
+def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path: Path) -> None:
+    data = random.Random(36).randbytes(700_001)
+    path = tmp_path / "served" / "a.bin"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    file, choose = RemoteFile(Web(), f"{server.address}/a.bin"), random.Random(7)
+    assert len(file) == len(data)
+    for _ in range(200):
+        start = choose.randrange(len(data))
+        stop = min(len(data), start + choose.choice([0, 1, 64, 4096, 300_000]))
+        assert file[start:stop] == data[start:stop]
+        needle = data[start : start + 9]
+        low = choose.randrange(start + 1)
+        assert file.find(needle, low, len(data)) == data.find(needle, low, len(data))
+    assert file.find(b"not in there, surely", 0, len(data)) == -1
+
+
+def test_a_reader_of_a_remote_file_reads_what_a_reader_of_the_file_does(
+    server: Server, tmp_path: Path
+) -> None:
+    path = write_wheel(tmp_path / "served", WHEEL, "75 90+PTX 120", padding=2 << 20)
+    near = parse_wheel(Reader(path.read_bytes()), "a.whl")
+    far = parse_wheel(Reader(RemoteFile(Web(), f"{server.address}/{WHEEL.replace('+', '%2B')}")), "a.whl")
+    assert near == far and near[0].fatbins
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(BinaryError):
+        parse_wheel(Reader(RemoteFile(Web(), f"{server.address}/{WHEEL.replace('+', '%2B')}")), "a.whl")
+
+
+@pytest.mark.parametrize(
+    ("address", "fine"),
+    [
+        ("https://example.org/whl/", True),
+        ("http://127.0.0.1:8000/", True),
+        ("http://localhost/", True),
+        ("http://[::1]:80/", True),
+        ("http://example.org/whl/", False),
+        ("http://localhost.example.org/", False),
+        ("ftp://example.org/", False),
+        ("file:///etc/passwd", False),
+        ("https://", False),
+        ("https://[x/", False),
+        ("", False),
+    ],
+)
+def test_addresses_that_are_asked(address: str, fine: bool) -> None:
+    assert (refused_address(address) == "") is fine
+
+
+def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: Path) -> None:
+    page = tmp_path / "served" / "index.html"
+    page.parent.mkdir(exist_ok=True)
+    links = [
+        f"file:///tmp/{WHEEL}",
+        f"http://wheels.example/{WHEEL}",
+        f"../../{WHEEL}",
+        "https://[x/",
+        "javascript:0",
+    ]
+    page.write_text("".join(f'<a href="{link}">x</a>' for link in links))
+    context = context_of(torch_in(tmp_path / "torch"))
+    answer = search(wanted_by_name("fused_ssim"), server.address + "/", context)
+    assert [item.code for item in answer.candidates] == ["unreachable", "bad-address", "bad-address"]
