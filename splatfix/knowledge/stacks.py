@@ -22,6 +22,8 @@ class Lookalike:
     found: str | None
     really: str
     wanted: str
+    tool: bool = False
+    """No stack imports it: what was meant is a program beside it."""
 
 
 def lookalike(name: str) -> Lookalike | None:

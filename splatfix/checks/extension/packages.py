@@ -170,7 +170,8 @@ def arch_below_minimum(context: Context, this: Check) -> Iterator[Finding]:
 @check("lookalike-package", "Packages are what their names promise")
 def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
     """`pip install simple-knn` brings an unrelated classifier, and `pip install gaussian-splatting` a repackaging with
-    its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules."""
+    its own copies of torch's libraries. The extensions of a stack are not on PyPI; they are built from its submodules. Tools
+    beside them have namesakes there too: `pip install pixi` brings a downloader of pictures."""
     for item in context.distributions:
         lookalike = stacks.lookalike(item.name)
         if lookalike is None or item.made_by_splatfix or not _from_index(item):
@@ -181,14 +182,17 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
         if lookalike.found is None:
             continue  # nothing of that name was on the index; whoever built this knows what it is
         report = this.fail
-        # a repackaging with compiled code may well do what is asked of it
-        if native:
+        need = f"The stack needs {lookalike.wanted}."
+        if lookalike.tool:
+            need = f"If that was meant, take {lookalike.wanted}."
+        # a repackaging with compiled code may well do what is asked of it; a program is in nobody's way
+        if native or lookalike.tool:
             report = this.warn
         yield report(
             f"{item.name} {item.version} is {lookalike.really}.",
             subject=item.name,
             evidence=Evidence(item.name, f"{item.version} in {item.location}", "its metadata"),
-            remedy=(f"The stack needs {lookalike.wanted}.", pip(context.facts, "uninstall", item.name)),
+            remedy=(need, pip(context.facts, "uninstall", item.name)),
         )
 
 

@@ -1,0 +1,187 @@
+"""Twenty real wheels, compiled here by nvcc against the lane's torch: what ``find`` proves of each for five GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.facts import Facts, gather
+from splatfix.install.environment import Environment
+from splatfix.wheels import Search, Verdict, wanted_by_name
+from tests.archs import goal
+from tests.plan.machines import cuda_source, rasterizer_source
+from tests.wheels.forge import search, serving, write_page
+
+from .conftest import absent
+from .test_install import splatfix
+
+pytestmark = [pytest.mark.native, pytest.mark.slow]
+
+KERNEL = """
+__global__ void twice(float *values, int count) {
+  int index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index < count) values[index] *= 2;
+}
+void launch(float *values, int count) { twice<<<(count + 255) / 256, 256>>>(values, count); }
+"""
+BINDING = """
+#include <torch/extension.h>
+void launch(float *values, int count);
+void twice(torch::Tensor values) {
+  TORCH_CHECK(values.is_cuda() && values.is_contiguous(), "values must be on the GPU");
+  launch(values.data_ptr<float>(), values.numel());
+}
+PYBIND11_MODULE(_C, module) { module.def("twice", &twice); }
+"""
+TARGETS = ("sm_86", "sm_89", "sm_90", "sm_120", "sm_121")
+# What nvcc compiles for, and the targets that run it ("CUDA C++ Programming Guide", binary and PTX compatibility).
+BUILDS = {
+    "sm_120": "sm_120 sm_121",
+    "sm_75 sm_80 sm_86 sm_90": "sm_86 sm_89 sm_90",
+    "compute_90": "sm_90 sm_120 sm_121",
+    "sm_86": "sm_86 sm_89",
+    "sm_80 sm_120": "sm_86 sm_89 sm_120 sm_121",
+    "sm_121": "sm_121",
+    "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120": "sm_86 sm_89 sm_90 sm_120 sm_121",
+    "sm_120a": "sm_120",
+    "sm_100": "",
+    "compute_75": "sm_86 sm_89 sm_90 sm_120 sm_121",
+}
+MODULES = ("found_probe", "diff_gaussian_rasterization")
+TAG = "cp311-cp311-linux_x86_64"
+
+
+@pytest.fixture(scope="module")
+def facts(native: Environment) -> Facts:
+    gathered = gather(native.python)
+    python = gathered.environment.interpreter.value
+    if python is None or not python.version.startswith("3.11"):
+        absent("the lane's Python is not 3.11, for which the wheels are named")
+    return gathered
+
+
+@pytest.fixture(scope="module")
+def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten builds, each as a wheel of two packages: one stored, one compressed."""
+    folder = tmp_path_factory.mktemp("built")
+    nvcc, torch = shutil.which("nvcc"), cuda_site / "torch"
+    if nvcc is None:
+        absent("there is no nvcc")
+    (folder / "kernel.cu").write_text(KERNEL)
+    (folder / "binding.cpp").write_text(BINDING)
+    ask = "import sysconfig; print(sysconfig.get_path('include'))"
+    headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
+    include = [
+        torch / "include",
+        torch / "include/torch/csrc/api/include",
+        headers.stdout.strip(),
+    ]
+    compile_cpp = [
+        "g++",
+        "-c",
+        "-O0",
+        "-fPIC",
+        "-std=c++17",
+        "-w",
+        "-DTORCH_EXTENSION_NAME=_C",
+        "binding.cpp",
+    ]
+    compile_cpp += [f"-I{path}" for path in include]
+    _run(folder, *compile_cpp, "-o", "binding.o")
+    _run(folder, *compile_cpp, "-D_GLIBCXX_USE_CXX11_ABI=0", "-o", "old_abi.o")
+    for number, archs in enumerate(BUILDS):
+        codes = []
+        for name in archs.split():
+            digits = name.partition("_")[2]
+            codes += ["-gencode", f"arch=compute_{digits},code={name}"]
+        _run(folder, nvcc, "-c", "-Xcompiler", "-fPIC", *codes, "kernel.cu", "-o", f"kernel{number}.o")
+        _link(folder, "binding.o", number, torch)
+        for module, method in zip(MODULES, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED), strict=True):
+            _wheel(folder, folder / "wheels" / str(number), module, method)
+    _link(folder, "old_abi.o", 0, torch)
+    _wheel(folder, folder / "old-abi", "found_probe", zipfile.ZIP_STORED)
+    return folder
+
+
+def _run(folder: Path, *argv: str | Path) -> None:
+    done = ProcessRunner().run([str(word) for word in argv], timeout=600, cwd=folder)
+    assert done.ok, done.stderr[-2000:]
+
+
+def _link(folder: Path, binding: str, number: int, torch: Path) -> None:
+    # by g++, as torch's builder does: nvcc adds a fatbin of its own for its default architecture
+    (runtime,) = torch.parent.glob("nvidia/cu*/lib/libcudart.so.*")
+    libraries = [f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python", runtime]
+    _run(folder, "g++", "-shared", binding, f"kernel{number}.o", *libraries, "-o", "_C.so")
+
+
+def _wheel(folder: Path, into: Path, module: str, method: int) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    source, info = "from . import _C\n", f"{module}-0.0.0.dist-info"
+    if module == MODULES[1]:
+        source = (rasterizer_source(folder / "inria", "inria-v1") / module / "__init__.py").read_text()
+    with zipfile.ZipFile(into / f"{module}-0.0.0+cu130torch2.11-{TAG}.whl", "w", method) as archive:
+        archive.writestr(f"{module}/__init__.py", source)
+        archive.write(folder / "_C.so", f"{module}/_C.cpython-311-x86_64-linux-gnu.so")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 0.0.0+cu130torch2.11\n"
+        )
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+def asked(name: str, index: str, facts: Facts, target: str) -> Search:
+    from splatfix.context import make_context
+
+    return search(wanted_by_name(name), index, make_context(facts, goal(target)))
+
+
+def test_twenty_wheels_for_five_gpus(wheels: Path, facts: Facts) -> None:
+    assert len(list((wheels / "wheels").rglob("*.whl"))) == 20
+    for number, serves in enumerate(BUILDS.values()):
+        folder = wheels / "wheels" / str(number)
+        write_page(
+            folder / "index.html", {path.name: path.name for path in folder.glob("*.whl")}, digests=True
+        )
+        with serving(folder) as server:
+            for target in TARGETS:
+                for name in ("found_probe", "inria-v1"):
+                    (candidate,) = asked(name, server.address + "/", facts, target).candidates
+                    proven = candidate.verdict is Verdict.PROVEN
+                    assert proven is (target in serves.split()), (number, target, candidate)
+                    assert proven or candidate.code == "wrong-gpu-code"
+    (other,) = asked("depth-alpha", str(folder), facts, "sm_120").candidates
+    assert (other.verdict, other.code) == (Verdict.UNSUITED, "wrong-face")
+
+
+def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> None:
+    (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
+    assert candidate.code == "torch-symbols-missing", candidate
+    newer = dataclasses.replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
+    environment = dataclasses.replace(
+        facts.environment, torch=dataclasses.replace(facts.environment.torch, value=newer)
+    )
+    other = dataclasses.replace(facts, environment=environment)
+    (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
+    assert candidate.code == "wrong-torch", candidate
+
+
+def test_it_is_installed_loads_beside_torch_and_is_undone(
+    wheels: Path, native: Environment, tmp_path: Path
+) -> None:
+    source = cuda_source(tmp_path / "source", "found_probe")
+    words = ("install", source, "--target", "sm_120", "--backend", "wheels", "--python", native.python)
+    code, refused = splatfix(*words, "--index", wheels / "wheels" / "3")
+    assert (code, refused["error"]["code"]) == (1, "no-wheel"), refused
+    code, done = splatfix(*words, "--index", wheels / "wheels" / "0")
+    assert code == 0, done
+    (item,) = done["outcome"]["items"]
+    assert item["modules"] == ["found_probe", "found_probe._C"]
+    assert [rung["reached"] for rung in item["proof"]][:3] == [True, True, True]
+    code, back = splatfix("revert", "--python", native.python)
+    assert code == 0 and not list(native.purelib.glob("found_probe*")), back
