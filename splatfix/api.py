@@ -89,7 +89,9 @@ def plan(
     from splatfix.app import install
     from splatfix.app.named_targets import archs_or_auto
 
-    named = install.Request(sources=tuple(map(str, sources)), targets=archs_or_auto(targets), backend=backend)
+    named = install.Request(
+        sources=tuple(map(str, sources)), targets=archs_or_auto(targets), backend=backend, find=False
+    )
     request = install.InstallRequest(install=named, python=_interpreter(python, facts))
     if facts is not None:
         return install.explain_elsewhere(request, Path(facts))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, Rejected, make_context
 from splatfix.context.commands import pip
 from splatfix.core.data import dataclass, field
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, gather, resolved_folder
 from splatfix.knowledge import Arch, Auto
@@ -49,10 +49,7 @@ def find(request: FindRequest, *, verbose: bool = False) -> Result:
     """
     indexes = chosen_indexes(request.indexes, offline=request.offline)
     if not indexes:
-        folder = say("Name a folder of wheels: --index DIR.")
-        raise usage_error(
-            "no-index", "With --offline only folders are looked through, and none was named.", folder
-        )
+        raise SplatfixError.of("app.no-index")
     facts = gather(target_python(request.python))
     context = make_context(facts, Goal(request.targets))
     torch, interpreter = usable_torch(context, cuda=True), context.interpreter
@@ -95,7 +92,7 @@ def _wanted(text: str, facts: Facts) -> list[Wanted]:
         elif source.needs_cuda:
             wanted.append(wanted_by_source(source))
     if not wanted:
-        raise usage_error("no-cuda-code", f"{text} has no CUDA code, so that no wheel of it is needed.")
+        raise SplatfixError.of("app.no-cuda-code", source=text)
     return wanted
 
 
@@ -103,7 +100,7 @@ def _next(search: Search, context: Context) -> list[Step]:
     if search.best is None:
         return []
     options = target_options(context.archs)
-    if Path(search.source).is_dir():
+    if Path(search.source).is_absolute():
         argv = (
             "splatfix",
             "install",
@@ -156,18 +153,16 @@ NO_WHEELS = Prebuilt()
 """None were looked for."""
 
 
-def find_prebuilt(
-    request: Request, facts: Facts, indexes: Sequence[str], *, offline: bool, everywhere: bool
-) -> Prebuilt:
-    """The prebuilt wheels for the sources of a request; none where nothing could be built for them here either.
+def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
+    """The prebuilt wheels for the sources of a request; none where torch or target are lacking, which a build tells.
 
-    Args:
-        everywhere: in all known indexes, not only in those of the packages' own maintainers.
+    Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
 
     Raises:
         SplatfixError: ``unknown-index`` (exit code 2).
     """
-    chosen = chosen_indexes(indexes, maintained=not everywhere, offline=offline)
+    maintained = request.backend != "wheels"
+    chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
     context = make_context(facts, Goal(request.targets))
     torch, interpreter = context.torch, context.interpreter
     if not chosen or torch is None or torch.cuda is None or interpreter is None or context.no_target:

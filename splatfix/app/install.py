@@ -54,11 +54,6 @@ class InstallRequest:
     fetch_submodules: bool = False
     keep: tuple[str, ...] = ()
     """What the options must not touch."""
-    indexes: tuple[str, ...] = ()
-    """Where to look for prebuilt wheels: names of indexes, addresses, folders; () for those of the packages' maintainers."""
-    find: bool = True
-    offline: bool = False
-    """Ask no index over the network."""
     use_cache: bool = True
     reinstall: bool = False
     why: bool = False
@@ -97,7 +92,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     """
     interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
     facts = _facts(interpreter, to_install)
-    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(request, to_install, facts))
+    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(to_install, facts))
     if not plan.steps:
         return shown(plan)
     return carried_out("install", plan, facts, request, confirm)
@@ -147,7 +142,7 @@ def plan(request: InstallRequest) -> Planned:
             installation.show_fetched(console.err(), folder, ())
     interpreter, to_install = _prepare(request)
     facts = _facts(interpreter, to_install)
-    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(request, to_install, facts))
+    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(to_install, facts))
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
@@ -205,7 +200,7 @@ def explain(request: InstallRequest) -> Planned:
     context = make_context(facts, Goal(to_install.targets))
     plan: InstallPlan | None = None
     problem: SplatfixError | None = None
-    wheels = _wheels(request, to_install, facts)
+    wheels = _wheels(to_install, facts)
     try:
         plan = with_wheels(to_install, context, wheels)
     except SplatfixError as error:
@@ -280,7 +275,9 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
         return interpreter, request_to_resume(interpreter)
     if fetch:
         _fetch_submodules(request.sources)
-    sources = tuple(fetch_source(text, interpreter) for text in request.sources)
+    sources = tuple(
+        fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
+    )
     return interpreter, replace(request.install, sources=sources)
 
 
@@ -321,12 +318,11 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _wheels(request: InstallRequest, to_install: Request, facts: Facts) -> Prebuilt:
+def _wheels(request: Request, facts: Facts) -> Prebuilt:
     """The prebuilt wheels for a request, where they may be looked for and would be taken."""
-    if not request.find or request.resume or to_install.backend not in ("native", "wheels", "auto"):
+    if not request.find or request.backend not in ("native", "wheels", "auto"):
         return NO_WHEELS
-    everywhere = to_install.backend == "wheels"
-    return find_prebuilt(to_install, facts, request.indexes, offline=request.offline, everywhere=everywhere)
+    return find_prebuilt(request, facts)
 
 
 def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> InstallPlan:
@@ -383,7 +379,11 @@ def install_step(plan: InstallPlan) -> Step:
         argv += ["--jobs", str(request.jobs)]
     if request.cuda_home:
         argv += ["--cuda-home", request.cuda_home]
+    for index in request.indexes:
+        argv += ["--index", index]
     flags = {
+        "--no-find": not request.find,
+        "--offline": request.offline,
         "--in-place": request.in_place,
         "--provide-toolkit": request.provide_toolkit,
         "--force-cuda-mismatch": request.force_cuda_mismatch,

@@ -78,6 +78,9 @@ def install(
         provide_toolkit=provide_toolkit,
         force_cuda_mismatch=force_cuda_mismatch,
         ptx=ptx,
+        indexes=tuple(index or ()),
+        find=not no_find,
+        offline=offline,
         with_dependencies=with_dependencies,
     )
     command = app.install.InstallRequest(
@@ -86,9 +89,6 @@ def install(
         resume=resume,
         fetch_submodules=fetch_submodules,
         keep=tuple(keep or ()),
-        indexes=tuple(index or ()),
-        find=not no_find,
-        offline=offline,
         use_cache=not no_cache,
         reinstall=reinstall,
         why=why,

@@ -198,6 +198,7 @@ def fetch_source(
     pip: Sequence[str] = (),
     runner: Runner | None = None,
     cache: Path | None = None,
+    offline: bool = False,
 ) -> str:
     """The folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
@@ -216,6 +217,8 @@ def fetch_source(
     source = private_cache("sources", cache) / f"{named.group(1)}-{named.group(2)}"
     if (source / "setup.py").is_file() and not distrust(source):
         return str(source)
+    if offline:
+        raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
         with temporary_folder(".fetching-", source.parent) as scratch:
             runner = runner or ProcessRunner()

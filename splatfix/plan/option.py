@@ -155,6 +155,12 @@ class Request:
     """Allow a toolkit of another CUDA major than torch's, and silence torch's check in the build's process."""
     ptx: bool = False
     """If no toolkit supports a target, embed PTX of an older architecture for the driver to compile."""
+    indexes: tuple[str, ...] = ()
+    """Where prebuilt wheels are looked for: names of indexes, addresses, folders; () for those of the packages' maintainers."""
+    find: bool = True
+    """Look for prebuilt wheels before a build."""
+    offline: bool = False
+    """Ask no index over the network."""
     with_dependencies: bool = False
     """Also install what the sources and their training scripts import and the environment lacks."""
 

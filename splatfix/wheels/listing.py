@@ -15,9 +15,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from packaging.utils import canonicalize_name
 
 from splatfix.core.data import dataclass
-from splatfix.core.errors import usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.facts import Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for, wheel_indexes
@@ -75,11 +74,8 @@ def _named(text: str) -> WheelIndex:
     if Path(text).expanduser().is_dir():
         folder = str(Path(text).expanduser().absolute())
         return WheelIndex(folder, folder)
-    raise usage_error(
-        "unknown-index",
-        f"{text} is neither a known index nor an address nor a folder.",
-        say(f"Known are {', '.join(index.name for index in wheel_indexes())}."),
-    )
+    known = tuple(index.name for index in wheel_indexes())
+    raise SplatfixError.of("wheels.unknown-index", text=text, known=known)
 
 
 def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Link, ...]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from splatfix.core.errors import usage_error
-from splatfix.core.step import run, say
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import PackageSource, Source, packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.wheels.model import Wanted
@@ -55,11 +54,6 @@ def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
         return Wanted(row.module, variants=(row.key,), source=row.key)
     named = _NAME.fullmatch(text.strip())
     if named is None:
-        raise usage_error(
-            "not-a-package",
-            f"{text} is neither a folder nor the name of a package.",
-            say("Name a source folder, a checkout, or a package such as fused-ssim or gsplat==1.5.3."),
-            run("splatfix", "find", "--help"),
-        )
+        raise SplatfixError.of("wheels.not-a-package", text=text)
     version = named.group(2) or ""
     return Wanted(named.group(1), version, variants=variants)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt
-from splatfix.app.install import with_wheels
+from splatfix.app.install import _wheels, with_wheels
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
@@ -56,8 +56,8 @@ def wanted(folder: Path, **options: str) -> Request:
     return request_for((str(source),), ("sm_120",), **options)
 
 
-def found(request: Request, facts: Facts, *indexes: str, everywhere: bool = False) -> Prebuilt:
-    return find_prebuilt(request, facts, indexes, offline=False, everywhere=everywhere)
+def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
+    return find_prebuilt(dataclasses.replace(request, indexes=indexes), facts)
 
 
 def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path) -> None:
@@ -115,6 +115,7 @@ def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
     wheels = found(request, facts, str(tmp_path / "wheels"))
     plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
     assert plan.kind is OptionKind.REBUILD
+    assert _wheels(dataclasses.replace(request, find=False), facts) is NO_WHEELS
     (why,) = (item.why for item in plan.considered if "prebuilt wheel of tiny_probe" in item.what)
     assert "1 of 1 fatbin has no code for sm_120" in why
     only = dataclasses.replace(request, backend="wheels")
@@ -161,10 +162,10 @@ def test_strangers_are_asked_only_where_they_are_named(
     found(request, facts, "comfy-forge")
     assert asked == ["https://comfy-forge.github.io/cuda-wheels/cu130/torch2.11/tiny-probe/"]
     asked.clear()
-    found(request, facts, everywhere=True)
+    found(dataclasses.replace(request, backend="wheels"), facts)
     assert len(asked) == 3 and asked[1] == "https://wheels.astral.sh/simple/cu130/tiny-probe/"
     asked.clear()
-    find_prebuilt(request, facts, ("comfy-forge",), offline=True, everywhere=True)
+    found(dataclasses.replace(request, offline=True), facts, "comfy-forge")
     find_options(make_context(facts, goal("sm_120")))
     assert asked == []
     with pytest.raises(SplatfixError) as raised:
@@ -185,9 +186,10 @@ def test_the_command_line(
     source = cuda_source(tmp_path / "source", "tiny_probe")
     with serving(served) as server:
         named = (source, "--target", "sm_120", "--index", server.address + "/")
-        for option in ("--no-find", "--offline"):
-            splatfix("install", *named, "--dry-run", option)
+        splatfix("install", *named, "--dry-run", "--offline")
         assert server.requests == []
+        both = splatfix("install", *named, "--no-find")
+        assert both.returncode == 2 and "index-and-no-find" in both.stderr
         planned = splatfix("install", *named, "--dry-run", "--backend", "wheels")
         assert planned.returncode == 0 and "fetch the prebuilt tiny_probe 1.0" in planned.stdout, planned
         shown = splatfix("find", *named)
