@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from email.parser import HeaderParser
 
@@ -19,6 +20,7 @@ from splatfix.context import Context
 from splatfix.context.coverage import targets_by_module
 from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_LIBRARIES, MOST_SOURCE
+from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
     Interpreter,
@@ -33,6 +35,9 @@ from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, va
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 from splatfix.wheels.model import Verdict, Wanted
 from splatfix.wheels.names import Objection
+
+# libcudart.so.12, cudart64_12.dll, and cudart64_110.dll of CUDA 11
+_CUDART = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d\d)")
 
 
 class Refused(Exception):
@@ -81,7 +86,8 @@ class Contents:
             opened = {item.name: stack.enter_context(opened_member(self.reader, item)) for item in natives}
             binaries = [parse(reader, name) for name, reader in opened.items()]
             code = self._check_code(binaries)
-            symbols = self._check_symbols([opened[item.path] for item in binaries if item.format == "elf"])
+            self._check_runtime(binaries)
+            symbols = self._check_symbols(list(opened.values()))
         return (*face, *code, symbols)
 
     def _check_metadata(self, listed: Sequence[Member]) -> None:
@@ -105,7 +111,7 @@ class Contents:
                 reason = f"it requires torch{requirement.specifier}, and here is {self.torch.version}"
                 raise Refused("wrong-torch", reason)
 
-    def _check_faces(self, listed: Sequence[Member]) -> Iterator[str]:
+    def _check_faces(self, listed: Sequence[Member]) -> list[str]:
         """Its packages are called as the source, or the variant that was asked for, is called."""
         sources = {}
         for item in listed:
@@ -116,15 +122,18 @@ class Contents:
         for expected in self.wanted.packages:
             if expected.module not in sources:
                 raise Refused("wrong-face", f"it has no package {expected.module}")
-            difference = face_difference(self._face(sources, expected.module), expected)
-            if difference:
+            face = self._face(sources, expected.module)
+            if difference := face_difference(face, expected):
                 raise Refused("wrong-face", f"{difference} ({self.wanted.source})")
+            if face.returns != expected.returns:
+                reason = f"what {expected.module} returns could not be read of both"
+                raise Refused("face-unknown", reason, Verdict.UNKNOWN)
             faces.append(f"{expected.module} is called as in {self.wanted.source}")
         if not faces:
             for module in sources:
                 if any(row.kind == "rasterizer" for row in variants(module)):
                     faces.append(self._check_variant(self._face(sources, module)))
-        return iter(faces)
+        return faces
 
     def _face(self, sources: dict[str, Member], module: str) -> PackageSource:
         try:
@@ -148,6 +157,8 @@ class Contents:
                 if row:
                     called.append(f"{key}, which returns {', '.join(row.returns or ())}")
             raise Refused("wrong-face", f"{which}; what calls it expects {' or '.join(called)}")
+        if face.returns is None:
+            raise Refused("face-unknown", f"{which}, but what it returns cannot be read", Verdict.UNKNOWN)
         return which
 
     def _check_code(self, binaries: Sequence[Binary]) -> list[str]:
@@ -168,6 +179,16 @@ class Contents:
                     )
                 shown.append(f"{binary.path} {coverage.reason}, in {counted(len(filled), 'fatbin')}")
         return shown
+
+    def _check_runtime(self, binaries: Sequence[Binary]) -> None:
+        """They link the CUDA runtime of torch's major, which is the one that is loaded."""
+        ours = release(self.torch.cuda or "")[:1]
+        for binary in binaries:
+            for name in binary.needed:
+                runtime = _CUDART.match(name)
+                if runtime and (int(runtime.group(1)),) != ours:
+                    reason = f"{binary.path} links {name}, and torch here is for CUDA {self.torch.cuda}"
+                    raise Refused("wrong-cuda", reason)
 
     def _check_symbols(self, natives: Sequence[Reader]) -> str:
         """Every symbol of torch that they want is exported by the torch that is here, or by one of them."""
@@ -211,8 +232,8 @@ def face_difference(face: PackageSource, expected: PackageSource) -> str:
             return f"{label} others: it lacks {', '.join(missing)}{extra}"
     if (face.settings is None) != (expected.settings is None):
         return "only one of the two has a Settings tuple"
-    if face.returns != expected.returns:
-        return f"it returns {returns_of(face) or 'what cannot be read'}, and what it replaces {returns_of(expected)}"
+    if face.returns and expected.returns and face.returns != expected.returns:
+        return f"it returns {returns_of(face)}, and what it replaces {returns_of(expected)}"
     lost = sorted({*expected.classes} - {*face.classes}) + sorted({*expected.exports} - {*face.exports})
     if lost:
         return f"it lacks {', '.join(lost)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import threading
 import time
 import zipfile
@@ -23,21 +24,34 @@ from splatfix.wheels.web import Web
 from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge
 from tests.binaries.forge_fatbin import PTX, SASS, entry, fatbin_of
+from tests.binaries.forge_pe import PeForge
 from tests.plan.machines import INTERPRETER, changed, machine, rasterizer_source
 
 SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationE"
+WINDOWS_SYMBOL = "?lazy@c10@@YAXXZ"
 
 
-def library(code: str, symbols: Iterable[str] = (SYMBOL,), padding: int = 0) -> bytes:
+def library(
+    code: str,
+    symbols: Iterable[str] = (SYMBOL,),
+    padding: int = 0,
+    needed: Iterable[str] = (),
+    *,
+    windows: bool = False,
+) -> bytes:
     """A library with one fatbin: ``90 120`` machine code, ``90+PTX`` PTX; "" none."""
     entries = []
     for word in code.split():
         kind = PTX if word.endswith("+PTX") else SASS
         entries.append(entry(kind, int(word.removesuffix("+PTX")), version=(8, 7) if kind == PTX else (1, 8)))
-    sections = [(".nv_fatbin", fatbin_of(*entries))] if entries else []
+    code_in = fatbin_of(*entries)
+    if windows:
+        sections = [(".nv_fatb", code_in)] if entries else []
+        return PeForge(sections=tuple(sections), imports=(("c10.dll", tuple(symbols)),)).build()
+    sections = [(".nv_fatbin", code_in)] if entries else []
     if padding:
         sections.append((".rodata", bytes(range(256)) * (padding // 256)))
-    return ElfForge(sections=tuple(sections), needed=("libc10.so",), imports=tuple(symbols)).build()
+    return ElfForge(sections=tuple(sections), needed=("libc10.so", *needed), imports=tuple(symbols)).build()
 
 
 def write_wheel(
@@ -52,8 +66,15 @@ def write_wheel(
     suffix: str = "cpython-311-x86_64-linux-gnu.so",
     method: int = zipfile.ZIP_STORED,
     name: str = "",
+    needed: Iterable[str] = (),
+    returned: str = "",
 ) -> Path:
-    """A wheel of that file name. ``variant``: its Python source is that of the variant of this key."""
+    """A wheel of that file name.
+
+    Args:
+        variant: its Python source is that of the variant of this key.
+        returned: the statement in the place of that by which its rasterizer returns.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     distribution, version = wheel.split("-")[:2]
     module = distribution.lower().replace(".", "_")
@@ -62,9 +83,12 @@ def write_wheel(
     members: dict[str, bytes | str] = {f"{module}/__init__.py": "from . import _C\n"}
     if variant:
         source = rasterizer_source(folder / f".{variant}", variant)
-        members[f"{module}/__init__.py"] = (source / module / "__init__.py").read_text()
+        text = (source / module / "__init__.py").read_text()
+        members[f"{module}/__init__.py"] = re.sub(r"return .*", returned or r"\g<0>", text)
     if code != "none":
-        members[f"{module}/_C.{suffix}"] = library(code, symbols, padding)
+        members[f"{module}/_C.{suffix}"] = library(
+            code, symbols, padding, needed, windows=suffix.endswith(".pyd")
+        )
     members[f"{info}/METADATA"] = metadata + "".join(f"Requires-Dist: {text}\n" for text in requires)
     members[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {wheel[:-4].split('-', 2)[2]}\n"
@@ -96,6 +120,7 @@ def torch_in(folder: Path, version: str = "2.8.0+cu128", symbols: Iterable[str] 
     """A torch whose libc10 exports these symbols."""
     (folder / "lib").mkdir(parents=True, exist_ok=True)
     (folder / "lib" / "libc10.so").write_bytes(ElfForge(exports=tuple(symbols), soname="libc10.so").build())
+    (folder / "lib" / "c10.dll").write_bytes(PeForge(exports=(WINDOWS_SYMBOL,)).build())
     digits = version.rpartition("+cu")[2]
     return Torch(version=version, cuda=f"{digits[:-1]}.{digits[-1]}", hip=None, folder=str(folder))
 

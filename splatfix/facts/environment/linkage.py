@@ -51,10 +51,11 @@ def of_torch(name: str) -> bool:
 
 
 def torch_libraries(torch: Torch) -> list[Path]:
-    """Those of a torch for Linux that export what extensions call; a torch for the CPU lacks two of them."""
+    """Those of its libraries that export what extensions call; a torch for the CPU lacks two of them."""
     folder = Path(torch.folder) / "lib"
     names = ("c10", "torch_cpu", "torch_python", "torch", "c10_cuda", "torch_cuda")
-    return [path for name in names if (path := folder / f"lib{name}.so").is_file()]
+    paths = [folder / form.format(name) for name in names for form in ("lib{}.so", "{}.dll")]
+    return [path for path in paths if path.is_file()]
 
 
 def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
