@@ -14,14 +14,12 @@ from splatfix.kernels.ssim_cuda import mean_ssim
 from ..compare import SURFELS, pulled
 from ..gaussian_cases import faint
 from ..scenes import look_at
+from . import test_gsplat
 from .emulator import SOURCES, Emulated, KernelError, needs_compiler, use_kernels
 
 BARRIER = re.compile(r"^\s*__syncthreads\(\);$", re.MULTILINE)
-FOUND = [
-    (name, k)
-    for name in ("blending.cu", "surfels.cu", "ssim.cu")
-    for k, _ in enumerate(BARRIER.finditer((SOURCES / name).read_text()))
-]
+FILES = ("ssim.cu", "blending.cu", "surfels.cu", "gsplat_pixels.cu", "gsplat_surfels.cu")
+FOUND = [(name, k) for name in FILES for k, _ in enumerate(BARRIER.finditer((SOURCES / name).read_text()))]
 
 
 def both_ways(name: str) -> None:
@@ -30,6 +28,10 @@ def both_ways(name: str) -> None:
     if name == "ssim.cu":
         image = torch.rand(1, 1, 40, 40, requires_grad=True)
         mean_ssim(image, torch.rand(1, 1, 40, 40), "same").backward()
+    elif name == "gsplat_pixels.cu":
+        test_gsplat.pixels(torch.float32, count=600, faint=True, slack=3.0)
+    elif name == "gsplat_surfels.cu":
+        test_gsplat.surfels(torch.float32, channels=4, count=600, faint=True, slack=3.0)
     elif name == "surfels.cu":
         inputs["scales"] = inputs["scales"][:, :2].contiguous()
         pulled(surfels_cuda.rasterize, look_at(20, 20), inputs, torch.float32, outputs=[0], names=SURFELS)
@@ -38,7 +40,7 @@ def both_ways(name: str) -> None:
 
 
 def test_there_are_barriers() -> None:
-    assert len(FOUND) == 13
+    assert len(FOUND) == 19
 
 
 @pytest.mark.slow
@@ -57,6 +59,6 @@ def test_a_barrier_less_is_a_race(file: str, which: int, monkeypatch: pytest.Mon
         both_ways(file)
 
 
-@pytest.mark.parametrize("name", ["ssim.cu", "blending.cu", "surfels.cu"])
+@pytest.mark.parametrize("name", FILES)
 def test_with_all_of_them_there_is_none(name: str, emulated: None) -> None:
     both_ways(name)
