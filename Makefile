@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,26 @@ native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuob
 
 native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
 	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
+
+# GSPLAT_SOURCES=DIR: checkouts of gsplat (v1.5.3), rmbrualla/pycolmap (cc7ea4b) and nerfstudio-project/nerfview (4538024)
+GSPLAT ?= $(CACHE)/gsplat-lane
+GSPLAT_SOURCES ?= build/gsplat-sources
+GSPLAT_NEEDS := torchvision gsplat==1.5.3 viser "imageio[ffmpeg]" "numpy<2" scikit-learn tqdm "torchmetrics[image]" opencv-python \
+  "tyro>=0.8.8" pillow tensorboard tensorly pyyaml matplotlib splines
+
+$(GSPLAT)/.made: $(VENV)/.dev
+	@[ -d "$(GSPLAT_SOURCES)/gsplat/examples" ] || { echo "GSPLAT_SOURCES=DIR: see the Makefile for what lies there"; exit 2; }
+	for name in trainer nerfstudio; do $(PYTHON) -m venv $(GSPLAT)/$$name; $(GSPLAT)/$$name/bin/python -m pip install -q --upgrade "pip>=24"; done
+	$(GSPLAT)/trainer/bin/python -m pip install -q "$(TORCH)" $(GSPLAT_NEEDS) $(GSPLAT_SOURCES)/pycolmap $(GSPLAT_SOURCES)/nerfview
+	$(GSPLAT)/nerfstudio/bin/python -m pip install -q "$(TORCH)" nerfstudio==1.1.5
+	$(PY) -m splatfix install gsplat fused_ssim --backend pure --python $(GSPLAT)/trainer
+	$(PY) -m splatfix install gsplat --backend pure --python $(GSPLAT)/nerfstudio
+	$(PY) -m splatfix install nerfstudio --in-place --python $(GSPLAT)/nerfstudio
+	$(PY) -m splatfix scenes fix smoke_trainer/samples/fruit --out $(GSPLAT)/fruit
+	@touch $@
+
+gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in; the record of it (an hour on two busy cores)
+	$(PY) -m tools.gsplat_rehearsals $(GSPLAT_SOURCES) $(GSPLAT) --scene $(GSPLAT)/fruit
 
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds

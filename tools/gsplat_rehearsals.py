@@ -203,8 +203,34 @@ def splatfacto(python: Path, scene: Path, out: Path, threads: int) -> dict[str, 
     ]
     _, observed = observed_run(python, again, root, make_folder(out / "splatfacto-again"), threads)
     results = object_in(answer)["results"]
-    refused = [item["place"] for item in observed["refused_loads"]]
-    return {**row, "psnr": results["psnr"], "ssim": results["ssim"], "refused_loads": refused}
+    # its optimizers name no parameter groups, so the observer has only the last number
+    points = int.from_bytes((scene / "sparse" / "0" / "points3D.bin").read_bytes()[:8], "little")
+    row["gaussians"][0] = points
+    quality = {"psnr": results["psnr"], "ssim": results["ssim"]}
+    return {**row, **quality, "smoke": smoke("default", scene, out / "beside")}
+
+
+def problems(row: dict[str, Any]) -> list[str]:
+    """What a training did not show; [] where it showed all: the loss fell, it densified, every gradient was finite, its
+    checkpoint draws what it drew, and its held-out PSNR is no more than 0.3 dB below our trainer's on the same schedule."""
+    found = []
+    if row["steps"] != STEPS:
+        found.append(f"{row['steps']} steps, not {STEPS}")
+    first, last = row["loss"]
+    if last > 0.6 * first:
+        found.append(f"the loss went from {first:.3f} to {last:.3f} only")
+    initial, final = row["gaussians"]
+    if final <= initial:
+        found.append(f"nothing densified: {initial} Gaussians at first and {final} at last")
+    if any(not_finite for _, _, not_finite in row["groups"].values()):
+        found.append("gradients were not finite")
+    # what ns-eval measures is the reloaded checkpoint already
+    reloaded = row.get("reloaded", row)["psnr"]
+    if abs(reloaded - row["psnr"]) > 0.1:
+        found.append(f"the reloaded checkpoint has {reloaded:.2f} dB, the training {row['psnr']:.2f}")
+    if row["psnr"] < row["smoke"]["psnr"] - 0.3:
+        found.append(f"{row['psnr']:.2f} dB, more than 0.3 below our trainer's {row['smoke']['psnr']:.2f}")
+    return found
 
 
 def main() -> int:
@@ -235,7 +261,9 @@ def main() -> int:
             rows.append(simple_trainer(kind, options.sources.resolve(), trainer, scene, out, options.threads))
         write(rows[-1], (scene, out, options.sources.resolve()))
         print(json.dumps(rows[-1], indent=1))
-    return 0
+    found = [f"{row['trainer']}: {text}" for row in rows for text in problems(row)]
+    print("\n".join(found), file=sys.stderr)
+    return 1 if found else 0
 
 
 def write(row: dict[str, Any], folders: tuple[Path, ...]) -> None:

@@ -29,6 +29,11 @@ _TIMEOUT = 300.0
 _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
     "binning.cu": ({"KEY": "short"},),
     "surfels.cu": ({"COLORS": 3},),
+    # of gsplat: colors, and with a depth, each with and without the absolute gradients that it densifies by
+    "gsplat_pixels.cu": tuple(
+        {"COLORS": colors, **absolute} for colors in (3, 4) for absolute in ({}, {"ABSOLUTE": 1})
+    ),
+    "gsplat_surfels.cu": ({"COLORS": 4}, {"COLORS": 4, "ABSOLUTE": 1}),
     "blending.cu": tuple(
         {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
     ),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from splatfix.facts import (
+    AlteredFile,
     CodeMatch,
     Colmap,
     Compiler,
@@ -200,6 +201,11 @@ WINDOWS = {"system": "windows"}
 BY_BUS = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 CUB = cuda("12.9", cub="2.8.2")
 GSPLAT = (SplatPackage("gsplat", "/g"),)
+NERFSTUDIO = Distribution("nerfstudio", "1.1.5", "/e", pins=("gsplat==1.4.0",))
+NERFSTUDIO_EDITED = tuple(
+    AlteredFile("nerfstudio", "1.1.5", f"nerfstudio/{name}.py", "another content")
+    for name in ("engine/trainer", "utils/eval_utils")
+)
 CSRC = Distribution("splatfix-gsplat-csrc", "0+splatfix.1", "/e", made_by_splatfix="drop-in", dropin="gsplat")
 GSPLAT_BY_US = (SplatPackage("gsplat", "/g", ("gsplat", CSRC.name), dropin="gsplat"),)
 COMPILED_GSPLAT = (dataclasses.replace(extension("gsplat.csrc"), path="gsplat/csrc.so"),)
@@ -528,6 +534,13 @@ ROWS = [
     row("gsplat-without-kernels", "fail", "sm_90", packages=GSPLAT, toolkits=(), remedy="gsplat --backend nvrtc"),
     row("gsplat-without-kernels", "", packages=GSPLAT_BY_US, toolkits=()),
     row("module-name-clash", "", packages=GSPLAT_BY_US, distributions=(CSRC,)),
+    row("installed-package-breaks", "warn", distributions=(NERFSTUDIO,), remedy="install nerfstudio --in-place"),
+    row("installed-package-breaks", "", distributions=(NERFSTUDIO,), torch={"version": "2.5.1+cu124"}),
+    row("installed-package-breaks", "", distributions=(dataclasses.replace(NERFSTUDIO, version="1.2"),)),
+    row("installed-package-breaks", "pass", distributions=(NERFSTUDIO,), altered=NERFSTUDIO_EDITED),
+    row("installed-package-breaks", "warn fail", remedy="install nerfstudio --in-place",
+        distributions=(NERFSTUDIO, Distribution("gsplat", "1.5.3", "/e"))),
+    row("installed-package-breaks", "warn", distributions=(NERFSTUDIO, Distribution("gsplat", "1.4.0+pt24", "/e"))),
     row("drop-in-without-host", "", dist={"gsplat": "1.5.3"}),
     row("drop-in-without-host", "fail", distributions=(CSRC,), remedy="gsplat==1.5.3"),
     row("drop-in-without-host", "pass", distributions=(CSRC, Distribution("gsplat", "1.4.0", "/e"))),

@@ -1,0 +1,92 @@
+"""gsplat's own Python with the drop-in as its compiled module: verified, trained with, and the record of its trainers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.dropins import make_dropin_wheel
+from splatfix.knowledge.dropins import dropin_named
+from tools.gsplat_rehearsals import RECORD, problems
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = {row["trainer"]: row for row in json.loads(RECORD.read_text("utf-8"))["rows"]}
+PROBE = ["splatfix/certify/kernel_probe.py", "gsplat", "gsplat.csrc"]
+TRAIN = [
+    "-m",
+    "smoke_trainer",
+    "figurine",
+    "--iterations",
+    "25",
+    "--resolution",
+    "64",
+    "--renderer",
+    "gsplat",
+]
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Those with which a child finds gsplat with the drop-in, in a folder of their own: the tests' gsplat stays as it is."""
+    spec = importlib.util.find_spec("gsplat")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("gsplat is not installed")
+    site = tmp_path_factory.mktemp("site")
+    (source,) = spec.submodule_search_locations
+    shutil.copytree(source, site / "gsplat", ignore=shutil.ignore_patterns("csrc", "__pycache__"))
+    dropin = dropin_named("gsplat")
+    assert dropin is not None
+    with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", site)) as wheel:
+        wheel.extractall(site)
+    return {"PYTHONPATH": f"{site}:{ROOT}", "PATH": "", "OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def test_verify_holds_it_against_the_float64_reference(variables: dict[str, str]) -> None:
+    done = ProcessRunner().run([sys.executable, *PROBE], timeout=300, env=variables, cwd=ROOT)
+    row = json.loads(done.stdout.rpartition("\n{")[2].join(("{", "")))
+    assert (row["outcome"], row["kind"]) == ("met", "drop-in"), row
+    assert 0 < row["value_error"] < 1e-5 and 0 < row["gradient_error"] < 1e-4
+
+
+def test_the_smoke_trainer_renders_by_it_on_a_cpu(variables: dict[str, str], tmp_path: Path) -> None:
+    argv = [sys.executable, *TRAIN, "--out", str(tmp_path)]
+    done = ProcessRunner().run(argv, timeout=300, env=variables, cwd=ROOT)
+    assert done.ok, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    renderer = result["implementations"]["renderer"]
+    assert (renderer["engine"], renderer["module"], renderer["version"]) == (
+        "torch-cpu",
+        "gsplat.csrc",
+        "1.5.3",
+    )
+    assert renderer["calls"] > 25
+    assert result["heldout"]["psnr"] > result["initial_heldout"]["psnr"] + 1
+
+
+@pytest.mark.parametrize("name", ["simple_trainer default", "simple_trainer mcmc", "splatfacto"])
+def test_the_record_of_its_trainers(name: str) -> None:
+    assert problems(ROWS[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"loss": [0.24, 0.2]}, "the loss"),
+        ({"gaussians": [1800, 1800]}, "densified"),
+        ({"groups": {"means": [600, 0, 3]}}, "not finite"),
+        ({"reloaded": {"psnr": 12.0, "gaussians": 26498}}, "reloaded"),
+        ({"smoke": {"psnr": 30.0}}, "below"),
+        ({"steps": 20}, "steps"),
+    ],
+)
+def test_a_record_that_shows_less_is_refused(change: dict[str, Any], problem: str) -> None:
+    (found,) = problems({**ROWS["simple_trainer default"], **change})
+    assert problem in found
