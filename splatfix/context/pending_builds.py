@@ -72,6 +72,7 @@ class PendingBuilds(Toolchain):
         for cache in self.environment.jit_caches.value or ():
             if cache.current and cache.library:
                 compiled.add(cache.name.partition("_")[0])
+        compiled |= {item.dropin for item in self.distributions if item.dropin}
         names = []
         for item in self.distributions:
             name = item.name.lower()

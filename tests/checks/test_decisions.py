@@ -533,6 +533,7 @@ ROWS = [
     row("arch-below-minimum", "fail", sources=(source("diff_gaussian_rasterization_fastgs"),), gpus=PASCAL, extensions=()),
     row("gsplat-without-kernels", "fail", "sm_90", packages=GSPLAT, toolkits=(), remedy="gsplat --backend nvrtc"),
     row("gsplat-without-kernels", "", packages=GSPLAT_BY_US, toolkits=()),
+    row("ninja-not-on-path", "", tools={}, distributions=(CSRC, Distribution("gsplat", "1.5.3", "/e"))),
     row("module-name-clash", "", packages=GSPLAT_BY_US, distributions=(CSRC,)),
     row("installed-package-breaks", "warn", distributions=(NERFSTUDIO,), remedy="install nerfstudio --in-place"),
     row("installed-package-breaks", "", distributions=(NERFSTUDIO,), torch={"version": "2.5.1+cu124"}),
