@@ -14,7 +14,6 @@ from splatfix.certify.smoke import list_scenes
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import smoke_trainer_folder
-from splatfix.core.runner import Runner
 from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
 
@@ -101,7 +100,6 @@ def data_suite(
     resolution: int | None = None,
     *,
     every_public: bool = False,
-    runner: Runner | None = None,
 ) -> Suite:
     """All scenes at or below ``root`` as a suite; the public ones that are missing are ``skipped``.
 
@@ -114,7 +112,7 @@ def data_suite(
         SplatfixError: no such folder (exit code 2), no scene in it (3), an environment that cannot run the trainer (3).
     """
     folder = root.absolute()
-    document = list_scenes(folder, python, runner)
+    document = list_scenes(folder, python)
     skipped: dict[str, str] = {}
     if every_public:
         present = {row["name"] for row in document["scenes"] if row["dataset"]}

@@ -132,14 +132,12 @@ def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
     return run("conda", "install", "-p", prefix, "-c", channel, "cuda-toolkit", text=text)
 
 
-def remove_command(facts: Facts, path: str, text: str = "", *, folder: bool = False) -> Step:
+def remove_command(facts: Facts, path: str, *, folder: bool = False) -> Step:
     """The command that removes a file, or a folder with what is in it, in this machine's shell."""
     if facts.machine.system == "windows":
         # cmd.exe takes a slash for the beginning of an option
         path = path.replace("/", "\\")
         if folder:
-            return run("rmdir", "/s", path, text=text)
-        return run("del", path, text=text)
-    if folder:
-        return run("rm", "-r", path, text=text)
-    return run("rm", path, text=text)
+            return run("rmdir", "/s", path)
+        return run("del", path)
+    return run("rm", *(["-r"] if folder else []), path)

@@ -176,9 +176,9 @@ def unset_variable(name: str, text: str = "") -> Step:
     return Step(text, Command(env=((name, None),)))
 
 
-def prepend_variable(name: str, folder: str, text: str = "") -> Step:
+def prepend_variable(name: str, folder: str) -> Step:
     """Put a folder before all others of a search path such as ``PATH``."""
-    return Step(text, Command(prepend=((name, folder),)))
+    return Step("", Command(prepend=((name, folder),)))
 
 
 def step_of(

@@ -17,7 +17,7 @@ from splatfix.core.codec import CodecError, from_json, to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Step, run, say
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
@@ -222,7 +222,7 @@ def distribution_of(step: StepRecord) -> str:
     return canonicalize_name(step.distribution or step.subject)
 
 
-def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
+def request_to_resume(python: str) -> Request:
     """What the last installation in the environment was asked for, if it failed (``splatfix install --resume``).
 
     The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
@@ -231,7 +231,7 @@ def request_to_resume(python: str, *, runner: Runner | None = None) -> Request:
     Raises:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
-    journal = Journal(open_environment(python, runner or ProcessRunner()).state_folder)
+    journal = Journal(open_environment(python, ProcessRunner()).state_folder)
     last: Entry | None = None
     for entry in journal.entries():
         if entry.status is not EntryStatus.REVERTED:

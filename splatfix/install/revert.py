@@ -101,9 +101,9 @@ def revert_all(
     return tuple(done)
 
 
-def read_journal(python: str, *, runner: Runner | None = None) -> tuple[Entry, ...]:
+def read_journal(python: str) -> tuple[Entry, ...]:
     """Every entry of the environment's journal, oldest first."""
-    return Journal(open_environment(python, runner or ProcessRunner()).state_folder).entries()
+    return Journal(open_environment(python, ProcessRunner()).state_folder).entries()
 
 
 class Reverter:

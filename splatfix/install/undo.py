@@ -14,7 +14,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.limits import MOST_MANIFEST
 from splatfix.core.reading import read_text
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import Backup, installed_files, read_backup, read_written, restore
 from splatfix.install.environment import Environment, open_environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
@@ -123,14 +123,14 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
     return backups
 
 
-def written_files(python: str, *, runner: Runner | None = None) -> dict[str, str]:
+def written_files(python: str) -> dict[str, str]:
     """SHA-256 of every file as splatfix installed it into an environment, in hexadecimal digits, by its path with links of
     its folder followed. What cannot be read of the journal is left out: ``splatfix revert`` says what is wrong with it.
 
     Raises:
         SplatfixError: as :func:`open_environment`.
     """
-    environment = open_environment(python, runner or ProcessRunner())
+    environment = open_environment(python, ProcessRunner())
     journal, paths = Journal(environment.state_folder), JournalPaths.of(environment)
     digests: dict[str, str] = {}
     with suppress(SplatfixError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from splatfix.context import Choice, Context, Rejected
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
@@ -241,9 +239,7 @@ def toolkit_to_be(
     return replace(toolkit, gcc_max=bounds.gcc_max_major, clang_max=bounds.clang_max_major)
 
 
-def provided_toolkit(
-    torch: Torch, system: str, cache: Path | None = None
-) -> tuple[Toolkit, ProvideToolkit, bool] | None:
+def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit, bool] | None:
     """The toolkit for this torch from PyPI wheels: what it will be, what unpacks it, and whether it lies in the cache, whole.
 
     None where there are none (CUDA 12 and older, macOS, Windows).
@@ -252,7 +248,7 @@ def provided_toolkit(
     if system != "linux" or torch.cuda is None or wheels is None:
         return None
     minor = ".".join(torch.cuda.split(".")[:2])
-    folder = (cache or user_cache()) / "toolkits" / f"cuda-{minor}"
+    folder = user_cache() / "toolkits" / f"cuda-{minor}"
     root = folder / wheels.cuda_home
     step = ProvideToolkit(
         cuda=minor,
