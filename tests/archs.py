@@ -1,7 +1,5 @@
 """Targets, goals and requests as the command line parses them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

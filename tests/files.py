@@ -1,7 +1,5 @@
 """Files as a dictionary, for tests that need a folder of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

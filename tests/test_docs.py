@@ -1,7 +1,5 @@
 """README and change log say what is there."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The wheel that a stranger gets: complete, and working from an unrelated folder in another environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

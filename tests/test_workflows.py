@@ -1,7 +1,5 @@
 """The workflows take nothing that somebody else can change under them, and give a token to no step that does not need it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

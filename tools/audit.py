@@ -3,8 +3,6 @@
 Exit codes: 0 none are known, 1 some are, 3 the vulnerability service gave no answer, so nothing was audited.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

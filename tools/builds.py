@@ -8,8 +8,6 @@ and whether what came can be imported. pip gets the toolkit, the architectures a
 itself, for there is no GPU that torch could ask.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

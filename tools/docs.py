@@ -4,8 +4,6 @@
 two cannot drift apart. ``make docs`` then builds the site from OUT.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

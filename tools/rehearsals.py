@@ -5,8 +5,6 @@ A row for each stack, commit and scene, with its options, seconds, losses, quali
 --json`` in a folder, each called ``OWNER+NAME@COMMIT.json``, or ``OWNER+NAME@COMMIT~SCRIPT.json``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What answers a class of failure, as commands: on a machine whose facts are known, else where any machine takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Signing a report folder, and checking a signed one: ``certify --sign``, ``report sign`` and ``report verify``."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import sys

@@ -1,7 +1,5 @@
 """``splatfix cache``: the wheels that installations have built and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from splatfix.app.interrupts import on_interrupt

@@ -1,7 +1,5 @@
 """Short runs of the smoke trainer by which ``splatfix vram --calibrate`` fits what it foretells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

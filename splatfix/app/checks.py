@@ -1,7 +1,5 @@
 """``splatfix checks``: the checks that exist, and the page of one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splatfix.app.result import Result

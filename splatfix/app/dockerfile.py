@@ -1,7 +1,5 @@
 """``splatfix dockerfile``: a Dockerfile for a checkout and its targets, printed, or written beside what it needs."""
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import requires as requires_of
 from pathlib import Path

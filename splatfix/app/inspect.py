@@ -1,7 +1,5 @@
 """``splatfix inspect``: which GPU code native files carry, and which GPUs can run it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

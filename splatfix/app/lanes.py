@@ -1,7 +1,5 @@
 """``splatfix lanes`` and ``splatfix certify --container``: the container lanes, and certification inside them."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Sequence

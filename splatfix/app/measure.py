@@ -1,7 +1,5 @@
 """After an installation, where a GPU is: the kernels that were installed are run against the float64 references."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

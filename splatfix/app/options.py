@@ -1,7 +1,5 @@
 """What ``diagnose`` and ``install --why`` share: the options of a machine, the container lanes among them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``splatfix report``: certificates that were written earlier, shown in any form, compared, and merged."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

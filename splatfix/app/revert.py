@@ -1,7 +1,5 @@
 """``splatfix revert``: put an environment back to what it was before an installation."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt

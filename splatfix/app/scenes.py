@@ -1,7 +1,5 @@
 """``splatfix scenes``: the sample scenes that a certification trains on, and scenes of the user's, checked by their files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A certificate that was written earlier, here or elsewhere, read back as it was."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime

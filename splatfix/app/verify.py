@@ -1,7 +1,5 @@
 """``splatfix verify``: compare the kernels of an environment with float64 references."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.app.interrupts import on_interrupt

@@ -7,8 +7,6 @@ signature whose key id, which nobody signed, was changed; it reads JSON that is 
 cryptography. The checks around it would be all of this file but :func:`pae`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 

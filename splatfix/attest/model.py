@@ -1,7 +1,5 @@
 """What the check of a signed report folder finds, as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any

@@ -1,7 +1,5 @@
 """Signs a report folder, and says what of a signed one still is as it was."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

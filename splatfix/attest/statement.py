@@ -3,8 +3,6 @@
 Format: https://in-toto.io/Statement/v1 (in-toto/attestation, spec/v1/statement.md).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

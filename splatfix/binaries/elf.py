@@ -3,8 +3,6 @@
 Both classes (32 and 64 bit) and both byte orders are read. Structures after the ELF specification (System V gABI).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from functools import cached_property

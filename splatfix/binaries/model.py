@@ -1,7 +1,5 @@
 """What the binary reader found: plain frozen data, nothing judged, and the reader's one error type."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What a person may point at: a library, a wheel, a folder of libraries, or several of these."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

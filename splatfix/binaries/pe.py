@@ -3,8 +3,6 @@
 Structures after Microsoft's "PE Format" specification.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from functools import cached_property

@@ -1,7 +1,5 @@
 """One file to one `Binary`: ELF, PE, a bare cubin, a bare fatbin or PTX, told apart by the first bytes."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """What to change so that a training fits, and the largest that fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from splatfix.budget.memory import card_phases

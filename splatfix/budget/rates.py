@@ -1,7 +1,5 @@
 """What published runs say beyond the parts that are stated: bytes a Gaussian and bytes a pixel, by family of stacks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.core.data import dataclass

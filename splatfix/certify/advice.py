@@ -1,7 +1,5 @@
 """Why a criterion failed, and what to do about it: by what the trainer printed, else the next look by the criterion's code."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path

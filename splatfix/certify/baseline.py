@@ -1,7 +1,5 @@
 """Each scene beside a baseline: an earlier certificate, or published figures. Only like is held against like."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

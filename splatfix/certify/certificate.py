@@ -1,7 +1,5 @@
 """Writes the certificate: from what was measured of either subject to verdict, levels, reasons and summary."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs a certification: a trainer as child processes of the target environment, scene by scene, then the certificate."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a certificate is valid for: the versions of everything that ran, and the hardware."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from functools import cache

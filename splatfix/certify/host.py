@@ -1,7 +1,5 @@
 """What the host tells a certification in a container: the certificate says where it ran, and how it is repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from splatfix.certify.model import Certificate

@@ -1,7 +1,5 @@
 """Certificates of a run that has not come to its end: written while it runs, or because somebody ended it."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

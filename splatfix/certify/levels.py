@@ -1,7 +1,5 @@
 """The levels of proof: which of them a certification verified, and on what evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

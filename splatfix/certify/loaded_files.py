@@ -4,8 +4,6 @@ splatfix installed also by its journal.
 Large libraries are hashed in a thread, beside the training; nothing of the environment itself runs for that.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

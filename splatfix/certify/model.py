@@ -1,7 +1,5 @@
 """A certificate as data: measured criteria, and the levels that were verified."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property

@@ -5,8 +5,6 @@ progressive files). Anything else is not judged. What is compared are means over
 JPEG, or another filter of a resize, changes by less than exchanged channels, a turn or another gamma.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

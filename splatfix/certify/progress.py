@@ -1,7 +1,5 @@
 """How far a training is, in words: the same on a terminal, in a log, in a report, and of a trainer that died."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The folder of a report: room for a new one, with what an earlier certification left moved aside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path

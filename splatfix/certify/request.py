@@ -1,7 +1,5 @@
 """What ``splatfix certify`` and ``splatfix rehearse`` were asked for, as typed; None is the default of a suite or device."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.core.data import dataclass

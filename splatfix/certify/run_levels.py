@@ -1,7 +1,5 @@
 """The run levels of ``certify --level``, in the manner of ``dcgmi diag -r``: each holds what the ones below it hold, and more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

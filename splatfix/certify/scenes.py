@@ -1,7 +1,5 @@
 """The scenes of a certification: the samples that come with splatfix, suites of them, and those of a data folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The smoke trainer as a child of the target environment: its files, its variables, the scenes it finds, how it ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is certified: splatfix's own trainer on a suite of scenes, resolved from a request for one machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a certificate says in a sentence or two: what was verified, and what was not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.certify.criteria.resources import CODES as OF_RESOURCES

@@ -1,7 +1,5 @@
 """Checks of what a build needs around it: architectures, memory, swap, ninja, one copy of CUB, libraries to link."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

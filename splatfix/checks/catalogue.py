@@ -1,7 +1,5 @@
 """All checks in order, the choice among them, and the runner."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from importlib import import_module

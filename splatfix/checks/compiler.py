@@ -1,7 +1,5 @@
 """Checks of the host compiler against the limits of nvcc and of torch, which differ; and of Visual Studio's prompt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, torch_version, variable

@@ -1,7 +1,5 @@
 """Checks of what a container was started with, apart from its GPUs. Every remedy is for the outside: inside nothing helps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.checks.build import MEMORY_PER_JOB

@@ -1,7 +1,5 @@
 """Checks of the NVIDIA driver: new enough for torch, whole, and the one that programs load."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

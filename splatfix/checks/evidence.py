@@ -1,7 +1,5 @@
 """Evidence and advice that several checks give: the same fact in the same words everywhere."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Checks of the GPUs: are they present, driven, visible, free, and passed to the container."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 

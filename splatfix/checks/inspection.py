@@ -1,7 +1,5 @@
 """Judges named files against named GPUs: the verdicts behind ``splatfix inspect`` and behind every build's proof."""
 
-from __future__ import annotations
-
 from splatfix.context.coverage import Coverage, judge
 from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit

@@ -1,7 +1,5 @@
 """Findings as data: one judgement each, with the evidence it stands on and what to do about it."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from splatfix.core.data import dataclass

@@ -1,7 +1,5 @@
 """Checks of the CUDA toolkits: the one torch would use, whether it fits torch and the GPU, and whether it is complete."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import lack_for_builds, reason, torch_cuda

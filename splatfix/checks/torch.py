@@ -1,7 +1,5 @@
 """Checks of the installed torch: a CUDA build, with code for the GPU, that fits numpy and its companions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Options that do not go together: ``conflicts.toml`` has a table for each command."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is wrong here: ``splatfix diagnose``, ``inspect`` and ``checks``."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Annotated, Optional

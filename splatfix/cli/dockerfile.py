@@ -1,7 +1,5 @@
 """``splatfix dockerfile``: an image for a checkout."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional

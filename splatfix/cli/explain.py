@@ -1,7 +1,5 @@
 """Why something failed: ``splatfix explain``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Optional
 

@@ -1,7 +1,5 @@
 """For assistants: ``splatfix mcp``."""
 
-from __future__ import annotations
-
 from splatfix import app
 from splatfix.cli import options
 

@@ -1,7 +1,5 @@
 """The process around a command: signals, wrong usage, and how it ends when something goes wrong."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What certificates say: ``splatfix report``."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional

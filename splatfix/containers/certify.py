@@ -1,7 +1,5 @@
 """A certification inside a container: engine, wheels, image, run, report."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Connects to a Docker engine, checks that it can pass GPUs in, and explains its failures."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Builds a lane's image from packages and splatfix's own files, once per content."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

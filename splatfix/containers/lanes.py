@@ -1,7 +1,5 @@
 """The container lanes of ``dockerfiles/lanes.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whose a container or an image on an engine is: a label with the process that made it, and whether that is dead."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

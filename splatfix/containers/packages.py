@@ -1,7 +1,5 @@
 """What pip in an image is told: requirements, pins, and this machine's own pip settings."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,5 @@
 """Who decides for which GPUs a source is compiled, and through which variable, in which form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum

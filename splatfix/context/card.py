@@ -1,7 +1,5 @@
 """The memory that one program can have of this machine's GPUs."""
 
-from __future__ import annotations
-
 import re
 
 from splatfix.context.context import Context

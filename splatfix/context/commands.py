@@ -1,7 +1,5 @@
 """Commands as findings and options advise them: for the environment and the GPUs that were looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import PureWindowsPath
 

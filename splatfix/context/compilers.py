@@ -1,7 +1,5 @@
 """Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -4,8 +4,6 @@ A context has four layers, each a class in the file of its subject: what is inst
 still to be built. Here is what depends on the goal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Which NVIDIA GPUs a program here would see, which are left aside and why, and which architectures to serve."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Which modules that Python code imports the target environment lacks, and where each comes from."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """What is on the machine and in the target environment, as far as the facts know it: the first layer of the context."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Every binary with GPU code in the environment against every GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.context.context import Context

@@ -1,7 +1,5 @@
 """The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 

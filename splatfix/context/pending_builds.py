@@ -1,7 +1,5 @@
 """What of a source is installed already, what is still to be built, and what compiles at its first import."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from functools import cached_property

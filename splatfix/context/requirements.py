@@ -1,7 +1,5 @@
 """What Python packages say they need, and whether the target environment has it."""
 
-from __future__ import annotations
-
 import re
 
 from packaging.utils import canonicalize_name

@@ -1,7 +1,5 @@
 """How the empty submodules of a checkout are filled: by git itself, or by a clone of each where git has no link to them."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

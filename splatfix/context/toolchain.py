@@ -1,7 +1,5 @@
 """The CUDA toolkits and host compilers that are here, and which of them a build by torch alone would use."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 from splatfix.context.gpus import Gpus

@@ -1,7 +1,5 @@
 """Which toolkit a build by splatfix uses: of torch's CUDA major, complete, and able to compile for the targets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 

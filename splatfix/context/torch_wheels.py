@@ -1,7 +1,5 @@
 """Which published torch build is advised for a machine: one choice for findings and options."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.context.commands import pip

@@ -1,7 +1,5 @@
 """How CUDA reads CUDA_VISIBLE_DEVICES: which GPUs a value leaves, what it drops and why, and which of it names a GPU."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Frozen dataclasses to JSON and back without loss, driven by their type hints; and JSON that somebody else wrote."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

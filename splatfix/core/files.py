@@ -1,7 +1,5 @@
 """The one way splatfix writes files: whole or not at all, and never over something without a backup when asked."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

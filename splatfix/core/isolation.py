@@ -1,7 +1,5 @@
 """What a child process takes from the folder in which splatfix was started, which may be a stranger's checkout: nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

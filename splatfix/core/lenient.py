@@ -1,7 +1,5 @@
 """Dataclasses of JSON that a stranger or a broken program wrote: as far as it fits, and what does not is as if not there."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 import typing

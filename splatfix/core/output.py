@@ -1,7 +1,5 @@
 """What other programs say, within limits: a log that ends, the beginning and the end of endless lines, two pipes read at once."""
 
-from __future__ import annotations
-
 import os
 import queue
 import selectors

@@ -1,7 +1,5 @@
 """Runs a command as typed, on the user's own terminal and without a time limit, and keeps a copy of what it says."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """The ladder of proof as data: what was really shown, rung by rung. A report never claims a rung that was not reached."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 from splatfix.core.data import dataclass

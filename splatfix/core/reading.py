@@ -1,7 +1,5 @@
 """The one way to read a file that somebody else wrote: a regular one, never waiting for it, and never more than a limit."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

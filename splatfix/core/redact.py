@@ -5,8 +5,6 @@ It is applied where text of others becomes splatfix's own: the output of child p
 that splatfix starts have the real values from their own environment and configuration.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

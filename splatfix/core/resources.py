@@ -1,7 +1,5 @@
 """Finds the folders that travel with splatfix (patches, dockerfiles, constraints) in a checkout and in an installed wheel."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

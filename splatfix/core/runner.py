@@ -1,7 +1,5 @@
 """The one way splatfix starts another program: no shell, always a timeout, output always captured."""
 
-from __future__ import annotations
-
 import atexit
 import errno
 import itertools

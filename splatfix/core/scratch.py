@@ -4,8 +4,6 @@ A folder is locked as long as its process lives; the operating system lets go of
 Who can lock a folder that is there may remove it.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

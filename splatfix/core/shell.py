@@ -1,7 +1,5 @@
 """Writes paths into the commands that people are told to run, so that a blank or a control character does no harm."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

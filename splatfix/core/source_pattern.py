@@ -1,7 +1,5 @@
 """What to look for in source files: knowledge states it, the probe of a checkout and the edit rules search with it."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 

@@ -1,7 +1,5 @@
 """Standard output and error: signs that the encoding lacks, and a reader that has gone."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import os

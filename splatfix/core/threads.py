@@ -1,7 +1,5 @@
 """Threads, where any can be started: a container's limit of processes, or ``ulimit -v``, may leave no room for another."""
 
-from __future__ import annotations
-
 import threading
 
 

@@ -1,7 +1,5 @@
 """Whether somebody else can have written what lies in splatfix's cache: what is there is installed and executed."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Versions as numbers to compare; what a version is, ``packaging`` says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Makes characters visible that a terminal would obey, hide or reorder; and keeps bytes that are no text."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -4,8 +4,6 @@ The message is the first of the first kind that the output has. What it means co
 there is one (``patches/`` and ``knowledge/data/failures/``), else from the class that the engine recognises in all of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal

@@ -1,7 +1,5 @@
 """Tests of the numbers in a line, for wordings that fit two classes of failure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

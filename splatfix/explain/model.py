@@ -1,7 +1,5 @@
 """What explaining a log gives: ranked causes, each with the lines that prove it."""
 
-from __future__ import annotations
-
 from splatfix.core.data import dataclass
 from splatfix.core.step import Step
 

@@ -4,8 +4,6 @@ A scan for a few literals finds the places; only there are lines decoded and cle
 lines kept, whatever the size of the log.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections import deque

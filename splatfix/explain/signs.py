@@ -1,7 +1,5 @@
 """Looks in a log for what speaks for each failure: its wordings and, where none is recognised, hints and words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from functools import cached_property

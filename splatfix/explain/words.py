@@ -1,7 +1,5 @@
 """What the words of a log point to where no wording is recognised: naive Bayes over what is written of each class."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Gathers all facts, or loads those that were saved or recorded."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import posixpath

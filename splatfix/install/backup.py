@@ -1,7 +1,5 @@
 """Backs up what an installation will touch, and restores it byte for byte: at once when it fails, or later."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping

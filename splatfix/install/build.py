@@ -1,7 +1,5 @@
 """Builds one wheel with what installs in the target environment, in a scratch copy, with explicit variables."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Wheels of what the code imports: pip works out what is needed beside what is installed, and fetches that alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Applies planned edits: to a scratch copy, and with ``--in-place`` to a checkout."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The target environment: its folders as its own interpreter names them, its lock, its children, and what installs there."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What is installed in an environment, and every file that replacing it would remove or change."""
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile

@@ -4,8 +4,6 @@ Without a driver there is no libcuda.so, and a toolkit made of wheels or of part
 An extension needs of either only its name while it is linked: an undefined symbol is no error in a shared library.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path

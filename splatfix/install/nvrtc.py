@@ -1,7 +1,5 @@
 """Compiles a drop-in's kernels in the target environment, by torch's NVRTC or by Warp, and proves for which GPUs the code is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results of installing and reverting as data, and the listener that hears of an installation's progress."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Runs independent jobs in parallel within a budget of compilers; the first failure stops the others."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait

@@ -1,7 +1,5 @@
 """``splatfix repair``: which steps put an installed package back to what its wheel installed, from where it came."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``splatfix revert``: undoes one installation or all of them, or says what that would do (``--dry-run``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Scratch copies of source folders, so that a build never touches the checkout."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

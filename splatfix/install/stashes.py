@@ -1,7 +1,5 @@
 """Folders ``~name`` in site-packages: pip renames what it uninstalls so until it has succeeded; a killed pip leaves them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The checkout's own git folder is neither asked nor changed, so that no hook, filter or command of its configuration runs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

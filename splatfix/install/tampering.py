@@ -1,7 +1,5 @@
 """Refusals of what splatfix finds in its own folder of an environment and has not written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError

@@ -1,7 +1,5 @@
 """Undoes what an entry of the journal changed: at once when an installation fails, after a kill, or by ``splatfix revert``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

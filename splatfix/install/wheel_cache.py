@@ -1,7 +1,5 @@
 """The wheel cache: the same source, built with the same tools for the same GPUs, is compiled once."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

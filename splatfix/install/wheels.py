@@ -1,7 +1,5 @@
 """Wheels: metadata, where pip puts each member, and a deterministic writer."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

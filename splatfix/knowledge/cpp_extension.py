@@ -1,7 +1,5 @@
 """How torch.utils.cpp_extension of each torch release behaves: arch lists, compiler bounds, and what it reads and adds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and why CUDA does not start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -5,8 +5,6 @@ that only says why a build stopped, such as a full disk. Records of ``patches/``
 to their class, or are a failure of their own. ``data/failures/README.md`` describes a record.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

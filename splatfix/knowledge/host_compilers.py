@@ -1,7 +1,5 @@
 """Host compilers: which gcc, clang and MSVC each nvcc accepts (``host_config.h``); torch has a table of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal

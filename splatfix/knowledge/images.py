@@ -1,7 +1,5 @@
 """Container images to build a stack in and to run it from: their Python, compiler and C library, as far as plans need them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from splatfix.core.data import dataclass

@@ -1,7 +1,5 @@
 """Which distribution an import comes from, where its name does not tell or where a stranger could have taken that name."""
 
-from __future__ import annotations
-
 from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import table

@@ -1,7 +1,5 @@
 """Patterns that lines of a log are searched for, with what spares nearly every search: literals that a match must hold."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """Messages of build tools that say by themselves what is wrong: a pattern, its meaning, and what to do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cached_property

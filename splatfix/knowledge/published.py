@@ -1,7 +1,5 @@
 """Published figures of 3DGS methods on the thirteen public scenes, to hold a certificate against, each with its source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from splatfix.core.data import dataclass

@@ -4,8 +4,6 @@ A row may hold more than its dataclass has: notes and marks that are there for p
 ``schema.json`` to say, so that here nothing is checked again.
 """
 
-from __future__ import annotations
-
 import re
 import typing
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What the loaders of trainers take of a scene's folder, and how they refuse the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from splatfix.core.data import dataclass

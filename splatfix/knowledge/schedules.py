@@ -1,7 +1,5 @@
 """How a stack's own training is made short: which options of a trainer say when something happens (``data/schedules.toml``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from splatfix.core.data import dataclass

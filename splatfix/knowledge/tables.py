@@ -3,8 +3,6 @@
 A row that a table lacks is *unknown*: readers answer ``None`` for it, never ``False``.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping

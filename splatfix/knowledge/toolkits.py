@@ -1,7 +1,5 @@
 """CUDA toolkits from PyPI wheels, without root: which majors can compile, what to install, and what to mend after."""
 
-from __future__ import annotations
-
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 

@@ -1,7 +1,5 @@
 """PyTorch's published builds: which CUDA tags each release has, whose code they carry, and the pip command for each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Sources: PEP 425 and 600 (tags and manylinux), PEP 656 (musllinux). packaging li
 Linux platforms are made here, because packaging would ask the C library that runs it. A test holds them against its own.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -3,8 +3,6 @@
 ``plan_install`` plans one installation of given sources; ``find_options`` ranks every option for the whole machine.
 """
 
-from __future__ import annotations
-
 from splatfix.plan.checkout import has_stack_files
 from splatfix.plan.option import (
     NO_SOURCES,

@@ -1,7 +1,5 @@
 """How a failing diagnosis ends: the first option that cures what failed, and what to do about whatever it does not cure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar

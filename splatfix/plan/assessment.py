@@ -1,7 +1,5 @@
 """A context with what the checks say of it: the extensions that are meant, and what must be repaired first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from packaging.utils import canonicalize_name

@@ -1,7 +1,5 @@
 """What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which known breakages (``patches/*.toml``) a source is edited for here, and what the edits make of a file's text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``splatfix dockerfile`` plans, as data: an image that builds a checkout's extensions, and one that runs them."""
 
-from __future__ import annotations
-
 from splatfix.context.model import Rejected
 from splatfix.core.data import dataclass
 from splatfix.knowledge import Arch, Auto

@@ -1,7 +1,5 @@
 """Chooses what an image for a checkout is made from: the facts of the image to be, handed to the planner of ``install``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath

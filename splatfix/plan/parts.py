@@ -1,7 +1,5 @@
 """The extensions that are meant: which are installed, what GPU code they have, and whether they can be used as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 
 from packaging.utils import canonicalize_name

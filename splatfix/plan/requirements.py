@@ -1,7 +1,5 @@
 """The Python, the targets and the torch that an installation needs, with one clear refusal for each."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import PurePath
 

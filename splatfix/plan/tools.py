@@ -1,7 +1,5 @@
 """What compiles: a toolkit and a host compiler for one torch and its targets, from wherever they come."""
 
-from __future__ import annotations
-
 from splatfix.context import Choice, Context, Rejected
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers

@@ -3,8 +3,6 @@
 What a certificate does not know stays a marked blank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from splatfix.certify.model import Certificate

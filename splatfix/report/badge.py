@@ -1,7 +1,5 @@
 """A small picture (SVG) of a certificate for a README: verdict, target and date."""
 
-from __future__ import annotations
-
 from unicodedata import east_asian_width
 
 from splatfix.certify.model import Certificate

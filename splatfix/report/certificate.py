@@ -1,7 +1,5 @@
 """A certificate as JSON and for the terminal; as Markdown it is in :mod:`splatfix.report.field_report`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

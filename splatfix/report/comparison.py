@@ -1,7 +1,5 @@
 """The table of a baseline: each scene's speed, memory and quality beside the baseline's, for every form of a certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison

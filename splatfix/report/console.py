@@ -4,8 +4,6 @@ Prose wraps between words under its own beginning; commands and paths stay whole
 that names and messages of strangers are text there, whatever they hold: see :func:`escape`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """What differs between two certificates: outcomes, measures, and what was recorded of their causes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

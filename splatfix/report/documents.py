@@ -1,7 +1,5 @@
 """The JSON documents splatfix prints and stores: one envelope, and the same content as what people read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

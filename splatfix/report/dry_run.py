@@ -1,7 +1,5 @@
 """Shows what a checkout's trainer would run on: its script, the drop-ins, what has none, and what was read where."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rich.console import Console

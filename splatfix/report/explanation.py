@@ -1,7 +1,5 @@
 """The causes of a failed command: for people, as the content of a JSON document, and as lines of JSON for many logs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any

@@ -1,7 +1,5 @@
 """A certificate as Markdown: the report that is filed, read by people and kept in a repository."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """A certificate for programs and maintainers: JUnit's XML, Prometheus' text format, and the text of an issue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum

@@ -3,8 +3,6 @@
 The texts are ``templates/image.*``, so that a Dockerfile reads as one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """Renders what ``splatfix inspect`` found: JSON with every fatbin, and a table for people."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Console

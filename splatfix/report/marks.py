@@ -1,8 +1,6 @@
 """How a result is marked, the same in every form: a sign, a colour on the terminal, a class of the style sheet; and what else
 stands in the cells of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any

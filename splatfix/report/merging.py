@@ -1,7 +1,5 @@
 """Many certificates as one matrix (GPU, driver, torch, stack), and their failures grouped by cause."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Renders options: the one suggested by ``diagnose``, the plan of ``install``, and all of them for ``--why``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Progress of long work, on standard error: a live line on a terminal, a plain line now and then elsewhere."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

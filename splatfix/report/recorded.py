@@ -3,8 +3,6 @@
 A document may come from a stranger. What has another type than it should is as if it had not been recorded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The table of results: one row for each scene, the same in Markdown and HTML; what was not measured is –."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.certify.model import SceneRun

@@ -1,7 +1,5 @@
 """Renders a checked scene: what it is, what is wrong, which trainers take it; cameras and points from above, and its photos."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

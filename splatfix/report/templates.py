@@ -5,8 +5,6 @@ so that no name of a stranger's is markup anywhere, no page that is passed on te
 for it.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The check of a signed report folder, as JSON and for the terminal: what is vouched for, and what is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from splatfix.certify.model import (

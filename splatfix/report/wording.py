@@ -1,8 +1,6 @@
 """What a reader who never saw a certificate needs, from ``wording.toml``: criteria as statements, what a verdict means, and a
 few words explained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.certify.model import Criterion, Verdict

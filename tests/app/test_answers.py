@@ -1,7 +1,5 @@
 """What a class of failures asks for on a machine: commands that fit its driver, GPU and environment."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 from pathlib import Path

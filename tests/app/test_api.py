@@ -1,7 +1,5 @@
 """The Python API: the same results as the commands, as objects that show themselves."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``certify --sign``, ``report sign`` and ``report verify`` as a person types them."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

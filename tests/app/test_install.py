@@ -1,7 +1,5 @@
 """What ``install`` means where no SOURCE was named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several lanes at once: what each gives, and the one matrix that is left."""
 
-from __future__ import annotations
-
 import _thread
 import json
 import signal

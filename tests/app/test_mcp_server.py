@@ -1,7 +1,5 @@
 """``splatfix mcp``, asked by the protocol's own client over standard input and output, as an assistant does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """After an installation on a machine with a GPU: what is run there is shown, and what computes wrongly does not stay."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

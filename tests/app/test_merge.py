@@ -1,7 +1,5 @@
 """``splatfix report merge``: the matrix of a lab's certificates, and their failures by cause."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

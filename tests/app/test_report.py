@@ -1,7 +1,5 @@
 """``splatfix report``: what was certified earlier is shown as it was then."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A small report folder, and keys to sign it with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """DSSE's own test vector."""
 
-from __future__ import annotations
-
 from splatfix.attest.dsse import pae
 
 

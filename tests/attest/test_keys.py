@@ -1,7 +1,5 @@
 """Keys as OpenSSL and OpenSSH make them, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A signed report folder: any change shows, and what it says comes from nobody but the signer."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

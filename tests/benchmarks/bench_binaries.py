@@ -8,8 +8,6 @@ cuobjdump's is one child process per file, whose bare start (`cuobjdump --versio
 Without --packages the environment of SPLATFIX_NATIVE_PYTHON is scanned, else the running one.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -9,8 +9,6 @@ SPLATFIX_NATIVE_PYTHON, else the running one. Of many packages diagnose reads th
 is another above MANY_PACKAGES.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -6,8 +6,6 @@ Without --source a small C extension is built in a fresh venv. Every time is tha
 its own, with everything it proves (verification, installation, import); between two of them the first is taken back.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

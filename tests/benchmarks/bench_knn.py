@@ -7,8 +7,6 @@ scipy's and the torch engine once each, in fresh processes, and tells the peak o
 included (Linux); 2000 random points are compared with scipy on the points in float64.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

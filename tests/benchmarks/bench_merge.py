@@ -6,8 +6,6 @@ The certificates are a recorded run of three scenes with the facts of this envir
 torch, stack and outcome, each in a report folder of its own. Processor time is printed too: other load does not count there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import statistics

@@ -8,8 +8,6 @@ limits are 5 s for a first call and 50 ms in later processes. No GPU is asked: l
 and only a GPU tells how long that takes. Needs an NVRTC: torch's, or `pip install nvidia-cuda-nvrtc`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

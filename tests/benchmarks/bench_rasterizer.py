@@ -11,8 +11,6 @@ Peers, both with the full rules (1/255, 0.99, stop at 1e-4) and autograd:
              pure-torch rasterizers do it.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections import defaultdict

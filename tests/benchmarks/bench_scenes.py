@@ -6,8 +6,6 @@ The photos are copies of a bundled one, the model has 10,000 keypoints an image,
 turns in the same run, each in a process of its own; the median of the rounds counts.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics

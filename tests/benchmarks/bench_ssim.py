@@ -7,8 +7,6 @@ installed. Calls are interleaved. A ratio is the median over the rounds of what 
 round, which a busy machine disturbs least; the milliseconds are the fastest of all rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import statistics

@@ -13,8 +13,6 @@ is what OpenSplat does at its defaults in the first 500 steps, and where no Gaus
 A single number on a busy machine says little; the ratios are the result.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -5,8 +5,6 @@ python tests/benchmarks/bench_variants.py [--count 10000] [--size 128] [--rounds
 CPU time of this process, the least of the rounds: on a busy machine wall-clock time says nothing.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable

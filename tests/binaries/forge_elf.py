@@ -1,7 +1,5 @@
 """Builds ELF files byte by byte, independently of the reader: any class and byte order, sections, dynamic linking."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Builds fat binaries byte by byte, independently of the reader."""
 
-from __future__ import annotations
-
 import struct
 
 PTX, SASS, LTO = 1, 2, 8

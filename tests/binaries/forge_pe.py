@@ -1,7 +1,5 @@
 """Builds PE files byte by byte, independently of the reader: sections, imports, delayed imports, exports."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass

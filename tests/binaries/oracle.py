@@ -1,7 +1,5 @@
 """Finds NVIDIA's and binutils' own tools, and asks them what the reader should have said."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

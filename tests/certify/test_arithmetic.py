@@ -1,7 +1,5 @@
 """torch's own arithmetic: a healthy one passes, whatever is wrong in it is named, and nothing is trained on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Beside a baseline: like is held against like, and what cannot be compared is shown and not judged."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trainer that failed: its criterion names the class that its output shows, and what to do about it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

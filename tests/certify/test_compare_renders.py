@@ -1,7 +1,5 @@
 """What is read of a trainer's point cloud, in parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every criterion, on the recorded result of a real run and on changed copies of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which GPU a certificate is about: judged and recorded for the one that trained."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is loaded into a trainer, in an interpreter of its own: imports that fail."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reports of runs that did not come to their end: what a killed splatfix and a killed trainer leave behind."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

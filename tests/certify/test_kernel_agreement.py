@@ -1,7 +1,5 @@
 """Installed kernels against splatfix's own on the same input: they really are compared, and a difference refuses."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

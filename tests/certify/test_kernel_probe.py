@@ -1,7 +1,5 @@
 """The kernel probe: wrong kernels fail their check, and drop-ins are known by their manifests."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -1,7 +1,5 @@
 """One child for each kernel: what its end means, and how long all of them may take."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Levels of proof: what verifies each, and what fails it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

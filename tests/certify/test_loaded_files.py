@@ -1,7 +1,5 @@
 """What ran is compared with what was installed: real processes, and wheels whose files were changed afterwards."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Watching a trainer from outside: real children, and made-up answers of NVML."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Installed extensions, as stand-ins with the public signatures: every variant is called rightly, and no fault hits another."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Packages, devices and GPUs that a certification needs, and what is said where they are missing."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path

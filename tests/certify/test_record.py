@@ -1,7 +1,5 @@
 """The typed record of a training: decoded from what a trainer wrote, however broken that is."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

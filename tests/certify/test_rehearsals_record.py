@@ -1,7 +1,5 @@
 """The record of rehearsed stacks says what their certificates said."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run levels: a certificate of one skips nothing of it, and claims nothing beyond it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Scenes that do not fit what a trainer's source names, found before it runs."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Suites: bundled scenes, and those of a data folder, trained for real."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A stack's own trainer, whole and broken in ten ways; it is a tiny one of ours with the faces of Inria's."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """How far a stack's trainer is, by its observer's lines; and how many threads it gets."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import threading

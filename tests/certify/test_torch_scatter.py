@@ -1,7 +1,5 @@
 """The rehearsal's torch_scatter against loops over its definition."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

@@ -1,7 +1,5 @@
 """The trainer as a child: its variables, and the scenes it lists."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """PyPI's torchvision beside a torch for the CPU: its import describes operators that its compiled part did not bring."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

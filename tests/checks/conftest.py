@@ -1,7 +1,5 @@
 """Machines as facts, for the checks: the field reports' own configurations, each changed by a test where it wants."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Linkage, C++ runtime and companions: loud on what the loader would refuse, quiet on what it takes."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

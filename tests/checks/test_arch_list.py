@@ -1,7 +1,5 @@
 """TORCH_CUDA_ARCH_LIST: as torch reads it, as nvcc compiles it, as the GPU runs it; and what an unset one comes to."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.checks import Status

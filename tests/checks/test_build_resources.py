@@ -1,7 +1,5 @@
 """What a build needs around it: memory, swap, ninja, libraries to link, one CUB, headers that agree with glibc's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from splatfix.checks import Status

@@ -1,7 +1,5 @@
 """Checkouts: complete or not, calls that fit what is installed, COLMAP."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All checks together: a healthy machine, single problems, missing facts."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The host compiler against nvcc's and torch's limits, and Visual Studio's prompt."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """What a container lacks from outside: each check sees it fail, and its remedy is a command for the host."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.checks import Status

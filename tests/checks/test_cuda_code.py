@@ -1,7 +1,5 @@
 """What leaves the CUDA code of a source out, named before it is built."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

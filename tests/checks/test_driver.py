@@ -1,7 +1,5 @@
 """The driver: its version against torch, its halves, and what only the driver decides."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

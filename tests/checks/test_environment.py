@@ -1,7 +1,5 @@
 """The environment: wheels for its Python, and images made to run rather than to build."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

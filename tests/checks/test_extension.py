@@ -1,7 +1,5 @@
 """What a training meets: the allocator's settings, several GPUs, import order, OpenGL; and PTX against the driver."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

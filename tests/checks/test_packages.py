@@ -1,7 +1,5 @@
 """Installed splatting packages: variants, clashes, lookalikes; real wheels as well."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

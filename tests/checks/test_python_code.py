@@ -1,7 +1,5 @@
 """What the checkout's Python code imports and uses, against the environment."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

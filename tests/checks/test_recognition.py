@@ -1,7 +1,5 @@
 """What a checkout is taken for: by addresses, files and its own call, from facts of our own making."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

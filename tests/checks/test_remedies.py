@@ -1,7 +1,5 @@
 """Every command that a check gives can be run as it stands: whole, of one line, read by a shell, and without force."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import re

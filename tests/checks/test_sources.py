@@ -1,7 +1,5 @@
 """Sources to be built: isolation, submodules, and what stops them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.checks import Finding, Status

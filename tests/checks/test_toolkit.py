@@ -1,7 +1,5 @@
 """A toolkit that does not know the GPU's own number: where an older sibling serves, where only PTX does, where nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.checks import Finding, Status

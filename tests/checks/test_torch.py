@@ -1,7 +1,5 @@
 """What torch knows by number, what it builds instead, and the torch that is advised: for all GPUs, this Python, this system."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.checks import Status

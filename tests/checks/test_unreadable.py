@@ -1,7 +1,5 @@
 """What was not read is told, a finding for each file, and is no failure."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from splatfix.checks import Status

@@ -1,7 +1,5 @@
 """The JSON document of a command, and what it shows on a terminal of 80 columns."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`splatfix cache`: what is kept, where, and what could not be removed."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

@@ -1,7 +1,5 @@
 """The command line as a person uses it: exit codes, JSON, clear errors, nothing heavy imported for help."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

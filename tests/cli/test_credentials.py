@@ -1,7 +1,5 @@
 """A secret in everything that can hold one is in nothing that splatfix prints, saves or keeps."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How commands end that do not end well: wrong words, a reader that has gone, a current folder that is no more."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

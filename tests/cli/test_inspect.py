@@ -1,7 +1,5 @@
 """``splatfix inspect`` on libraries whose content is known."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

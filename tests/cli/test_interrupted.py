@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM in the real program: one sentence that is true, exit code 130, no child left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

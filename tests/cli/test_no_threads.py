@@ -1,7 +1,5 @@
 """Where no thread can be started (a container's limit of processes, ``ulimit -v``) all is done without."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

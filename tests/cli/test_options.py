@@ -1,7 +1,5 @@
 """Advice that is a splatfix command is for the environment that the person named."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

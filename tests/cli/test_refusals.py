@@ -1,7 +1,5 @@
 """What is refused: by one code, in one document that its schema describes, before anything is done."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``splatfix diagnose --repo``: a checkout judged together with the machine, and saved with the facts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`splatfix scenes`: list, check and export the sample scenes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/cli/test_screens.py`` regenerates them; read them before they are committed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

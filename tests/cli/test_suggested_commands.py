@@ -1,7 +1,5 @@
 """Every command that is suggested on a simulated machine parses, and says itself what is to be filled in."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

@@ -1,7 +1,5 @@
 """Every command, started in a folder full of traps: nothing of that folder runs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

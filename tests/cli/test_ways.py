@@ -1,7 +1,5 @@
 """``install --dry-run --why`` and ``diagnose`` through the command line: the options as people and programs read them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names of strangers in what is printed and saved: readable, obeyed by no terminal, and exact in JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

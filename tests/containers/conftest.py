@@ -1,7 +1,5 @@
 """A real Docker engine for the tests that need one."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is said of a build: little, and never nothing for long."""
 
-from __future__ import annotations
-
 import time
 
 from splatfix.containers.building import Building

@@ -1,7 +1,5 @@
 """What a certification in a container leaves in the report, without an engine."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is typed for a container is looked at before an engine is: exit code 2."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

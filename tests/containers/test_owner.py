@@ -1,7 +1,5 @@
 """Who is dead: only a process of this machine that is gone; of whom nothing is known, nothing is removed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What an image build is told about packages, and which files of a checkout travel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

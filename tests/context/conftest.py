@@ -1,7 +1,5 @@
 """The machines of the checks' tests."""
 
-from __future__ import annotations
-
 from tests.checks.conftest import changed, rtx_5080
 
 __all__ = ["changed", "rtx_5080"]

@@ -1,7 +1,5 @@
 """Diagnose, options and installer name the same targets, driver level, toolkit and compiler; the torch: tests/plan."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The one rule: a file runs on a GPU only if every fatbin has something for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.context.coverage import judge

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from splatfix.context.submodules import how_to_fetch, public_address

@@ -1,7 +1,5 @@
 """Which architectures are here, and what their driver says of PTX."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

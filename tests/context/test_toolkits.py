@@ -1,7 +1,5 @@
 """Which toolkit is taken: where glibc has a say, and where a driver does that translates PTX."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

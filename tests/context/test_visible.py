@@ -1,7 +1,5 @@
 """Which GPUs CUDA_VISIBLE_DEVICES leaves: held against torch's own count, and what follows for every other check."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Dataclasses go to JSON and back without loss; anything else is refused with its place."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Locks where the file system has them, and where it has none."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

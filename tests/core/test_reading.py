@@ -1,7 +1,5 @@
 """The one bounded reader: whatever stands in the place of a file, it answers at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

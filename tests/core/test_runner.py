@@ -1,7 +1,5 @@
 """The runner: timeouts end whole process trees, output is kept, nothing raises for what a child does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Temporary folders go with their process, or with the next one; nobody else's do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Steps as data, and the shell lines made of them."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 

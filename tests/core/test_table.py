@@ -1,7 +1,5 @@
 """TOML of strangers: what has another type than asked for is named and left out."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.core.toml import TomlTable, parse_toml

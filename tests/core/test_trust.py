@@ -1,7 +1,5 @@
 """What somebody else can have written is not used."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

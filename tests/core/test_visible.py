@@ -1,7 +1,5 @@
 """What no terminal should obey is spelled out, and JSON reads as it was."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 

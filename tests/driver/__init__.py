@@ -4,8 +4,6 @@
 them, as to a driver's. What a machine shows beside them (PCI bus, /proc, /dev, the marks of a container) is laid into a folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The simulated driver libraries, compiled once."""
 
-from __future__ import annotations
-
 import venv
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Python environments for the simulated machines, as facts: what torch's own files would tell of a healthy installation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from splatfix.facts import (

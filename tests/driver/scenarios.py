@@ -1,7 +1,5 @@
 """The simulated machines, and what a diagnosis must say of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The whole ``diagnose`` over simulated NVML and libcuda: real shared objects, loaded by nvidia-ml-py and our own probe."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

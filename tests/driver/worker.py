@@ -4,8 +4,6 @@ A line of JSON in, a line of JSON out. Only the paths of the machine's own files
 this process, libcuda by splatfix' probe in a child of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

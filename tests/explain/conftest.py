@@ -1,7 +1,5 @@
 """Cases: logs whose cause is known, one JSON object a line, in ``cases/``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The shape of patterns, read from their parse tree: which of them can take long."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Build logs as they really look, shortened; each must give the line a person needs to see."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.core.toml import parse_toml

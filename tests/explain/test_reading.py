@@ -1,7 +1,5 @@
 """A log of any size, encoding and origin is read in bounded memory; no pattern takes long on any line."""
 
-from __future__ import annotations
-
 import io
 import random
 import re

@@ -1,7 +1,5 @@
 """A machine made of a few raw inputs, for probes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts of strangers: one decoder names the place of what is wrong, and what it lets through breaks no check."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

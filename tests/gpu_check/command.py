@@ -1,7 +1,5 @@
 """The command: what can run here, pytest with the chosen steps, the table."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -1,7 +1,5 @@
 """The visit that the steps are a part of."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

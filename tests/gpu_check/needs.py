@@ -1,7 +1,5 @@
 """Whether anything can run here: asked before the first step, answered in one line."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -5,8 +5,6 @@ Limits are for hanging, not for measuring: twice what is expected of 16 cores an
 ``steps/install``. A limit is shared by the programs that the step runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What a visit to a GPU leaves: one versioned JSON document, rewritten as each step ends, and a table of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

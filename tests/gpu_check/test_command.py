@@ -1,7 +1,5 @@
 """What is asked before the first step: usage, packages, a GPU; each answered in one line."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """A step that fails, crashes, hangs or is skipped is reported as that, later steps run, and time is kept for the last."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The record: its schema, what it may not say, and the records of real visits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each step of the plan is a test that needs a GPU: ``pytest -m gpu tests/gpu_check -k "facts or scene-torch"``."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 import pytest

@@ -1,7 +1,5 @@
 """A visit to a GPU: the time that each step has within that of the whole, builds beside the rest, and the record."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import os

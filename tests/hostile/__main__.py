@@ -1,7 +1,5 @@
 """``python -m tests.hostile KIND [--count N] [--seed S] [--only NAME]``: run the cases of a class; prints JSON."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib

@@ -1,7 +1,5 @@
 """What can stand in the place of a file: nothing that can be read, nothing that ends, or nothing that was expected."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator

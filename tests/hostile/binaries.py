@@ -1,7 +1,5 @@
 """Damaged ELF, PE, fat binary and wheel files: nothing but `BinaryError` escapes, and nothing is read past the end."""
 
-from __future__ import annotations
-
 import io
 import sysconfig
 import zipfile

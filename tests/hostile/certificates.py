@@ -1,7 +1,5 @@
 """Certificates of strangers: damaged ones, ones with names that a terminal or a page would obey, and very large ones."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Commands run on hostile checkouts: those of ``checkouts``, damaged ones, and several evils in one."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

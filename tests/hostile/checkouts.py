@@ -1,7 +1,5 @@
 """Hostile checkouts: what `diagnose --repo` and `install --dry-run` may be pointed at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

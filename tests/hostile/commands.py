@@ -1,7 +1,5 @@
 """Runs commands of splatfix in this process, for a case's child, and holds each to what every command promises."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

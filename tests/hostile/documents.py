@@ -1,7 +1,5 @@
 """Damaged documents: saved facts, recorded machines, knowledge overrides, build logs, wheels."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

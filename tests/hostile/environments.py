@@ -1,7 +1,5 @@
 """Commands run on hostile environments: what lies in the site-packages of somebody else's, and what damages it."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

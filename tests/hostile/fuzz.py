@@ -4,8 +4,6 @@ Atheris (libFuzzer) where it is installed, else blind mutation of the same seeds
 and named; put it into ``corpus/TARGET``, from where every later run begins.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.util

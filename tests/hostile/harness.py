@@ -4,8 +4,6 @@ A case is a name from which it can be made again, and a function that gets an em
 fork of a process that has imported everything already, so that hundreds of cases cost little more than what they do.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import select

@@ -1,7 +1,5 @@
 """Damages files and documents the way disks, downloads and attackers do: seeded streams of mutants of a corpus."""
 
-from __future__ import annotations
-
 import copy
 import random
 import struct

@@ -1,7 +1,5 @@
 """Broken scenes: a file of any layout cut short, overwritten, emptied, removed or replaced; and PLY files by themselves."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

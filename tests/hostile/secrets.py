@@ -1,7 +1,5 @@
 """One secret in everything that a machine, an environment and a checkout can hold, in every form it has there."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

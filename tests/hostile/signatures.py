@@ -1,7 +1,5 @@
 """Damaged signatures, statements, certificates and keys: nothing holds that was changed, and nothing ends in a traceback."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

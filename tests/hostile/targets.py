@@ -1,7 +1,5 @@
 """What is fuzzed: for each reader of strangers' bytes a function that reads some, and seeds. Imported by ``fuzz`` when it may."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Mapping

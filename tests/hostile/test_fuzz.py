@@ -1,7 +1,5 @@
 """Ten seconds of coverage-guided fuzzing for each reader; what breaks one is kept in build/fuzz, and named."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

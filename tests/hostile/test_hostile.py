@@ -1,7 +1,5 @@
 """Hostile input by the hundred: every class of ``python -m tests.hostile``, with limits on time and memory per case."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Names and messages that a terminal would obey, hide, reorder or take for splatfix's own, and a checkout full of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.files import put

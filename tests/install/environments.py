@@ -1,7 +1,5 @@
 """Real environments and real sources for the installer's tests: venvs without network, and small C extensions."""
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """What a backup must survive: files nobody owns, links, modes, a kill in the middle, a development install."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Several extensions of one plan: built side by side, told apart in journal and progress, stopped together."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The two commands as a person types them: plans, and one clear message for each kind of bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

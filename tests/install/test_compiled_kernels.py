@@ -1,7 +1,5 @@
 """What NVRTC and Warp made for a drop-in is read back, and must be code for the target."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Environments that were copied or moved after an installation, and files that are not splatfix's to touch."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

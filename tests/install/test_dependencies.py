@@ -1,7 +1,5 @@
 """What the code imports, installed with it by pip from wheels of our own, in the same journal, and taken back with it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Providing a toolkit: whole or not at all, whatever pip, the network or the wheels do."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

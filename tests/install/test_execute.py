@@ -1,7 +1,5 @@
 """Whole installations, for real: a C extension compiled, proven, installed, imported, replaced, and taken back."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os

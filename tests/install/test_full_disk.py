@@ -1,7 +1,5 @@
 """A full disk, for real: an environment on a small file system of its own, filled to every degree."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """An import that fails for want of a GPU is told from one that fails: by the loader's words, torch's, and the line itself."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``--in-place``: edits in the person's own checkout, after the proof, with a backup that revert puts back."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Environments without a pip of their own: uv installs there, or the pip beside splatfix, and all comes back."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``install --resume``: a run that did not get through is done again, with what was built found in the wheel cache."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """kill -9 at every moment of an installation and of a revert: afterwards all of it is there, or all is as before."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What a person changed after an installation is copied, and said, before a revert replaces or removes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

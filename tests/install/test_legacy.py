@@ -3,8 +3,6 @@
 Their layout is that of setuptools 57.5 and 65.5, whose ``develop`` and ``install`` were run for every case here.
 """
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Libraries that only development packages name get a name for the linker; what it finds by itself is left alone."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

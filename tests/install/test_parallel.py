@@ -1,7 +1,5 @@
 """Pieces of work side by side: the budget, the order, one failure that stops the rest, and one more try alone."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """``splatfix repair``: a package is put back as its wheel has it, from where it came, and that can be undone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

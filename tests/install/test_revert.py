@@ -1,7 +1,5 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What a build gets of a source, and where; that killed runs leave nothing is shown in tests/core."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

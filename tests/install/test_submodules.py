@@ -1,7 +1,5 @@
 """Submodules fetched by real git, from repositories in a folder that stands for a server."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Mapping

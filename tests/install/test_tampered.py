@@ -1,7 +1,5 @@
 """A journal is data from a disk that others may write: what leads out of the environment is refused, and nothing is touched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

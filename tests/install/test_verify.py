@@ -1,7 +1,5 @@
 """Proof before installation, on real wheels with real ELF files in them (their fat binaries are forged)."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import zipfile

@@ -1,7 +1,5 @@
 """What is installed already, byte for byte, is not installed again; whatever differs is."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

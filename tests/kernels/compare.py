@@ -4,8 +4,6 @@ Each takes the arguments of its autograd node, in its order: the naive reference
 PyTorch, and the CUDA kernels, emulated or on a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

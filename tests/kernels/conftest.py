@@ -1,7 +1,5 @@
 """For all tests of the kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -7,8 +7,6 @@ Made on a GPU with `diff_gaussian_rasterization` (the Inria v1 family, no mip va
 Exit code 3: they cannot be made here, and why is said.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

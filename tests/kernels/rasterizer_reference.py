@@ -5,8 +5,6 @@ power, no analytic gradient. Only the conventions that differ from true autograd
 damped conic) are spelled out with detached terms, because the contract is v1's gradient.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Optional

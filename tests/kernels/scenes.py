@@ -1,7 +1,5 @@
 """Scenes that the kernels' tests share: a camera, Gaussians, surfels, clouds of points; the same from the same seed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

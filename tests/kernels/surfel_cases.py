@@ -1,7 +1,5 @@
 """What a rasterizer of surfels must draw: by the naive reference, in PyTorch, and by the CUDA kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

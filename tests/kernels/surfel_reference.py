@@ -4,8 +4,6 @@ It shares no code with `splatfix.kernels.surfels`: no tiles, no linear form of t
 is summed over all pairs. Only what is not the derivative (the 0.99 cap, the low-pass depth) is spelled out by detached terms.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, Optional
 

@@ -1,7 +1,5 @@
 """The per-Gaussian sums of several forks against their definition, over the naive float64 renderer's pixels."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The small kernels against direct formulas in float64."""
 
-from __future__ import annotations
-
 import decimal
 import math
 

@@ -1,7 +1,5 @@
 """What is drawn is the caller's: edited in place it gives the gradients of the same edit out of place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

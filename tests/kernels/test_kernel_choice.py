@@ -1,7 +1,5 @@
 """Which kernels a call gets, what a drop-in brought for a GPU, and where NVRTC and the driver lie on Windows and Linux."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path

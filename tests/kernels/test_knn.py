@@ -1,7 +1,5 @@
 """Nearest neighbors against brute force in float64: direct differences, all pairs, nothing shared with the kernel."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 

@@ -1,7 +1,5 @@
 """What gswarp is asked for, and what is refused in its place; gswarp itself is tests/native/test_warp.py."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any

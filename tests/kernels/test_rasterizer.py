@@ -1,7 +1,5 @@
 """The rasterizer against the naive float64 reference: values and gradients, in every way it can be called."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

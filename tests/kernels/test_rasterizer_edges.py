@@ -1,7 +1,5 @@
 """Extreme and forbidden inputs of the rasterizer, and its promises, beyond what `gaussian_cases.py` compares."""
 
-from __future__ import annotations
-
 import math
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Ours against the kept arrays of the CUDA rasterizer; and that making and checking them works, with a stand-in."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Properties of the rasterizer over random shapes, types and options, and `gradcheck` on tiny scenes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """SSIM against a naive float64 reference: a dense 11x11 window, autograd, nothing shared with the kernel."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

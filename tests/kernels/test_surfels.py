@@ -1,7 +1,5 @@
 """The surfel rasterizer against a naive float64 reference, and its gradient against finite differences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """On a GPU: how often a frame of our CUDA kernels makes the host wait, as torch itself counts it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

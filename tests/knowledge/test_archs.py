@@ -1,7 +1,5 @@
 """Architectures: spelling, rows, and whose code runs on whom."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """Records of known breakages: each is whole, and check, edit, build log and coverage read the same one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

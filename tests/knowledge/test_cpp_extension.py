@@ -1,7 +1,5 @@
 """torch.utils.cpp_extension: which row speaks for which torch, and what each says."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.knowledge.archs import Arch

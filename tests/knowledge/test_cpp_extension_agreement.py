@@ -1,7 +1,5 @@
 """Our rules for arch lists and compilers against torch's own code, over grids."""
 
-from __future__ import annotations
-
 import collections
 import functools
 import importlib.util

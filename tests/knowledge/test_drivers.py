@@ -1,7 +1,5 @@
 """Drivers: floors, levels, PTX versions, and what is not known."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.knowledge.archs import Arch

@@ -1,7 +1,5 @@
 """Host compilers: bounds, and what is not known."""
 
-from __future__ import annotations
-
 import pytest
 
 from splatfix.knowledge.host_compilers import Compiler, limits

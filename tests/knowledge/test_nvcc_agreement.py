@@ -1,7 +1,5 @@
 """Our tables against the CUDA toolkit of this machine: nvcc's and ptxas's lists, PTX targets and host_config.h."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

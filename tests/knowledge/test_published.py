@@ -1,7 +1,5 @@
 """Published figures: transcribed rightly, plausible, of the scenes the trainer knows."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

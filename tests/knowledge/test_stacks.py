@@ -1,7 +1,5 @@
 """Stacks: recognition of checkouts, identification of installed variants, lookalikes."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Every data file fits its JSON Schema and names its sources; a user's file lies over ours and is told when it is wrong."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Toolkits from wheels: which majors compile, the recipe, and its fixes."""
 
-from __future__ import annotations
-
 from splatfix.knowledge.toolkits import (
     cuda_of_torch,
     provision,

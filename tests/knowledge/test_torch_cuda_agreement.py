@@ -1,7 +1,5 @@
 """Our cubin rule and our table of torch builds against torch.cuda's own, over every code and device number."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Torch builds: what each carries, which run on a GPU, in what order, and by what command."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of Linux platforms against packaging's own, wheels against pip's list, extension files against interpreters."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import sys
 

@@ -5,8 +5,6 @@ site-packages (or unpacked wheel) named in SPLATFIX_TORCH_SITES, separated as PA
 SPLATFIX_TORCH_SITES=torch24/lib/python3.11/site-packages:wheels/torch-2.7
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util

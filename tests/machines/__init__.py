@@ -1,7 +1,5 @@
 """The simulated machines of ``tools/machines`` as facts, as folders, and with their reviewed goldens."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

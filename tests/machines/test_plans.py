@@ -3,8 +3,6 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

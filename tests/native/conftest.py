@@ -1,7 +1,5 @@
 """The native lane: a Python with a CUDA build of torch, named by SPLATFIX_NATIVE_PYTHON, and nvcc."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """ccache in front of nvcc and the C++ compiler, for real: a changed source compiles only what was changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

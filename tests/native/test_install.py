@@ -1,7 +1,5 @@
 """Real CUDA extensions, compiled by nvcc for sm_120 through the command line, proven, installed and taken back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Symbols of a real CUDA torch: extensions that fit it, and one that asks for what it does not have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

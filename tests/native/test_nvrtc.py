@@ -1,7 +1,5 @@
 """Drop-ins with CUDA kernels in an environment with a CUDA torch, from the command line, with no compiler on PATH."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

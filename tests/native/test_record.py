@@ -1,7 +1,5 @@
 """The record of real builds holds what a reader relies on: every field, every target in every fatbin, nothing beyond."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The extensions that gpu-check breaks on purpose: they build for a GPU, load, and are broken in their own way."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A CUDA toolkit from PyPI wheels, for real: downloaded, and an extension built and proven with it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drop-ins on the real gswarp, which pip fetches: installed, proven for a GPU, run on Warp's CPU device, and reverted."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

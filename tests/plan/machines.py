@@ -1,7 +1,5 @@
 """Machines made up of facts, to make plans for."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A failing diagnosis ends with what cures its failures, and never with a option that leaves them as they are."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

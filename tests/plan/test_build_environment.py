@@ -1,7 +1,5 @@
 """What decides on architectures, what a build's environment says, compiler caches, and how builds share the cores."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 from pathlib import Path

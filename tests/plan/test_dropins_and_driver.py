@@ -1,7 +1,5 @@
 """Drop-ins where torch is missing, and the driver where it is all that stands in the way."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

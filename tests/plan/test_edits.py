@@ -1,7 +1,5 @@
 """The edit rules on small texts of the shapes they are for; each is safe to apply twice and leaves all else alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Drop-ins with GPU code and no compiler: where torch's NVRTC or Warp serves, and the reason where it does not."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

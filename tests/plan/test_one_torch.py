@@ -1,7 +1,5 @@
 """Findings and options out name one and the same torch build, by one and the same command."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """What is installed is kept only where it can be used: not another stack's variant, not what a check found unusable."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

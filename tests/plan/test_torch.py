@@ -1,7 +1,5 @@
 """The option of another torch: what rules it out, and what it takes from GPUs that were not asked for."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

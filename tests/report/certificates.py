@@ -1,7 +1,5 @@
 """Certificates of a lab: one recorded document, varied in GPU, driver, torch, stack and outcome."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The artifact-evaluation appendix: what the certificate knows, and blanks for the rest."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A certificate in words: what was trained, skipped, and not judged, each said once."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import os

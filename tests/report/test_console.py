@@ -1,7 +1,5 @@
 """Lines on narrow terminals: prose wraps under its own beginning, commands wrap between words and stay runnable."""
 
-from __future__ import annotations
-
 import io
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The diagnosis for the terminal: loud findings with evidence and way out, quiet ones in a line, nothing swallowed."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from typing import Any

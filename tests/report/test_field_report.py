@@ -1,7 +1,5 @@
 """The Markdown report: its sections in the order of a field report, and what it says where something is absent or wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

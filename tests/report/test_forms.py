@@ -1,7 +1,5 @@
 """A certificate as JUnit's XML, for Prometheus, and as an issue."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a person sees of a plan before the question whether to go ahead."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The progress of long work on a terminal: names of strangers are words, whatever signs are in them."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The table of sabotages, ``sabotages.toml``, as data."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

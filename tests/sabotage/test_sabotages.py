@@ -1,7 +1,5 @@
 """Every sabotage of the table, in an environment of its own, by the processes that certify starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

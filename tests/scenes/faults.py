@@ -3,8 +3,6 @@
 Those of COLMAP work on a model in the text form with one camera and photos that are PNG or JPEG, of whatever scene.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """``splatfix scenes check FOLDER``: every single fault is named, and none where there is none."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

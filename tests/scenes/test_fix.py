@@ -1,7 +1,5 @@
 """``splatfix scenes fix``: the copy is right, a stopped run goes on, and the original is never touched."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Tiny scenes, made once per session, and runs short enough for the fast tests."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Lens distortion: its inverse, the pinhole that replaces it, and a distorted picture made straight."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

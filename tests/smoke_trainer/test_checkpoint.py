@@ -1,7 +1,5 @@
 """Checkpoints that are damaged, cut short or of another run: one clear error each, or training goes on."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

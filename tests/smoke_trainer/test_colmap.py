@@ -1,7 +1,5 @@
 """COLMAP models: both forms give the written scene back; damage gives one clear error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Our COLMAP reader beside COLMAP's own library (4.x, with rigs and frames): runs where `pycolmap` is installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

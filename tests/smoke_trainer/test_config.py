@@ -1,7 +1,5 @@
 """The documented quality of the presets, measured again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

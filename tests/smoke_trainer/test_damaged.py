@@ -1,7 +1,5 @@
 """Any file of any layout damaged: a scene loads, or one clear error says why not. ``tests/hostile`` does it by the hundred."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.hostile.scenes import load_damaged

@@ -1,7 +1,5 @@
 """The table of defaults in the documentation is the trainer's."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 from pathlib import Path

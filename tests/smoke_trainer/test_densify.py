@@ -1,7 +1,5 @@
 """Strategies and their verbs: counts, moments, and the algebra of sharing a place."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

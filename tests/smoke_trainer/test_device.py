@@ -1,7 +1,5 @@
 """The device of a run: which one it is, that extensions run there too, and that no step waits for it without need."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scenes below a data folder: found by name and layout however they are nested, the missing ones named with the reason."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a report says that ran."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

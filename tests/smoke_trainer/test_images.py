@@ -1,7 +1,5 @@
 """Decoding and the bounded cache."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

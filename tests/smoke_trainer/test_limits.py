@@ -1,7 +1,5 @@
 """Scenes made to fill the memory or to wait for ever: each ends in one error that names its limit."""
 
-from __future__ import annotations
-
 import resource
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From folder to scene: layout, split, sizes, missing files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """LPIPS from weights that lie on the machine: found, computed as defined, or said not to be measured and why."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The network's real weights are taken where torch's cache has them; otherwise ran
 holds architecture, scaling, normalisation and the package's real linear layers together just as well.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -1,7 +1,5 @@
 """The command line: exit codes, progress, and errors that a person can act on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """CUDA memory as the instruments see it, on an allocator that the test plays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Gaussians, their birth from points, their optimizer; schedule, loss and metrics."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

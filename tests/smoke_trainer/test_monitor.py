@@ -1,7 +1,5 @@
 """What a run leaves in metrics.jsonl and TensorBoard, and what its progress line says."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """PLY files: the order that viewers expect, and damage."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Required packages, and a closed pipe on standard output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The renderer protocol: cameras as matrices, our kernel, and the nine packages that share one name."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections import namedtuple

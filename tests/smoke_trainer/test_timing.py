@@ -1,7 +1,5 @@
 """How even iterations are, and what other programs took meanwhile."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

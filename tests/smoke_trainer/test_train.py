@@ -1,7 +1,5 @@
 """Whole runs on a tiny scene: what they leave, that they repeat, resume, fail and stop as they should."""
 
-from __future__ import annotations
-
 import json
 import signal
 import weakref

@@ -1,7 +1,5 @@
 """One training step, part by part: each leaves a trace that would be missing without it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Blender and nerfstudio scenes, sound and damaged."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

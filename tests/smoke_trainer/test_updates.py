@@ -1,7 +1,5 @@
 """Steps of optimizers that are computed again: those of Adam's family agree, and what is wrong in one is told apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

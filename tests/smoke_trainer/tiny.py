@@ -1,7 +1,5 @@
 """Tiny scenes in every layout, ray-traced in a second."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -11,8 +11,6 @@ real one; they compute with splatfix's own kernels, or are sabotaged. The Python
 One compilation serves all (about a minute, kept in the cache that `cache_folder` names).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The stand-ins refuse and compute as the extensions that they stand in for."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An audit that asked about nothing is no clean audit."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The tool behind the record of real builds: what it reads from an attempt, and that it leaves what it was given alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

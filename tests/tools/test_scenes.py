@@ -1,7 +1,5 @@
 """The sample scenes: complete, indexed, and as their recipes make them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -4,8 +4,6 @@ A machine is a file of ``data/``: its ``source``, the parts it has (driver, tool
 ``exists``, ``env`` and ``commands`` what only this one says. :mod:`tools.machines.parts` knows the parts.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

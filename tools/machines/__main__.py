@@ -1,7 +1,5 @@
 """Writes simulated machines as folders for ``splatfix diagnose --facts``: ``python -m tools.machines [NAME...] --out DIR``."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A part takes its fields from the machine's file; the texts stand in ``answers.toml``.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

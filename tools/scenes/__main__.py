@@ -1,7 +1,5 @@
 """`python -m tools.scenes [NAME ...]`: regenerate the sample scenes, or with `--check` compare them with their recipes."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

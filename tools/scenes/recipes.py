@@ -1,7 +1,5 @@
 """The recipes of the sample scenes, read from ``scenes.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

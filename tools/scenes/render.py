@@ -4,8 +4,6 @@ A texture maps points [N, 3] in a shape's own frame to colours [N, 3] in 0..1. A
 coordinates (a hashed integer lattice instead of a random state), so the same scene comes out on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

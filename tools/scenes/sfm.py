@@ -1,7 +1,5 @@
 """The points that structure from motion would find on a world: sampled on surfaces, noisy, with the views that saw them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

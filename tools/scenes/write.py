@@ -1,7 +1,5 @@
 """Writes a rendered scene in the field's layouts: COLMAP binary and text, Blender, nerfstudio."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Sequence

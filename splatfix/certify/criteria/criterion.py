@@ -1,7 +1,5 @@
 """From a measurement to a criterion: three outcomes, and a fourth for a run that was too short."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

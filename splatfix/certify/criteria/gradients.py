@@ -1,7 +1,5 @@
 """Whether gradients reach every group of parameters, and move it: of the smoke trainer, and of trainers with other groups."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The criterion that what ran is what was installed."""
 
-from __future__ import annotations
-
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import Criterion

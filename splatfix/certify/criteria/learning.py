@@ -1,7 +1,5 @@
 """Whether a training learned: loss, quality of views that were held out, densification. The same for any trainer."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from splatfix.certify.criteria.criterion import criterion, not_measured, unless_short

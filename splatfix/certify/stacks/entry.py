@@ -1,7 +1,5 @@
 """Which script of a checkout is run, and what of the checkout that script reaches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.certify.request import RehearseRequest

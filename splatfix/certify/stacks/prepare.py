@@ -1,7 +1,5 @@
 """What a stack's own trainer needs before it runs: what to mend, what to leave out, which extensions count, which scene."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

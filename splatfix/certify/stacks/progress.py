@@ -1,7 +1,5 @@
 """How far a stack's own trainer is while it runs, by the lines that its observer writes (``metrics.jsonl``)."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import deque

@@ -3,8 +3,6 @@
 Read are the literals of its code, not what it does with them: a finding is one of a run that then ended before its first step.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """What is certified: a stack's own trainer, as it was prepared for one machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.certify.model import Mend

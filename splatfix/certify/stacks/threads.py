@@ -1,7 +1,5 @@
 """How many threads a trainer gets on a CPU: OpenMP threads that wait for one another lose their time slices to other programs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Checks of what a checkout's convert.py asks of COLMAP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.checks.model import Evidence, Finding

@@ -1,7 +1,5 @@
 """Checks of the checkout's Python code: what it imports that is not here, and names that newer versions no longer have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

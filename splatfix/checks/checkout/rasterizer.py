@@ -1,7 +1,5 @@
 """Checks of whether a checkout's calls and imports of extensions fit what is installed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.checks.checkout.rasterizer_calls import alternatives, call_words, fewest, installed_face

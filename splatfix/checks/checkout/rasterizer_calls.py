@@ -1,7 +1,5 @@
 """Whether what a checkout calls is answered: by a rasterizer that is installed, or by a drop-in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

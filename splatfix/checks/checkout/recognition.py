@@ -1,7 +1,5 @@
 """Which stack a checkout is, or was made from, and on what evidence: addresses, files, and its own render call."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Checks of the extension sources inside a checkout: whether they compile here, for which GPUs, and how pip builds them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

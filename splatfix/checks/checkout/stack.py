@@ -1,7 +1,5 @@
 """Checks of what stack a checkout is: its name and commit, its pins against this machine, the memory its defaults take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.budget.changes import changes_for, highest_peak

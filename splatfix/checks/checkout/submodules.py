@@ -1,7 +1,5 @@
 """Checks of whether a checkout is complete: its submodules, headers and the files that are compiled."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Checks of what extensions link to: torch's symbols, libraries, C++ runtime; found from bytes, without importing anything."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Checks of native modules of installed packages: whether this GPU can run and this Python load them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

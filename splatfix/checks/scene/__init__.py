@@ -1,7 +1,5 @@
 """Checks of a scene's folder: :func:`judge` runs all of them."""
 
-from __future__ import annotations
-
 # each registers its checks, in the order of a report
 from splatfix.checks.scene import geometry as _geometry
 from splatfix.checks.scene import layout as _layout

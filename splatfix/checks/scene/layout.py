@@ -1,7 +1,5 @@
 """Whether a folder is a scene: its layout, the files of its reconstruction, and the split into training and test views."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Whether this host has the memory to load a scene."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from splatfix.budget.memory import host_phases

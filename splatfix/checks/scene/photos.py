@@ -1,7 +1,5 @@
 """Whether the photos are there, whole, of the size that their cameras state, and of a kind that trainers read."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath

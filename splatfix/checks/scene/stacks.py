@@ -1,7 +1,5 @@
 """Which trainers take a scene, and with which words of their own the others refuse it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 

@@ -1,7 +1,5 @@
 """Native files of an environment that link torch or carry GPU code, and those that torch compiled at first use and caches."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime

@@ -1,7 +1,5 @@
 """What installs packages in an environment: its own pip, else uv, else the pip beside splatfix (pip 22.3 and newer)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Which Python interpreter a person means: by its path, its environment's folder, or the environment that is activated."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

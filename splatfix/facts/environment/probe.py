@@ -1,7 +1,5 @@
 """What is true of one Python environment, read from its files; its interpreter only says where they are."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

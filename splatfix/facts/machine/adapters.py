@@ -1,7 +1,5 @@
 """Graphics devices as seen without CUDA: cards on the PCI bus, and the adapters Vulkan or Metal offers."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """Every host compiler on the machine with its version, and the other tools a build uses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

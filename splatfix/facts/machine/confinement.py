@@ -1,7 +1,5 @@
 """What a container was started with, apart from its GPUs: shared memory, limits, a root that cannot be written, its user."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A machine's GPUs and its NVIDIA driver, put together from all who can list them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """System libraries and headers: where the dynamic loader looks, libcuda, OpenGL, CUB, the MSVC runtime."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property

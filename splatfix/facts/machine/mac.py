@@ -1,7 +1,5 @@
 """What macOS says of a Mac: its chip, cores, memory and displays."""
 
-from __future__ import annotations
-
 import re
 
 from splatfix.core.runner import Completed

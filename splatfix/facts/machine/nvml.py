@@ -1,7 +1,5 @@
 """NVML: driver and GPUs as plain data, and a meter of what each GPU uses right now."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

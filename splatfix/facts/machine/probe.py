@@ -1,7 +1,5 @@
 """What is true of the machine itself: system, model, container, deciding environment variables, and all other probes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Resources of a build or a run: cores, memory, disk, limits, and what a process tree uses."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """Every CUDA toolkit on the machine, and the one that torch.utils.cpp_extension would choose."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The facts as data: what was found out about one machine and one Python environment, and how. No judgement."""
 
-from __future__ import annotations
-
 from splatfix.core.data import dataclass, field
 from splatfix.core.reading import Unread
 from splatfix.facts.model.environment import EnvironmentFacts

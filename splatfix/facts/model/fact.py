@@ -1,7 +1,5 @@
 """One fact: a value with how it was found, or why it is unknown; and the device code of a file as data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """The machine as data: GPUs, driver, toolkits, compilers, resources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from splatfix.core.data import dataclass, field

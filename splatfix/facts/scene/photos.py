@@ -3,8 +3,6 @@
 Formats: JPEG (ITU-T T.81, annex B; EXIF 2.3, section 4.6), PNG (ISO/IEC 15948); others by their first bytes.
 """
 
-from __future__ import annotations
-
 import stat
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads a scene's folder: which layout it has, its reconstruction, and the header of every photo."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 Poses are camera-to-world matrices with y up and z backwards (nerfstudio's documentation, "Data conventions").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Environment variables that a build's own Python files read and set, and what they decide with them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What the depth map of a rasterizer is, by its CUDA source."""
 
-from __future__ import annotations
-
 import re
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

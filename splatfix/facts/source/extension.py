@@ -1,7 +1,5 @@
 """What an extension's source folder says about its own build, and code in it that is known to break; nothing is executed."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence

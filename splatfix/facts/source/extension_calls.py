@@ -1,7 +1,5 @@
 """How Python files call rasterizers and the other splatting extensions, read as syntax trees and never executed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import ChainMap

@@ -1,7 +1,5 @@
 """What is in a folder that a person named, read with bounds: it may also hold a dataset, or be the home folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

@@ -1,7 +1,5 @@
 """What git's own files say of a checkout: commit, remote, submodules. git itself is not asked: its configuration can run code."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

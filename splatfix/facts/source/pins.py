@@ -1,7 +1,5 @@
 """The requirements that a checkout writes down: requirements.txt, conda's environment files, pyproject.toml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

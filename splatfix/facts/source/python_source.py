@@ -1,7 +1,5 @@
 """What Python source of splatting packages and trainers says, read as syntax trees and never executed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """How far above its own folder an extension's build reaches, read from its build files and its includes; nothing is executed."""
 
-from __future__ import annotations
-
 import ast
 import posixpath
 import re

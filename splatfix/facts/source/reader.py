@@ -1,7 +1,5 @@
 """Reads folders that somebody else filled, within budgets: whatever lies in them, it ends soon and in little memory."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,8 +1,6 @@
 """Code that a newer Python or torch refuses, or that costs memory and time, told by the shape of its syntax tree; nothing is
 executed."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Mapping
 

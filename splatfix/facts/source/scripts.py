@@ -1,8 +1,6 @@
 """The scripts by which people train, render and measure, and the packages of an extension: what they import, use and compile, and
 which options they take."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Small questions to Python's syntax trees, for every reader of source text here; nothing is executed."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Each function gives the lines of one habit. A training loop is one in which a ``
 from the file alone is left out: a function that other files call may be called without autograd there.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """What variables of the environment are called that say what a build compiles."""
 
-from __future__ import annotations
-
 import re
 
 # How the build files of some sixty extensions call the variables that switch CUDA code on and off.

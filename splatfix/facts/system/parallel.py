@@ -1,7 +1,5 @@
 """Runs slow probes beside each other, each under a time limit, so that one that hangs or breaks costs only its own fact."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping

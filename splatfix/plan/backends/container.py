@@ -1,7 +1,5 @@
 """A container lane: it brings its own torch, shows what this GPU does with a known stack, and changes nothing here."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

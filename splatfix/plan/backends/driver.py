@@ -1,7 +1,5 @@
 """Another driver: suggested only, and only where the driver is what stands in the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from splatfix.core.data import dataclass, replace

@@ -1,7 +1,5 @@
 """Nothing needs doing: torch and every extension have code for every target, and the driver starts it."""
 
-from __future__ import annotations
-
 from splatfix.checks import Status, run_checks, select
 from splatfix.plan.assessment import Assessment, code_serves, torch_obstacles
 from splatfix.plan.compose import confirm, make_option

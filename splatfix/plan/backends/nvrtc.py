@@ -1,7 +1,5 @@
 """Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler, no ninja."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from packaging.utils import canonicalize_name

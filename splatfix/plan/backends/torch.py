@@ -1,7 +1,5 @@
 """Another build of torch, and every extension recompiled: which published build serves every target and asks least."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 
 from packaging.utils import canonicalize_name

@@ -1,7 +1,5 @@
 """Drop-ins on the package gswarp, whose kernels NVIDIA Warp compiles: no toolkit, no host compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from splatfix.context import Context

@@ -1,8 +1,6 @@
 """Charts as inline SVG: lines with the range of what they summarise, and stacked areas. ``macros.html`` draws them, in colours
 of the style sheet."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The trainer's metrics.jsonl as columns, and columns reduced to what a small chart can show."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

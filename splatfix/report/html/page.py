@@ -1,8 +1,6 @@
 """The pages: one certificate, and the matrix of many. Each is one HTML file that needs no network and no library, readable on a
 phone, on paper and by a screen reader."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence

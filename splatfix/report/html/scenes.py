@@ -1,7 +1,5 @@
 """One scene of a certificate as its page shows it: its pictures, curves, memory, time, and the last lines of its log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 

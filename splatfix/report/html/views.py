@@ -1,7 +1,5 @@
 """Held-out views, read from the report folder: one PNG each, with the rendering left and the ground truth right."""
 
-from __future__ import annotations
-
 import base64
 import re
 import struct

@@ -3,8 +3,6 @@
 Mangled C++ names are valid names in C, so that a line of C exports or imports any symbol of torch.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

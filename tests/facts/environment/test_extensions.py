@@ -1,7 +1,5 @@
 """torch's cache of extensions compiled at first use: found where torch itself would look, read without being loaded."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -1,7 +1,5 @@
 """What installs where there is no pip: uv wherever it is, else the pip beside splatfix, else nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which environment is meant when none is named: the activated one, before the one that runs splatfix."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

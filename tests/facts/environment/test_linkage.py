@@ -1,7 +1,5 @@
 """What the loader would find, told from bytes, against what the real loader says when it is let loose on the same file."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """Folders of an environment that lead in circles, or down without end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The names that an environment can import, read from its folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from splatfix.facts import Distribution, LiveSystem

@@ -1,7 +1,5 @@
 """Installed splatting packages in every form of installation, read as source text and as bytes."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

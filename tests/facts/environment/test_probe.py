@@ -1,7 +1,5 @@
 """The target environment is asked through a child; whatever it does there is a fact or an error, never a crash here."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

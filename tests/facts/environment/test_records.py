@@ -1,7 +1,5 @@
 """Which installed files are not as their RECORD has them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from pathlib import Path

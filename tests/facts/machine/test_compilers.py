@@ -1,7 +1,5 @@
 """Host compilers: versioned names, variables, conda's, and Visual Studio's by vswhere."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

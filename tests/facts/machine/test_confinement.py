@@ -1,7 +1,5 @@
 """What a container was started with, from what real ones answered (``containers.json``)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

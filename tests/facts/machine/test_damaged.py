@@ -1,7 +1,5 @@
 """Damaged answers: whatever programs, files and NVML say, the machine's probes end in facts or in unknowns with a reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections.abc import Callable, Sequence

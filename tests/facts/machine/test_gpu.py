@@ -1,7 +1,5 @@
 """GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

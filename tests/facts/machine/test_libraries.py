@@ -1,8 +1,6 @@
 """What lies around a build: libcuda, graphics headers, copies of CUB, container and Windows runtimes, COLMAP; what was not
 looked at stays unknown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """NVML with a stand-in library: driver and GPUs, and the meter; memory of processes from /proc."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

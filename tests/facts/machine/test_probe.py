@@ -1,7 +1,5 @@
 """The machine itself: libc, container, resources under control groups, adapters; probes side by side, under a limit."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """CUDA toolkits wherever they are installed, and the one torch would choose."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which form an architecture variable wants, and what decides on CUDA code, in the shapes that setup.py files have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkouts of our own making, with real git, read as text; nothing in them is executed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """How small files of our own call rasterizers and other extensions, as the text says it."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 import time

@@ -1,7 +1,5 @@
 """Folders that a person names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

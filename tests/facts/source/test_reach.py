@@ -1,7 +1,5 @@
 """How far above its folder a build reaches, from build files of the shapes that real extensions have."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

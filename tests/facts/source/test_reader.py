@@ -1,7 +1,5 @@
 """Folders of strangers: budgets for bytes, tokens, entries and files, each named where it ran out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Habits of trainers that cost memory and time: each is told with its line, and its mended form is not."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

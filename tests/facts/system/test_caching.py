@@ -1,7 +1,5 @@
 """A question is asked once, whatever asks it and from wherever; errors are answers too."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

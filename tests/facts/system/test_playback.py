@@ -1,7 +1,5 @@
 """What a recording holds is held against its shape before anything plays it back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

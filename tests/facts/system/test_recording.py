@@ -1,7 +1,5 @@
 """A machine is written down while it is asked, and played back it gives the same facts and the same findings."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A machine's bad files: each is noted once, the next question is answered, and a recording keeps it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

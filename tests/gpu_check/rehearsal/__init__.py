@@ -4,8 +4,6 @@ Only what a GPU would do is stood in for; splatfix, pip and the trainer are the 
 of ``tests/driver`` and ``tests/standins``, real shared objects.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

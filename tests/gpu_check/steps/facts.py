@@ -1,7 +1,5 @@
 """What splatfix finds out about GPU and driver, beside what nvidia-smi and torch say."""
 
-from __future__ import annotations
-
 import csv
 import re
 from typing import Any

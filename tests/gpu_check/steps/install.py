@@ -1,7 +1,5 @@
 """Drop-ins and each source installed for the GPU that is here; at the end all of it is taken back."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

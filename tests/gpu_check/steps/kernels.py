@@ -1,7 +1,5 @@
 """Kernels, ours and the installed ones: against float64, against each other, at the sizes of real trainings."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Broken extensions: each must be found out on the GPU, taken back, and leave the GPU usable."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -4,8 +4,6 @@ The measure is our kernel in float64 on the CPU, whose derivatives equal finite 
 Inria's equal them too where neither scale_modifier nor antialiasing nor Mip's filter take part).
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

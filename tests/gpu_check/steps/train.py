@@ -1,7 +1,5 @@
 """The quick suite with each renderer on the GPU, and the same seed twice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """CUDA_VISIBLE_DEVICES in its forms: which GPUs CUDA lists then, in order, and which splatfix says it has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ..context import Context

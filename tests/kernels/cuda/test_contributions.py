@@ -1,7 +1,5 @@
 """contributions.cu, emulated, against the pure-PyTorch sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The emulator finds what it is for: each kernel here does one thing wrong, or nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """knn.cu, emulated, against the pure-PyTorch search."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

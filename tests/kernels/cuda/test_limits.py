@@ -4,8 +4,6 @@ What comes out must be what the same data give at the beginning. An index that i
 outside the window and is reported: each test shows that too, with one such index put in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

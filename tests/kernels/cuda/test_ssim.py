@@ -1,7 +1,5 @@
 """ssim.cu, emulated, against the pure-PyTorch SSIM, which test_ssim.py of the folder above holds against its definition."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

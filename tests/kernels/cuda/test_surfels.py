@@ -1,7 +1,5 @@
 """surfels.cu, emulated, against the pure-PyTorch surfels: image, maps, radii and every gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A whole training, densification included, on the emulated CUDA kernels, beside the same on the PyTorch ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

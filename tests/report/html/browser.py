@@ -1,7 +1,5 @@
 """Headless Chromium over its DevTools pipe: what a page prints, looks like, and says to a screen reader."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json

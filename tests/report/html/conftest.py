@@ -1,7 +1,5 @@
 """A report folder with one scene, and a certificate of it."""
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """The page in headless Chromium: no error, no sideways scrolling, the keyboard, paper, and the accessibility tree."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

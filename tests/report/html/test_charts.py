@@ -1,7 +1,5 @@
 """Curves: what is left of many iterations, round ticks, and what a screen reader says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

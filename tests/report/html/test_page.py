@@ -1,7 +1,5 @@
 """The page: what is on it, that nothing from outside is markup, that it asks nobody for anything, and its contrast."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
