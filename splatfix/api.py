@@ -26,6 +26,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from splatfix.core.errors import SplatfixError as SplatfixError
+from splatfix.core.errors import usage_error
+from splatfix.core.step import say
 
 if TYPE_CHECKING:
     from splatfix.app.diagnose import Diagnosis
@@ -109,12 +111,13 @@ def explain(
         facts: facts of the machine where it failed.
 
     Raises:
-        SplatfixError: a file that cannot be read.
+        SplatfixError: an empty log, a file that cannot be read, or the name of one as text.
     """
     from splatfix.app.explain import ExplainRequest
     from splatfix.app.explain import explain as run
 
     if isinstance(log, str):
+        _require_text(log)
         return run(ExplainRequest(words=log, facts_file=_path(facts), python=python))
     return run(ExplainRequest(log=Path(log), facts_file=_path(facts), python=python))
 
@@ -138,6 +141,14 @@ def _interpreter(python: str | None, facts: object) -> str | None:
     if python is None and facts is None:
         return sys.executable
     return python
+
+
+def _require_text(log: str) -> None:
+    if not log.strip():
+        raise usage_error("no-log", "The log is empty.", say("Give the output from the command on."))
+    if len(log) < 256 and "\n" not in log and Path(log).is_file():
+        todo = say(f"For the file: explain(pathlib.Path({log!r})), or its text.")
+        raise usage_error("log-is-a-name", f"{log!r} is the name of a file here, not a log.", todo)
 
 
 def _path(given: str | PathLike[str] | None) -> Path | None:

@@ -44,7 +44,7 @@ class DiagnoseRequest:
     skip: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Diagnosis(Result):
     """What is wrong with a machine and one environment."""
 

@@ -53,7 +53,7 @@ class ExplainRequest:
     """The log itself, where it is no file."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explained(Result):
     """Why something failed."""
 

@@ -71,7 +71,7 @@ class InstallRequest:
         return self.install.sources or (".",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Planned(Result):
     """What would be installed, and which options there are; nothing was changed."""
 

@@ -20,7 +20,7 @@ def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
     from splatfix.knowledge import parse_targets
 
     try:
-        return tuple(dict.fromkeys(arch for text in targets or () for arch in parse_targets(text)))
+        return tuple(dict.fromkeys(arch for text in _each(targets) for arch in parse_targets(text)))
     except ValueError as error:
         raise usage_error("unknown-arch", str(error)) from error
 
@@ -34,6 +34,13 @@ def archs_or_auto(targets: Iterable[str] | None) -> tuple[Arch | Auto, ...]:
     from splatfix.knowledge import parse_requested
 
     try:
-        return parse_requested(tuple(targets or ()))
+        return parse_requested(_each(targets))
     except ValueError as error:
         raise usage_error("unknown-arch", str(error)) from error
+
+
+def _each(targets: Iterable[str] | None) -> tuple[str, ...]:
+    """What was named; a text alone is one name, and not its letters."""
+    if isinstance(targets, str):
+        return (targets,)
+    return tuple(targets or ())

@@ -36,7 +36,7 @@ _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Shown(Result):
     """A certificate that was read."""
 

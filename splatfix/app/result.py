@@ -24,7 +24,7 @@ _PAGE_WIDTH = 100
 """Columns of the text of a result that is no terminal's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The outcome of one command.
 
@@ -45,6 +45,9 @@ class Result:
     def document(self) -> dict[str, Any]:
         """The JSON document that ``--json`` prints."""
         return envelope(self.command, self.exit_code, self.data(), self.error)
+
+    def __repr__(self) -> str:
+        return f"<splatfix {self.command}, exit code {int(self.exit_code)}; print() shows it>"
 
     def __str__(self) -> str:
         """The text that the command prints, in lines of 100 columns."""

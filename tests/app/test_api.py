@@ -71,6 +71,24 @@ def test_a_log_may_be_a_file(tmp_path: Path) -> None:
         splatfix.explain(tmp_path / "gone.log")
 
 
+@pytest.mark.parametrize("log", ["", " \n", "build.log"])
+def test_what_is_no_log_is_refused(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Least of all read from standard input, which is an assistant's in splatfix mcp."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build.log").write_text(LOG)
+    with pytest.raises(splatfix.SplatfixError) as refused:
+        splatfix.explain(log)
+    assert refused.value.exit_code == 2
+
+
+def test_one_target_may_be_a_text(machine: Path) -> None:
+    by_text, by_list = (
+        splatfix.diagnose(facts=machine, targets=targets) for targets in ("sm_120", ["sm_120"])
+    )
+    assert by_text.document()["goal"]["targets"] == by_list.document()["goal"]["targets"] == ["sm_120"]
+    assert repr(by_text) == "<splatfix diagnose, exit code 1; print() shows it>"
+
+
 def test_what_is_no_architecture_is_refused() -> None:
     with pytest.raises(splatfix.SplatfixError) as refused:
         splatfix.diagnose(targets=["sm_1"])
