@@ -19,7 +19,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import say
 from splatfix.facts.scene.size import SceneSize, read_scene_size
-from splatfix.knowledge.vram import card_memory, families, settings_of, stack_memory, stacks_by_key
+from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report
 
 _EXITS: Mapping[Verdict, Exit] = {
@@ -56,12 +56,12 @@ def foretell(request: VramRequest) -> Result:
     """Foretell a training, by its numbers or by a scene's folder.
 
     Raises:
-        SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget`` (exit code 2); ``unknown-stack``, ``unknown-gpu``,
+        SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget``, ``unknown-stack``, ``unknown-gpu`` (exit code 2);
             ``no-gpu``, ``calibration-failed``, ``cannot-write`` (3).
     """
     stack = stack_memory(request.stack)
     if stack is None:
-        raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(stacks_by_key()))
+        raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(known_names()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
         raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)
@@ -184,7 +184,8 @@ def _card(request: VramRequest, *, on_cpu: bool) -> Card:
     if request.gpu:
         memory = card_memory(request.gpu)
         if memory is None:
-            raise SplatfixError.of("app.unknown-gpu", gpu=request.gpu)
+            near = ", ".join(near_cards(request.gpu))
+            raise SplatfixError.of("app.unknown-gpu", gpu=request.gpu, near=f"Near: {near}. " * bool(near))
         return Card(request.gpu, memory, "its name")
     facts = machine_facts.gather("")
     if on_cpu and facts.machine.resources.memory_total is not None:

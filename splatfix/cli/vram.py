@@ -31,9 +31,9 @@ class DataDevice(str, Enum):
 
 def _stacks(incomplete: str) -> list[str]:
     """What a shell completes."""
-    from splatfix.knowledge.vram import stacks_by_key
+    from splatfix.knowledge.vram import known_names
 
-    return [key for key in stacks_by_key() if key.startswith(incomplete)]
+    return [key for key in known_names() if key.startswith(incomplete)]
 
 
 def vram(

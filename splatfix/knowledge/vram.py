@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from splatfix.core.data import dataclass, field
 from splatfix.knowledge import stacks
@@ -134,6 +135,11 @@ def stack_memory(name: str) -> StackMemory | None:
     return known
 
 
+def known_names() -> Sequence[str]:
+    """Every key and other usual name of a stack."""
+    return sorted({*stacks_by_key(), *table("vram")["names"], *(stack.key for stack in stacks.stacks())})
+
+
 def settings_of(stack: StackMemory) -> Sequence[MemorySetting]:
     """What makes a stack take less, in order of least quality lost."""
     known = rows(MemorySetting, "vram", "settings")
@@ -205,6 +211,14 @@ def card_memory(name: str) -> int | None:
     if gib is None:
         return None
     return gib * GIB
+
+
+def near_cards(name: str) -> Sequence[str]:
+    """Up to four cards whose names have its number, else are spelled much alike."""
+    cards = {_plain(card): card for row in table("vram")["gpus"].values() for card in row.split(", ")}
+    numbers = set(re.findall(r"\d{2,}", name))
+    near = [card for plain, card in cards.items() if numbers & set(re.findall(r"\d+", plain))]
+    return (near or [cards[plain] for plain in get_close_matches(_plain(name), cards)])[:4]
 
 
 def _plain(name: str) -> str:

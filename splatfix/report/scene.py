@@ -61,7 +61,9 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     if not scene.images:
         return (("layout", scene.layout or "none"), ("files", str(len(scene.photos))))
     points = "none (trainers start from random ones)"
-    if scene.points is not None:
+    if scene.damage:
+        points = "not readable"
+    elif scene.points is not None:
         points = f"{scene.points.count:,}"
     memory = "not known"
     if checked.host_bytes is not None:
@@ -91,11 +93,12 @@ def show(console: Console, checked: CheckedScene) -> None:
     if not checked.scene.images:
         return
     section(console, "Trainers (by the source of their loaders; none was run)")
+    answers: dict[tuple[Mark, str], list[str]] = {}
     for verdict in checked.stacks:
-        mark = Mark.GOOD
-        if not verdict.takes_it:
-            mark = Mark.BAD
-        marked(console, mark, escape(f"{verdict.reader}: {answer(verdict)}"))
+        mark = Mark.GOOD if verdict.takes_it else Mark.BAD
+        answers.setdefault((mark, answer(verdict)), []).append(verdict.reader)
+    for (mark, text), readers in answers.items():
+        marked(console, mark, escape(f"{', '.join(readers)}: {text}"))
 
 
 def answer(verdict: StackVerdict) -> str:

@@ -73,7 +73,7 @@ def fix_scene(request: FixRequest, progress: Progress, runner: Runner | None = N
 
     Raises:
         SplatfixError: ``not-a-scene``, ``copy-elsewhere``, ``copy-exists``, ``needs-pillow``, ``needs-pycolmap`` (exit code 2);
-            ``scene-damaged``, ``photo-not-readable``, ``model-not-converted`` (1); ``cannot-write`` (3).
+            ``scene-damaged``, ``photos-elsewhere``, ``photo-not-readable``, ``model-not-converted`` (1); ``cannot-write`` (3).
     """
     runner = runner or ProcessRunner()
     request = replace(request, folder=request.folder.resolve(), out=request.out.resolve())
@@ -109,6 +109,8 @@ def _require_scene(scene: Scene) -> None:
             f"The reconstruction in {scene.folder} cannot be read: {scene.damage}.",
             todo=(check,),
         )
+    if scene.elsewhere:
+        raise SplatfixError.of("scenes.photos-elsewhere", scene=scene.folder, elsewhere=scene.elsewhere)
 
 
 def _begin(request: FixRequest) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from smoke_trainer.data.load import SAMPLES
 from splatfix.checks.model import Status
@@ -12,7 +13,7 @@ from splatfix.checks.scene import judge
 from splatfix.checks.scene.model import SCENE_CHECKS
 from splatfix.core.errors import Exit
 from splatfix.facts.scene.reader import read_scene, scenes_below
-from splatfix.report.scene import from_above, page, thumbnails
+from splatfix.report.scene import from_above, page, show, thumbnails
 from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of
 
 NAMES = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir() and path.name[0] not in "._")
@@ -80,6 +81,16 @@ def test_photos_in_folders_are_not_found_by_a_base_name(tmp_path: Path) -> None:
     inria = judge(read_scene(scene)).stacks[0]
     first = photos_of(scene)[0]
     assert inria.refusals[0].says.endswith(f"'{scene / 'images' / first.name}'")
+
+
+def test_points_that_cannot_be_read_are_not_called_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
+    FAULTS["points are words"][1](scene)
+    show(Console(), judge(read_scene(scene)))
+    text = capsys.readouterr().out
+    assert "points      not readable" in text and text.count("its error message is not known") == 1
 
 
 def test_scenes_below_a_folder(tmp_path: Path) -> None:

@@ -175,13 +175,19 @@ def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("fault", "code"),
-    [("nothing", "not-a-scene"), ("no cameras", "scene-damaged"), ("a photo cut off", "photo-not-readable")],
+    [
+        ("nothing", "not-a-scene"),
+        ("no cameras", "scene-damaged"),
+        ("a photo cut off", "photo-not-readable"),
+        ("photos in input", "photos-elsewhere"),
+    ],
 )
 def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Path) -> None:
     FAULTS[fault][1](scene)
     with pytest.raises(SplatfixError) as caught:
         fixed(scene, tmp_path / "copy")
     assert caught.value.code == code
+    assert (tmp_path / "copy").exists() is (code == "photo-not-readable"), "all else is seen before it writes"
 
 
 def test_a_full_disk(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
