@@ -20,7 +20,8 @@ def release_served(dropin: Dropin, version: str) -> bool:
 
 def compiled_module(context: Context, dropin: Dropin) -> str:
     """The path of the host's own compiled module, which a drop-in would hide; "" where there is none."""
-    own = (item for item in context.extensions if item.module == dropin.module and item.importable)
+    package = f"{dropin.module.partition('.')[0]}."
+    own = (item for item in context.extensions if item.module.startswith(package) and item.importable)
     return next((item.path for item in own), "")
 
 

