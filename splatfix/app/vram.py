@@ -19,6 +19,7 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import say
 from splatfix.facts.scene.size import SceneSize, read_scene_size
+from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report
 
@@ -128,7 +129,7 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
 def _need(request: VramRequest) -> Need:
     """The numbers of the training: those that were given before those of the folder."""
     photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
-    channels, in_view = 3, Need.in_view
+    channels, in_view, size_option = 3, Need.in_view, ""
     if request.scene is not None:
         scene = read_scene_size(request.scene)
         if isinstance(scene, str):
@@ -138,7 +139,8 @@ def _need(request: VramRequest) -> Need:
         points = request.points or scene.points
         channels = scene.channels
         source_pixels = scene.width * scene.height
-        size = size or _trained_size(request.stack, scene)
+        if size is None:
+            size, size_option = _trained_size(request.stack, scene)
         if scene.in_view is not None:
             in_view = Span(0.8 * scene.in_view, scene.in_view, 1.0)
     if photos is None or size is None:
@@ -154,6 +156,7 @@ def _need(request: VramRequest) -> Need:
         height=size[1],
         gaussians=Span(count, count, count),
         points=points,
+        size_option=size_option,
         source_pixels=source_pixels,
         channels=channels,
         sh_degree=request.sh_degree,
@@ -165,18 +168,27 @@ def _need(request: VramRequest) -> Need:
     )
 
 
-def _trained_size(stack_key: str, scene: SceneSize) -> tuple[int, int]:
-    """The size to which a stack reduces photos by itself; the smoke trainer takes the smallest copies."""
+def _trained_size(stack_key: str, scene: SceneSize) -> tuple[tuple[int, int], str]:
+    """The size to which a stack reduces photos by itself, and its option where only that makes it take them.
+
+    The smoke trainer takes the smallest copies, gsplat's those of one size, or the photos if told so.
+    """
     stack = stack_memory(stack_key)
     if stack is None or not stack.family:
-        return scene.width, scene.height
-    family = families()[stack.family]
-    divisor = float(family.divisor)
+        return (scene.width, scene.height), ""
+    family, reader = families()[stack.family], scene_readers().get(stack.key)
+    divisor, option = 1.0, ""
     if family.view:
-        divisor = float(scene.prepared)
+        divisor = float(max(scene.copies, default=1))
+    elif reader is not None and reader.copies in scene.copies:
+        divisor = float(reader.copies)
+    elif reader is not None:
+        option = reader.copies_option
+    while stack.halved_above and max(scene.width, scene.height) / divisor > stack.halved_above:
+        divisor *= 2
     if family.widest and scene.width / divisor > family.widest:
         divisor = scene.width / family.widest
-    return max(1, round(scene.width / divisor)), max(1, round(scene.height / divisor))
+    return (max(1, round(scene.width / divisor)), max(1, round(scene.height / divisor))), option
 
 
 def _card(request: VramRequest, *, on_cpu: bool) -> Card:

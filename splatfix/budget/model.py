@@ -36,6 +36,8 @@ class Need:
     gaussians: Span
     points: int = 0
     """Gaussians at the start."""
+    size_option: str = ""
+    """In the stack's own words, without which it does not train on photos of this size."""
     source_pixels: int = 0
     """Of one photo as it lies on the disk; 0: as it is trained on."""
     channels: int = 3

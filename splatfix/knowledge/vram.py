@@ -55,8 +55,6 @@ class Family:
     """Bytes a pixel of each photo in host memory while loading."""
     widest: int = 0
     """Pixels to which it reduces wider photos by itself; 0: none."""
-    divisor: int = 1
-    """By which it divides the photos' size by itself."""
     runs: tuple[str, ...] = ()
     """Methods whose published runs give what is not stated."""
     cap: int | None = None
@@ -96,6 +94,8 @@ class StackMemory:
     """Bytes a Gaussian that its rasterizer keeps beside its family's."""
     photo: int | None = None
     """As of its family, where it differs."""
+    halved_above: int = 0
+    """Pixels of the longer side above which it halves photos by itself, again and again; 0: it does not."""
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ def show(console: Console, budget: Budget) -> None:
     need = budget.need
     marked(console, _MARKS[budget.verdict], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"
+    if need.size_option:
+        photos += f" (at {need.size_option}: there is no prepared copy)"
     prose(console, "  ", escape(f"{need.stack}: {photos}, {count(need.gaussians.typical)} {budget.unit}"))
     if budget.calibration:
         prose(console, "  calibrated: ", escape(budget.calibration))

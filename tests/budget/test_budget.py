@@ -120,7 +120,7 @@ def test_changes_are_in_order_of_quality_and_each_helps_more() -> None:
     peaks = [row.peak_bytes for row in changes if row.peak_bytes is not None]
     assert peaks == sorted(peaks, reverse=True) and peaks[-1] <= 8 * GIB
     unknown = [row for row in changes if row.saves_bytes is None]
-    assert unknown and all(row.kind == "claimed" and row.fits is None for row in unknown)
+    assert unknown and all(row.kind == "unknown" and row.fits is None for row in unknown)
     budget = next(row for row in changes if row.option.startswith("--cap_max "))
     assert 100_000 <= int(budget.option.split()[1]) < 2e7
 
@@ -318,6 +318,27 @@ def test_a_scene_is_read_by_its_headers(tmp_path: Path, *, text: bool) -> None:
     # Inria's trainer reduces photos wider than 1600 pixels, and holds them decoded as they are while it loads
     assert (code, need["width"], need["height"], need["source_pixels"]) == (0, 1600, 1000, 3200 * 2000)
     assert need["gaussians"]["low"] == document["gaussians"]["low"] > 1e6
+
+
+@pytest.mark.parametrize(
+    ("stack", "copies", "size", "option"),
+    [
+        ("gsplat", (), (3200, 2000), "--data_factor 1"),
+        ("gsplat", (2, 4), (800, 500), ""),
+        ("nerfstudio", (), (1600, 1000), ""),
+        ("smoke", (2, 8), (400, 250), ""),
+    ],
+)
+def test_photos_are_as_large_as_the_trainer_takes_them(
+    tmp_path: Path, stack: str, copies: tuple[int, ...], size: tuple[int, int], option: str
+) -> None:
+    folder = colmap(tmp_path / "scene", text=False)
+    for divisor in copies:
+        (folder / f"images_{divisor}").mkdir()
+    words = ["vram", "--gpu", "24 GB", "--stack", stack, "--scene", str(folder), "--gaussians", "1000"]
+    need = called(*words[1:])[1]["need"]
+    assert ((need["width"], need["height"]), need["size_option"]) == (size, option)
+    assert not option or f"(at {option}: " in CliRunner().invoke(app, words).stdout
 
 
 @pytest.mark.parametrize("damage", ["images.bin", "points3D.bin", "cameras.bin"])

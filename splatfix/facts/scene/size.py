@@ -26,8 +26,8 @@ class SceneSize:
     points: int
     channels: int = 3
     """4 where the photos have alpha, as far as a header says so."""
-    prepared: int = 1
-    """By how much the smallest copies beside the photos are reduced: 8 where there is an ``images_8``."""
+    copies: tuple[int, ...] = ()
+    """By how much the copies beside the photos are reduced: 8 where there is an ``images_8``."""
     in_view: float | None = None
     """Share of the points in or near the view that shows most of them; None where there are none."""
 
@@ -67,7 +67,7 @@ def size_of(scene: Scene) -> SceneSize | None:
         height,
         points,
         3 + photo.alpha,
-        max(scene.copies, default=1),
+        tuple(scene.copies),
         most_in_view(scene),
     )
 
