@@ -6,7 +6,7 @@ from functools import cached_property
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
 from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
@@ -17,12 +17,11 @@ _NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC o
 
 
 def _has_cuda_torch(context: Context) -> bool:
-    """There is a GPU to serve, and a torch that could serve it."""
     try:
         usable_torch(context, cuda=True)
     except SplatfixError:
         return False  # why not is told by the plan, to who asks for one
-    return bool(context.archs)
+    return True
 
 
 class Answers:
@@ -43,7 +42,7 @@ class Answers:
         return find_options(self._context).available
 
     def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
-        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where torch's NVRTC cannot serve there.
+        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
 
         Args:
             dropins: modules it concerns that have such a drop-in.
@@ -51,13 +50,18 @@ class Answers:
         context = self._context
         if not dropins or not failure.answer.without_compiler:
             return ()
+        text, named = _NO_COMPILER, tuple(dropins)
+        if not all(dropin_named(name) for name in dropins):
+            # several packages share the name of a rasterizer: the checkout says which of them is meant
+            text, named = f"{text} (in the trainer's folder)", (".",)
         if context and not _has_cuda_torch(context):
-            return ()
-        if all(dropin_named(name) for name in dropins):
-            return (run("splatfix", "install", *dropins, "--backend", "nvrtc", text=_NO_COMPILER),)
-        # several packages share the name of a rasterizer: the checkout says which of them is meant
-        text = f"{_NO_COMPILER} (in the trainer's folder)"
-        return (run("splatfix", "install", ".", "--backend", "nvrtc", text=text),)
+            if context.platform is None:
+                return ()
+            text = f"{text}; install a CUDA build of torch first"
+        argv = ("splatfix", "install", *named, "--backend", "nvrtc")
+        if context and not context.archs:
+            return (fill_in(*argv, "--target", "ARCH", text=text),)
+        return (run(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
         """Commands that answer a class of failure; () where none is known to."""

@@ -260,7 +260,8 @@ class _Machine:
     def fitted(self, cause: FailureCause, dropins: Sequence[str] = ()) -> FailureCause:
         """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
 
-        What helps everywhere comes after them; where to look is no question any more once the facts are known.
+        What helps everywhere is said where no check has a command; where to look is no question any more once the facts
+        are known.
         """
         failure = failure_class(cause.name)
         if failure is None:
@@ -270,13 +271,20 @@ class _Machine:
         if not self.known:
             return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
         steps = self._remedies(failure)
-        if not any(step.command for step in steps):
+        # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
+        general = cause.fix[:1]
+        if any(step.command for step in steps):
+            general = ()
+        elif not steps and answer and answer[0].command is None:
+            # a plan that begins by hand speaks of what stands in its way next: the log's own cause leads
+            steps = [*general, *answer]
+        else:
             steps += answer
         if not any(step.command and "nvrtc" in step.command.argv for step in steps):
             steps += without_compiler
         if not steps:
             return replace(cause, fix=tuple(dict.fromkeys(cause.fix)))
-        return replace(cause, fix=tuple(dict.fromkeys([*steps, *cause.fix[:1]])))
+        return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
 
     def _remedies(self, failure: Failure) -> list[Step]:
         """What the checks that predict a class and found something ask for."""

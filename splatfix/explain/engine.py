@@ -16,7 +16,7 @@ from splatfix.explain.reading import kept_lines, read_log, unwrapped
 from splatfix.explain.signs import Log, Sign, find_guesses, find_signs
 from splatfix.explain.words import count_words, shipped_counts
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.failures import Wording, failure_class, failure_classes, failures
+from splatfix.knowledge.failures import Wording, explain_message, failure_class, failure_classes, failures
 
 # Lines of a cause.
 _LINES_SHOWN = 6
@@ -211,7 +211,7 @@ def _cause(name: str, confidence: float, signs: Sequence[Sign], explained_by: st
         lines=tuple(without_credentials(lines[number]) for number in numbers),
         line_numbers=numbers,
         why=failures()[name].why,
-        fix=fix_of(name),
+        fix=fix_of(name) or _steps_of_message(name, [lines[number] for number in numbers]),
         consequence_of=explained_by,
     )
 
@@ -226,6 +226,15 @@ def fix_of(name: str) -> tuple[Step, ...]:
         text = "On the machine where it failed, look for what leads there"
         steps.append(run("splatfix", "diagnose", "--only", failure.checks[0], text=text))
     return tuple(steps)
+
+
+def _steps_of_message(name: str, lines: Sequence[str]) -> tuple[Step, ...]:
+    """What the record of a message that is no class of the vocabulary says to do."""
+    for line in lines:
+        meaning = explain_message(line)
+        if meaning is not None and meaning.key == name:
+            return meaning.steps
+    return ()
 
 
 def known_classes() -> tuple[KnownClass, ...]:

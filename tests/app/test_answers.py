@@ -75,7 +75,7 @@ def test_without_facts_commands_are_those_that_fit_anywhere() -> None:
             assert step.command is None or shlex.split(step.command.shell(windows=False))
 
 
-def test_explain_gives_them_before_what_helps_everywhere(tmp_path: Path) -> None:
+def test_explain_gives_them_in_place_of_what_helps_everywhere(tmp_path: Path) -> None:
     log, saved = tmp_path / "build.log", tmp_path / "facts.json"
     log.write_text("AssertionError: Torch not compiled with CUDA enabled")
     write_json(saved, to_json(with_cpu_torch(facts_of("rtx-5080"))))
@@ -83,7 +83,7 @@ def test_explain_gives_them_before_what_helps_everywhere(tmp_path: Path) -> None
     commands = [step["command"] for step in fix if step["command"]]
     assert any("torch==2.9.0+cu129" in command for command in commands), commands
     assert not any("diagnose" in command for command in commands)
-    assert fix[-1]["text"] == failures()["cpu-only-torch"].fix
+    assert failures()["cpu-only-torch"].fix not in [step["text"] for step in fix]
 
 
 NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
@@ -106,11 +106,38 @@ def test_a_failure_of_compilers_names_the_way_without_one(
     assert [step.command.shell(windows=False) for step in found if step.command] == expected
 
 
-def test_the_way_without_a_compiler_needs_a_cuda_torch_and_a_gpu() -> None:
+def test_the_way_without_a_compiler_says_that_it_needs_a_cuda_torch() -> None:
     facts = facts_of("rtx-5080")
-    for given, count in ((facts, 1), (with_cpu_torch(facts), 0)):
+    mac = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="darwin"))
+    for given, expected in ((facts, [False]), (with_cpu_torch(facts), [True]), (with_cpu_torch(mac), [])):
         answers = Answers(make_context(given, Goal()))
-        assert len(answers.without_compiler(failures()["cuda-toolkit-missing"], ["simple_knn"])) == count
+        found = answers.without_compiler(failures()["cuda-toolkit-missing"], ["simple_knn"])
+        assert ["CUDA build of torch first" in step.text for step in found] == expected
+
+
+def fix_on(machine: str, log: str, tmp_path: Path) -> list[str]:
+    """The fix of the first cause on this machine, a line for each step."""
+    saved = tmp_path / "facts.json"
+    write_json(saved, to_json(facts_of(machine)))
+    fix = explain(ExplainRequest(words=log, facts_file=saved)).data()["causes"][0]["fix"]
+    return [step["command"] or step["text"] for step in fix]
+
+
+def test_the_cause_of_the_log_leads_and_a_command_of_a_check_stands_alone(tmp_path: Path) -> None:
+    no_cl = "RuntimeError: Error checking compiler version for cl: Cannot find compiler 'cl.exe' in PATH"
+    assert fix_on("rtx-4090-windows-vs2022", no_cl, tmp_path)[0] == failures()["msvc-missing"].fix
+    no_toolkit = "gsplat: No CUDA toolkit found. gsplat will be disabled."
+    found = fix_on("a100-conda-without-nvcc", no_toolkit, tmp_path)
+    assert "splatfix install gsplat --backend nvrtc" in found
+    assert failures()["cuda-toolkit-missing"].fix not in found
+
+
+def test_a_checkpoint_that_torch_refuses_has_steps() -> None:
+    log = "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded"
+    cause = explain(ExplainRequest(words=log)).data()["causes"][0]
+    shown = [step["command"] or step["text"] for step in cause["fix"]]
+    assert "export TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1" in shown
+    assert "splatfix install nerfstudio --in-place" in shown
 
 
 def test_the_modules_that_a_log_names() -> None:

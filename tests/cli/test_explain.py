@@ -101,7 +101,7 @@ def test_facts_count_for_many_logs_as_for_one(explain: Explain) -> None:
         (first, *_) = json.loads(explain(form, *facts, given=given).stdout)["causes"]
         assert first["class"] == "cuda-toolkit-missing"
         assert first["confidence"] > 0.5 > plain["confidence"]
-        assert len(first["fix"]) > len(plain["fix"]) and any(step["argv"] for step in first["fix"])
+        assert first["fix"] != plain["fix"] and first["fix"][0]["argv"][0] == "conda"
 
 
 def test_a_command_runs_and_keeps_its_exit_code() -> None:
