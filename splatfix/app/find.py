@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, Rejected, make_context
@@ -13,6 +15,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, gather, resolved_folder
 from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan import Request, summarise
 from splatfix.plan.requirements import usable_targets, usable_torch
 from splatfix.plan.steps import FetchWheel
@@ -97,9 +100,9 @@ def _wanted(text: str, facts: Facts) -> list[Wanted]:
 
 
 def _next(search: Search, context: Context) -> list[Step]:
-    if search.best is None:
-        return []
     options = target_options(context.archs)
+    if search.best is None:
+        return [_otherwise(search, options)]
     if Path(search.source).is_absolute():
         argv = (
             "splatfix",
@@ -114,6 +117,20 @@ def _next(search: Search, context: Context) -> list[Step]:
         return [run(*argv, text="Install it with")]
     step = pip(context.facts, "install", "--no-deps", search.best.requirement, text="Install it with")
     return [step]
+
+
+def _otherwise(search: Search, options: Sequence[str]) -> Step:
+    """What to do where no wheel is proven: build the source, take the drop-in, or get a source first."""
+    if Path(search.source).is_absolute():
+        return run("splatfix", "install", search.source, "--no-find", *options, text="Or build it")
+    name = canonicalize_name(search.name)
+    dropins = [
+        item.name for item in DROPINS if name in map(canonicalize_name, (item.name, item.distribution))
+    ]
+    if len(dropins) == 1:
+        return run("splatfix", "install", *dropins, "--backend", "pure", text="Or take the drop-in")
+    # of several the one that its callers need is chosen by the checkout
+    return say(f"Or get the source or the checkout that calls {search.name}: splatfix install FOLDER.")
 
 
 # For install

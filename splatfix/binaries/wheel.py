@@ -152,6 +152,8 @@ def _directory(reader: Reader) -> tuple[int, int, int]:
     tail = reader.take(lowest, reader.size - lowest, "the archive's end")
     position = tail.rfind(_END_MAGIC)
     if position < 0:
+        if reader.take(0, 2, "the archive's begin") != b"PK":
+            raise BinaryError("not a zip archive")
         raise BinaryError("no zip directory at the end: the archive is truncated")
     end = lowest + position
     _, _, _, _, count, size, start, _ = reader.unpack(_END, end, "zip end record")

@@ -99,7 +99,7 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
             meaning="CUDA extensions can neither be built against it nor run with it.",
             todo=(
                 *torch_for(context, context.targets)[:1],
-                say("Or take the drop-ins, which need no CUDA: the same command with --backend pure."),
+                say("Or take the drop-ins, which need no CUDA: splatfix install NAME --backend pure."),
             ),
         )
     return torch.value

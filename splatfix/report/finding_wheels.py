@@ -43,13 +43,15 @@ def show(
     """
     for search in searches:
         _show_verdict(console, search, targets)
+        several = len(search.asked) > 1
         groups: dict[tuple[Verdict, str], list[Candidate]] = {}
         for item in search.candidates:
             if item.verdict is not Verdict.PROVEN:
                 groups.setdefault((item.verdict, item.wheel if verbose else item.reason), []).append(item)
         for (verdict, _), items in groups.items():
             more = f" [dim]and {len(items) - 1} more[/]" if len(items) > 1 else ""
-            text = f"{escape(items[0].wheel)}{more} [dim]({escape(items[0].index)})[/]: {escape(items[0].reason)}"
+            where = f" [dim]({escape(items[0].index)})[/]" if several else ""
+            text = f"{escape(items[0].wheel)}{more}{where}: {escape(items[0].reason)}"
             marked(console, _MARKS[verdict], text)
         for index in search.unanswered:
             marked(console, Mark.UNKNOWN, f"{escape(index.index)} was not read: {escape(index.reason)}")
@@ -68,6 +70,8 @@ def _show_verdict(console: Console, search: Search, targets: Sequence[str]) -> N
             marked(console, Mark.GOOD, escape(text))
     elif search.verdict is Verdict.UNKNOWN:
         marked(console, Mark.UNKNOWN, f"[bold]{name}: not determined[/] for {goal} (in {where})", indent=0)
+    elif not search.candidates:
+        marked(console, Mark.BAD, f"[bold]no wheel of {name} is there[/] (in {where})", indent=0)
     else:
         number = counted(len(search.candidates), "wheel")
         marked(console, Mark.BAD, f"[bold]{name}: none of {number} suits[/] {goal} (in {where})", indent=0)

@@ -71,9 +71,10 @@ class Contents:
         self._check_metadata(listed)
         face = self._check_faces(listed)
         if not natives:
-            raise Refused(
-                "no-gpu-code", "it holds no compiled library: its CUDA code is compiled when it is first used"
-            )
+            reason = "it holds no compiled library"
+            if any(item.name.endswith(".cu") for item in listed):
+                reason += ": its CUDA code is compiled when it is first used"
+            raise Refused("no-gpu-code", reason)
         if len(natives) > MOST_LIBRARIES:
             raise BinaryError(f"more than {MOST_LIBRARIES} libraries in one archive: not a real wheel")
         for item in natives:

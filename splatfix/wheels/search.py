@@ -106,7 +106,7 @@ class _Search:
                 objection = refused.objection
                 candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
             except BinaryError as error:
-                candidate = _candidate(link, Verdict.UNSUITED, "damaged", str(error))
+                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error))
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
         return replace(candidate, fetched=file.fetched if file else 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,6 +201,22 @@ def test_the_command_line(
     assert gone.returncode == 3 and "not determined" in gone.stdout
     refused = splatfix("find", source, "--target", "sm_90", "--index", served)
     assert refused.returncode == 1 and "1 of 1 fatbin has no code for sm_90" in refused.stdout
+    wheel = tmp_path / "odd" / "tiny_probe-1.0-py3-none-any.whl"
+    odd = ("--target", "sm_120", "--index", tmp_path / "odd")
+    write_wheel(wheel.parent, wheel.name, "none")
+    without = splatfix("find", "tiny_probe", *odd)
+    assert without.returncode == 1 and "it holds no compiled library\n" in without.stdout
+    assert "splatfix install FOLDER" in without.stdout and without.stdout.count("odd") == 1
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("tiny_probe/kernel.cu", "")
+    assert "is compiled when it is first used" in splatfix("find", "tiny_probe", *odd).stdout
+    none = splatfix("find", "simple-knn", *odd)
+    assert none.returncode == 1 and "no wheel of simple-knn is there" in none.stdout
+    assert "splatfix install simple_knn --backend pure" in none.stdout
+    wheel.write_text("Not found")
+    damaged = splatfix("find", source, *odd)
+    assert damaged.returncode == 3 and "not a zip archive" in damaged.stdout
+    assert "--no-find --target sm_120" in damaged.stdout
     wrong = splatfix("find", "tiny_probe", "--index", "nowhere", "--target", "sm_120")
     assert wrong.returncode == 2 and "unknown-index" in wrong.stderr
     alone = splatfix("find", "tiny_probe", "--offline", "--target", "sm_120")
