@@ -138,6 +138,8 @@ class _Item:
     origin: str = ""
     """The index of a prebuilt wheel."""
     also_import: tuple[str, ...] = ()
+    caller: str = ""
+    """A module of another package that must import beside it."""
     before: str = ""
     up_to_date: bool = False
     modules: tuple[str, ...] = ()
@@ -320,6 +322,7 @@ class _Execution:
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
+        item.caller = dropin.caller
         item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
         self._finish(record, result=path.name)
         return path.name
@@ -408,7 +411,7 @@ class _Execution:
             item.modules = tuple(name for name in item.modules if "." not in name)
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
-        rung = check_import(item.modules, files, self.environment, self.runner, has_gpu)
+        rung = check_import(item.modules, files, self.environment, self.runner, has_gpu, caller=item.caller)
         item.rungs.append(rung)
         self._finish(record)
         return rung.shown_by

@@ -203,12 +203,15 @@ def check_import(
     environment: Environment,
     runner: Runner,
     has_gpu: bool = True,
+    *,
+    caller: str = "",
 ) -> Rung:
     """Import ``modules`` one after the other.
 
     Args:
         installed: the files the installation wrote; each module must come from one of them.
         has_gpu: a GPU is there; without one a package may ask for one while it is imported, and is not taken back.
+        caller: a module of another package that is imported last, since it is what imports the others; "" for none.
 
     Returns:
         The rung ``loads``: reached, or not shown for want of a GPU.
@@ -216,7 +219,8 @@ def check_import(
     Raises:
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
-    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *modules]
+    wanted = [*modules, caller] if caller else list(modules)
+    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *wanted]
     completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
     answers = [line.removeprefix(_MARK) for line in completed.stdout.splitlines() if line.startswith(_MARK)]
     loaded = dict(json.loads(answer) for answer in answers)
@@ -225,9 +229,9 @@ def check_import(
         after = " after torch"
     ours = {path.resolve() for path in installed}
     for name, file in loaded.items():
-        if file and Path(file).resolve() not in ours:
+        if file and name != caller and Path(file).resolve() not in ours:
             raise SplatfixError.of("install.import-shadowed", name=name, file=file)
-    missing = [name for name in modules if name not in loaded]
+    missing = [name for name in wanted if name not in loaded]
     if missing and not has_gpu:
         demand = wants_gpu(completed.stderr)
         if demand:
@@ -235,8 +239,8 @@ def check_import(
             return Rung(RungName.LOADS, None, reason)
     if not completed.ok or missing:
         # the interpreter may also die after the last import
-        raise _import_failed([*missing, modules[-1]][0], completed)
-    imported = f"imported {', '.join(modules)}{after}"
+        raise _import_failed([*missing, wanted[-1]][0], completed)
+    imported = f"imported {', '.join(wanted)}{after}"
     return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
 
 
@@ -257,6 +261,9 @@ def _import_failed(module: str, completed: Completed) -> SplatfixError:
 
 
 def _advice(message: str) -> tuple[Step, ...]:
+    absent = re.search(r"No module named '(\w+)", message)
+    if absent:
+        return (say(f"Install {absent.group(1)} with pip, then run the same command again."),)
     symbol = re.search(r"undefined symbol: (\S+)", message)
     if symbol is None:
         return ()

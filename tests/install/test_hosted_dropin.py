@@ -19,21 +19,22 @@ from .test_dropins import pip
 pytest.importorskip("torch")
 
 BACKEND = "try:\n    from gsplat import csrc as _C\nexcept ImportError:\n    _C = None\n"
-NAMES = "from gsplat._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
+NAMES = "from gsplat.cuda._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
 WHY = """
 try:
-    import gsplat._backend
+    import gsplat.cuda._backend
 except RuntimeError as error:
     print(error)
 """
 
 
-def put_gsplat(target: Environment, version: str, folder: Path) -> None:
+def put_gsplat(target: Environment, version: str, folder: Path, backend: str = BACKEND) -> None:
     """As PyPI's wheel: Python alone."""
     files = {
         "gsplat/__init__.py": b"from .version import __version__\n",
         "gsplat/version.py": f"__version__ = {version!r}\n".encode(),
-        "gsplat/_backend.py": BACKEND.encode(),
+        "gsplat/cuda/__init__.py": b"",
+        "gsplat/cuda/_backend.py": backend.encode(),
     }
     wheel = write_wheel(folder, "gsplat", version, files, "a stand-in")
     assert pip(
@@ -47,7 +48,7 @@ def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)
     before = snapshot(target)
-    assert run_in(target, "from gsplat._backend import _C; print(_C)") == "None"
+    assert run_in(target, "from gsplat.cuda._backend import _C; print(_C)") == "None"
     install = ("install", "gsplat", "--backend", "auto", "--python", target.python)
     assert splatfix(*install, "--json") == 0
     (item,) = json.loads(capsys.readouterr().out)["outcome"]["items"]
@@ -95,9 +96,22 @@ def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
     ).ok
     (library,) = built.glob("csrc.*.so")
     shutil.copyfile(library, target.purelib / "gsplat" / library.name)
-    assert run_in(target, "from gsplat._backend import _C; print(_C.answer(), _C.__file__)").startswith("42 ")
+    assert run_in(target, "from gsplat.cuda._backend import _C; print(_C.answer(), _C.__file__)").startswith(
+        "42 "
+    )
     assert splatfix("diagnose", "--only", "drop-in-without-host", "--python", target.python) == 0
     assert "has its own compiled module, which is used" in capsys.readouterr().out
     assert splatfix("revert", "--python", target.python) == 0
     assert splatfix(*install) == 1
     assert "host-compiled" in capsys.readouterr().err
+
+
+def test_what_gsplat_lacks_to_draw_stops_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """gsplat 1.5.3 imports packaging when it first draws, and does not ask pip for it."""
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path, backend="import absent_here\n" + BACKEND)
+    before = snapshot(target)
+    assert splatfix("install", "gsplat", "--backend", "pure", "--yes", "--python", target.python) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "No module named 'absent_here'" in said and "Install absent_here with pip" in said
+    assert snapshot(target) == before
