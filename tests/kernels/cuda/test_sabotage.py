@@ -32,7 +32,7 @@ WRONG: dict[str, tuple[str, str, str, dict[str, Any], int]] = {
     "summed where others are": ("blending.cu", "row + SUMS + from + c", "row + SUMS + c", WIDE, 3),
     "the last pass as wide as the others": ("blending.cu", "min(from + COLORS, channels)", "from + COLORS", WIDE, 3),
     "no absolute gradients": ("blending.cu", "#define ABSOLUTE 0", "#undef ABSOLUTE\n#define ABSOLUTE 0", {}, 4),
-    "what is still ahead": ("blending.cu", "passing.ahead / (1 - alpha)", "passing.ahead", {}, 3),
+    "what is still ahead": ("blending.cu", "passing.ahead * reciprocal(1 - alpha)", "passing.ahead", {}, 3),
     "the first half of the Gaussians twice": ("blending.cu", "near[place + k]", "near[k]", {}, 3),
     "centers without colors": ("projection.cu", "plus(to_means[i], times(inverse", "plus(to_means[i], times(0 * inverse", {}, 3),
 }  # fmt: skip
