@@ -74,7 +74,7 @@ def test_an_installation_on_a_disk_that_fills_up(
     plan = make_plan(request_for(("fused_ssim", "simple_knn"), backend="pure"), facts)
     # there is no real torch on so small a disk; what is imported is another test's matter
     loads = Rung(RungName.LOADS, True, "not looked at")
-    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_: loads)
+    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_, **__: loads)
     failed = finished = 0
     for leave in (0, 4, 16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 2048):
         ballast = fill(small_disk, leave * KIB)

@@ -50,7 +50,7 @@ from tests.plan.machines import make_plan
 from tests.archs import request_for
 
 # whether the module imports is another test's matter, and torch is slow to load
-sys.modules["splatfix.install.execute"].check_import = lambda *_: Rung(RungName.LOADS, True, "not looked at")
+sys.modules["splatfix.install.execute"].check_import = lambda *_, **__: Rung(RungName.LOADS, True, "not looked at")
 
 def start_counting():
     Path.replace = counted(Path.replace)

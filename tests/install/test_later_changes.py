@@ -28,7 +28,7 @@ def dropin(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The module of an installed drop-in."""
     fake_torch(environment, "2.11.0+cpu", None)
     # torch is only a folder here
-    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_: LOADS)
+    monkeypatch.setattr(sys.modules["splatfix.install.execute"], "check_import", lambda *_, **__: LOADS)
     facts = gather(environment.python)
     execute(make_plan(request_for(("fused_ssim",), backend="pure"), facts), facts)
     return environment.purelib / "fused_ssim" / "__init__.py"
