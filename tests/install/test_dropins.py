@@ -78,6 +78,10 @@ def test_drop_ins_from_the_command_line_to_removal(
 
 @pytest.mark.slow
 def test_pip_can_uninstall_a_drop_in(environment: Environment, tmp_path: Path) -> None:
+    for host in {dropin.host for dropin in DROPINS if dropin.host}:
+        package = environment.purelib / host  # what lies in another's folder finds that other there
+        package.mkdir()
+        (package / "__init__.py").touch()
     before = snapshot(environment)
     for dropin in DROPINS:
         path = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path / "wheels")
