@@ -38,9 +38,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts", "explain"},
+    "fleet": {"facts", "knowledge", "context", "checks"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "wheels", "report", "budget", "scenes"),
+        *("explain", "wheels", "report", "budget", "scenes", "fleet"),
         "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names

@@ -31,6 +31,7 @@ from splatfix.core.errors import Exit
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts, Source
+from splatfix.fleet.verdict import NodeVerdict
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge import Arch, Auto
@@ -309,6 +310,8 @@ def schemas() -> dict[str, Schema]:
     made = {_file(command): writer.document(command, content) for command, content in documents.items()}
     line = {"title": "A line of splatfix explain --jsonl", **writer.of(ExplainedLog | UnreadLog)}
     made["explain-jsonl.json"] = {"$schema": DRAFT, "$id": "explain-jsonl.json", **line}
+    verdict = {"title": "The verdict of a node, as splatfix gate --out writes it", **writer.of(NodeVerdict)}
+    made["verdict.json"] = {"$schema": DRAFT, "$id": "verdict.json", **verdict}
     common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
     return {"common.json": common, **made}
 
