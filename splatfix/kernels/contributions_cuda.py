@@ -34,7 +34,7 @@ def sums(
         weights = pixel_weights.detach().to(means3D).contiguous()
     arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height]
     kernels = module("contributions.cu", {}, means3D)
-    kernels.launch("contribute", frame.tiles, (256,), [*arguments, counts, sums_of])
+    kernels.launch("contribute", frame.grid, 256, [*arguments, counts, sums_of])
     return _in_order(counts, sums_of)
 
 

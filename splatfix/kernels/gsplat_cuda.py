@@ -51,7 +51,7 @@ def _launch(
     """A thread for every one of `count`; of surfels by the code that most images are drawn by."""
     if count:
         defines = {"COLORS": _MOST_OF_SURFELS} if file == _SURFELS else {}
-        module(file, defines, like).launch(kernel, blocks(count, threads), (threads,), arguments)
+        module(file, defines, like).launch(kernel, blocks(count, threads), threads, arguments)
 
 
 def _zeros(tensors: Sequence[Tensor]) -> List[Tensor]:
@@ -316,7 +316,7 @@ def intersect_tile(*arguments: Any) -> Tuple[Tensor, Tensor, Tensor]:
     if not total:
         return counts, isect_ids, flatten_ids
     given = [boxes, order, ends, counts, entries, columns, tiles, flatten_ids]
-    module("binning.cu", {"KEY": key}, depths).launch("list_boxes", blocks(entries), (256,), given)
+    module("binning.cu", {"KEY": key}, depths).launch("list_boxes", blocks(entries), 256, given)
     if sort:
         tiles, by_tile = torch.sort(tiles, stable=True)
         flatten_ids = flatten_ids.index_select(0, by_tile)
@@ -369,7 +369,7 @@ class _Frame(NamedTuple):
         tiles = [self.pairs.numel(), self.tile_size, columns, rows]
         given = [*plain((self.offsets, self.pairs, self.masks)), *inputs, *tiles, *arguments]
         if all(grid):
-            module(file, defines, like).launch(kernel, grid, (side**2,), given)
+            module(file, defines, like).launch(kernel, grid, side**2, given)
 
 
 def _passes(channels: int, most: int, absolute: bool = False) -> List[Tuple[int, Dict[str, object]]]:

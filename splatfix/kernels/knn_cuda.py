@@ -22,25 +22,25 @@ def mean_of_three(points: Tensor) -> Tensor:
     points = points.detach().contiguous()
     bounds = torch.cat([points.amin(0), points.amax(0)])
     codes = torch.empty(count, dtype=torch.int64, device=points.device)
-    kernels.launch("knn_codes", _blocks(count), (256,), [points, bounds, count, codes])
+    kernels.launch("knn_codes", _blocks(count), 256, [points, bounds, count, codes])
     order = torch.sort(codes, stable=True)[1]
     points = points.index_select(0, order)
     sizes = [(count + _GROUP - 1) // _GROUP]
     while sizes[-1] > 1:
         sizes.append((sizes[-1] + _GROUP - 1) // _GROUP)
     boxes = points.new_empty(sum(sizes), 6)
-    kernels.launch("knn_leaves", _blocks(sizes[0]), (256,), [points, count, sizes[0], boxes[: sizes[0]]])
+    kernels.launch("knn_leaves", _blocks(sizes[0]), 256, [points, count, sizes[0], boxes[: sizes[0]]])
     start = 0
     for below, nodes in zip(sizes, sizes[1:]):
         children = boxes[start : start + below]
         start += below
         kernels.launch(
-            "knn_nodes", _blocks(nodes), (256,), [children, below, nodes, boxes[start : start + nodes]]
+            "knn_nodes", _blocks(nodes), 256, [children, below, nodes, boxes[start : start + nodes]]
         )
     result = points.new_empty(count)
-    kernels.launch("knn_search", ((count + 127) // 128,), (128,), [points, boxes, order, count, result])
+    kernels.launch("knn_search", _blocks(count, 128), 128, [points, boxes, order, count, result])
     return result
 
 
-def _blocks(count: int) -> tuple[int]:
-    return ((count + 255) // 256,)
+def _blocks(count: int, threads: int = 256) -> tuple[int, int, int]:
+    return (count + threads - 1) // threads, 1, 1

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import struct
 import sys
 import threading
 import warnings
@@ -67,9 +68,9 @@ def wanted(like: Tensor) -> bool:
     Raises:
         NoKernels: SPLATFIX_KERNELS names what is not here.
     """
-    chosen = os.environ.get("SPLATFIX_KERNELS") or BACKEND
-    if __name__.startswith("splatfix.") and not os.environ.get("SPLATFIX_KERNELS"):
-        chosen = "torch"
+    chosen = os.environ.get("SPLATFIX_KERNELS")
+    if not chosen:
+        chosen = "torch" if __name__.startswith("splatfix.") else BACKEND
     if chosen not in ("torch", BACKEND):
         raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are {BACKEND} or torch.")
     return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == BACKEND
@@ -402,16 +403,21 @@ class _Driver:
             raise NoKernels(
                 f"The NVIDIA driver's library was not found ({error}): install the driver."
             ) from None
+        self.current_context = self._library.cuCtxGetCurrent
+        self.launch_kernel = self._library.cuLaunchKernel
 
     def call(self, function: str, *arguments: Any) -> None:
         code = getattr(self._library, function)(*arguments)
         if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(code, ctypes.byref(text))
-            message = f"{function}: {(text.value or b'unknown error').decode()} (CUDA driver error {code})"
-            if code in _CUDA_ERROR_NO_BINARY:
-                raise NoKernels(message)
-            raise RuntimeError(message)
+            raise self.error(function, code)
+
+    def error(self, function: str, code: int) -> RuntimeError:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(code, ctypes.byref(text))
+        message = f"{function}: {(text.value or b'unknown error').decode()} (CUDA driver error {code})"
+        if code in _CUDA_ERROR_NO_BINARY:
+            return NoKernels(message)
+        return RuntimeError(message)
 
     def context_of(self, device: int) -> ctypes.c_void_p:
         """The context in which torch works on a device."""
@@ -420,12 +426,51 @@ class _Driver:
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
         return context
 
-    def enter(self, context: ctypes.c_void_p) -> None:
-        """Make it current in this thread: autograd's threads may have none yet, or another device's."""
-        current = ctypes.c_void_p()
-        self.call("cuCtxGetCurrent", ctypes.byref(current))
-        if current.value != context.value:
-            self.call("cuCtxSetCurrent", context)
+
+class _Passed:
+    """What a launch passes, packed into one buffer; the driver copies it."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(4096)  # the most that a kernel takes
+        self.size = ctypes.c_size_t()
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END of cuda.h
+        places = (1, ctypes.addressof(self.buffer), 2, ctypes.addressof(self.size), 0)
+        self.extra = (ctypes.c_void_p * 5)(*places)
+        self.context = ctypes.c_void_p()
+        self.to_context = ctypes.byref(self.context)
+
+
+class _Thread(threading.local):
+    """Launches of different threads may overlap."""
+
+    def __init__(self) -> None:
+        self.passed = _Passed()
+
+
+_thread = _Thread()
+
+
+class _Kernel:
+    """A function, and how it takes its arguments: whether each is a pointer, and all by C's alignment."""
+
+    def __init__(self, function: ctypes.c_void_p, arguments: Sequence[Any]) -> None:
+        self.function = function
+        self.pointers = tuple(value is None or isinstance(value, Tensor) for value in arguments)
+        kinds = ""
+        for value, pointer in zip(arguments, self.pointers):
+            if pointer:
+                kinds += "P"
+            else:
+                kinds += "f" if isinstance(value, float) else "i"
+        self.layout = struct.Struct(kinds)
+
+
+def _stream(device: int) -> int:
+    """torch's current one, as the driver calls it; torch has a faster way to it, which is private."""
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
 
 
 class Module:
@@ -433,43 +478,49 @@ class Module:
 
     def __init__(self, driver: _Driver, code: bytes, device: int) -> None:
         self._driver, self._device = driver, device
-        self._functions: Dict[str, ctypes.c_void_p] = {}
+        self._kernels: Dict[str, _Kernel] = {}
         self._module = ctypes.c_void_p()
         with torch.cuda.device(device):
             self._context = driver.context_of(device)
-            driver.enter(self._context)
+            driver.call("cuCtxSetCurrent", self._context)
             driver.call("cuModuleLoadData", ctypes.byref(self._module), code)
+        self._current = self._context.value
 
-    def launch(
-        self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]
-    ) -> None:
-        """Enqueue a kernel on torch's current stream. Tensors go as pointers, None as null, int and float as 32 bits."""
-        with torch.cuda.device(self._device):
-            self._driver.enter(self._context)
-            function = self._functions.get(kernel)
-            if function is None:
-                function = ctypes.c_void_p()
-                self._driver.call(
-                    "cuModuleGetFunction", ctypes.byref(function), self._module, kernel.encode()
-                )
-                self._functions[kernel] = function
-            values = [_argument(value) for value in arguments]
-            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            sizes = [*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3]]
-            self._driver.call("cuLaunchKernel", function, *sizes, 0, stream, pointers, None)
+    def launch(self, name: str, grid: Tuple[int, int, int], threads: int, arguments: Sequence[Any]) -> None:
+        """Enqueue a kernel on torch's current stream. Tensors go as pointers, None as null, int and float as 32 bits.
 
+        Raises:
+            OverflowError: a number has more than 32 bits.
+        """
+        passed, driver = _thread.passed, self._driver
+        driver.current_context(passed.to_context)
+        if passed.context.value != self._current:
+            # autograd's threads may have none yet, or another device's
+            with torch.cuda.device(self._device):
+                driver.call("cuCtxSetCurrent", self._context)
+                self.launch(name, grid, threads, arguments)
+            return
+        kernel = self._kernels.get(name) or self._find(name, arguments)
+        # a function called for each of a frame's hundred arguments would take longer than the launches
+        values = [
+            item is not None and item.data_ptr() if pointer else item
+            for pointer, item in zip(kernel.pointers, arguments)
+        ]
+        try:
+            kernel.layout.pack_into(passed.buffer, 0, *values)
+        except (struct.error, OverflowError):
+            raise OverflowError(f"{name} counts with 32 bits, and one of these has more: {values}") from None
+        passed.size.value = kernel.layout.size
+        stream = ctypes.c_void_p(_current_stream(self._device))
+        code = driver.launch_kernel(kernel.function, *grid, threads, 1, 1, 0, stream, None, passed.extra)
+        if code:
+            raise driver.error("cuLaunchKernel", code)
 
-def _argument(value: Any) -> Any:
-    if value is None:
-        return ctypes.c_void_p()
-    if isinstance(value, Tensor):
-        return ctypes.c_void_p(value.data_ptr())
-    if isinstance(value, float):
-        return ctypes.c_float(value)
-    if not -(2**31) <= value < 2**31:
-        raise OverflowError(f"The kernels count with 32 bits, and this is {value}.")
-    return ctypes.c_int(value)
+    def _find(self, name: str, arguments: Sequence[Any]) -> _Kernel:
+        function = ctypes.c_void_p()
+        self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+        self._kernels[name] = _Kernel(function, arguments)
+        return self._kernels[name]
 
 
 _driver: Optional[_Driver] = None
@@ -486,7 +537,7 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
     """
     global _driver
     device = like.get_device()
-    key = (name, tuple(sorted(defines.items())), device)
+    key = (name, tuple(defines.items()), device)
     loaded = _modules.get(key)
     if loaded is not None:
         return loaded

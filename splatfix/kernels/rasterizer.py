@@ -335,15 +335,16 @@ def check_inputs(
         ("rotations", rotations, (points, 4)),
         ("cov3D_precomp", shapes, (points, sizes[1])),
     )
+    dtype, device = means3D.dtype, means3D.device
     for name, tensor, shape in expected:
         if tensor is None:
             continue
-        if tensor.dim() != len(shape) or any(w is not None and h != w for h, w in zip(tensor.shape, shape)):
+        if tensor.shape != shape and not _fits(tensor.shape, shape):
             written = ", ".join("any" if w is None else str(w) for w in shape)
             raise ValueError(f"`{name}` must have the shape ({written}), not {tuple(tensor.shape)}.")
-        if tensor.dtype != means3D.dtype or tensor.device != means3D.device:
+        if tensor.dtype is not dtype or tensor.device != device:
             raise TypeError(
-                f"`{name}` is {tensor.dtype} on {tensor.device}, `means3D` is {means3D.dtype} on {means3D.device}: "
+                f"`{name}` is {tensor.dtype} on {tensor.device}, `means3D` is {dtype} on {device}: "
                 "all inputs need one dtype and one device."
             )
     if shs is not None and (shs.shape[1] < needed_sh or channels != 3):
@@ -354,6 +355,12 @@ def check_inputs(
     size = (int(settings.image_height), int(settings.image_width), 2)
     if offset is not None and tuple(offset.shape) != size:
         raise ValueError(f"`subpixel_offset` must have the shape {size}, not {tuple(offset.shape)}.")
+
+
+def _fits(shape: Sequence[int], expected: Sequence[Optional[int]]) -> bool:
+    """Whether they are the same where a size is expected."""
+    sizes = zip(shape, expected)
+    return len(shape) == len(expected) and all(want in (None, have) for have, want in sizes)
 
 
 def refuse_values(settings: GaussianRasterizationSettings, given: Gaussians) -> None:

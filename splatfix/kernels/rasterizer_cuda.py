@@ -21,12 +21,13 @@ __all__ = [
     "bands_of",
     "blocks",
     "by_tile",
+    "columns_of",
     "copies",
     "frame_of",
+    "like_each",
     "plain",
     "rasterize",
     "refusal",
-    "zeros_like_each",
 ]
 
 _TILE = 16
@@ -80,6 +81,11 @@ class Frame(NamedTuple):
         return (self.width + _TILE - 1) // _TILE, (self.height + _TILE - 1) // _TILE
 
     @property
+    def grid(self) -> Tuple[int, int, int]:
+        """A block a tile."""
+        return (*self.tiles, 1)
+
+    @property
     def slack(self) -> float:
         """Pixels by which a Gaussian's tiles are wider than its ellipse: rounding, and offsets."""
         return 0.01 + self.moved
@@ -110,7 +116,7 @@ def frame_of(settings: Any, like: Tensor) -> Frame:
     """
 
     def put(tensor: Tensor) -> Tensor:
-        return tensor.detach().to(like).reshape(-1)
+        return tensor.to(like).reshape(-1)
 
     blur, mode = _BLUR, _MODE_V1
     if settings.kernel_size is not None:
@@ -153,11 +159,11 @@ class _Pairs(NamedTuple):
 
 
 def plain(tensors: Sequence[Optional[Tensor]]) -> Tuple[Optional[Tensor], ...]:
-    """As a kernel reads them: without history, in one piece of memory, and where four numbers are one load."""
+    """As a kernel reads them: in one piece of memory, and where four numbers are one load."""
     pieces: List[Optional[Tensor]] = []
     for tensor in tensors:
         if tensor is not None:
-            tensor = tensor.detach().contiguous()
+            tensor = tensor.contiguous()
             if tensor.data_ptr() % (
                 4 * tensor.element_size()
             ):  # a view into another tensor, from anywhere on
@@ -171,9 +177,14 @@ def copies(drawn: Sequence[Tensor]) -> Tuple[Tensor, ...]:
     return tuple(item.clone() for item in drawn)
 
 
-def zeros_like_each(tensors: Sequence[Optional[Tensor]]) -> List[Optional[Tensor]]:
-    """For the gradients, which the kernels add to."""
-    return [None if tensor is None else torch.zeros_like(tensor) for tensor in tensors]
+def like_each(inputs: Sequence[Optional[Tensor]]) -> List[Optional[Tensor]]:
+    """For the gradients, of which the kernels write every number."""
+    return [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
+
+
+def columns_of(means2D: Optional[Tensor]) -> int:
+    """Of the densification statistic, 2 to 4; 0 where nobody asks for it."""
+    return 0 if means2D is None else means2D.shape[1]
 
 
 def bands_of(shs: Optional[Tensor]) -> int:
@@ -181,9 +192,9 @@ def bands_of(shs: Optional[Tensor]) -> int:
     return 0 if shs is None else shs.shape[1]
 
 
-def blocks(count: int, threads: int = _THREADS) -> Tuple[int]:
+def blocks(count: int, threads: int = _THREADS) -> Tuple[int, int, int]:
     """The grid in which every one of `count` has a thread."""
-    return ((count + threads - 1) // threads,)
+    return (count + threads - 1) // threads, 1, 1
 
 
 def _blending(
@@ -241,7 +252,7 @@ def by_tile(
         listing(kernels, order, ends, tiles, gaussians)
         tiles, by_number = torch.sort(tiles, stable=True)
         gaussians = gaussians.index_select(0, by_number)
-        kernels.launch("find_ranges", blocks(total), (_THREADS,), [tiles, total, shape[0] * shape[1], ranges])
+        kernels.launch("find_ranges", blocks(total), _THREADS, [tiles, total, shape[0] * shape[1], ranges])
     return gaussians, ranges, others
 
 
@@ -264,7 +275,7 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> Tuple[Frame, _P
     module("projection.cu", {}, means).launch(
         "project",
         blocks(count),
-        (_THREADS,),
+        _THREADS,
         [
             *(means, opacities, scales, rotations, covariances, shs, colors, frame.camera, count),
             *frame.projection(),
@@ -275,7 +286,7 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> Tuple[Frame, _P
 
     def listing(kernels: Any, order: Tensor, ends: Tensor, tiles: Tensor, gaussians: Tensor) -> None:
         given = [splats, order, ends, counts, count, frame.width, frame.height, frame.slack, frame.compact]
-        kernels.launch("list_pairs", blocks(count), (_THREADS,), [*given, tiles, gaussians])
+        kernels.launch("list_pairs", blocks(count), _THREADS, [*given, tiles, gaussians])
 
     farthest = [] if frame.offsets is None else [frame.offsets.abs().max()]
     gaussians, ranges, moved = by_tile(depths, counts, frame.tiles, listing, farthest)
@@ -289,21 +300,14 @@ def arrange(frame: Frame, inputs: Sequence[Optional[Tensor]]) -> Tuple[Frame, _P
 
 
 def harmonics_backward(
-    frame: Frame,
-    means: Tensor,
-    shs: Tensor,
-    radii: Tensor,
-    sums: Tensor,
-    first: int,
-    by_means: Optional[Tensor],
-) -> Tensor:
-    """The gradients of the colors, columns `first` and on of `sums`, pulled through the harmonics; adds to `by_means`."""
+    frame: Frame, inputs: Sequence[Any], radii: Tensor, sums: Tensor, first: int, gradients: Sequence[Any]
+) -> None:
+    """The gradients of the colors, columns `first` and on of `sums`, pulled through the harmonics; adds to that of the means."""
+    means, shs, by_means, by_shs = inputs[0], inputs[3], gradients[0], gradients[3]
     count = means.shape[0]
-    by_shs = torch.empty_like(shs)  # the kernel writes all of it
     numbers = (count, frame.degree, shs.shape[1], sums.shape[1], first)
     arguments = [means, shs, frame.camera, radii, sums, *numbers, by_means, by_shs]
-    module("projection.cu", {}, means).launch("harmonics_backward", blocks(count), (_THREADS,), arguments)
-    return by_shs
+    module("projection.cu", {}, means).launch("harmonics_backward", blocks(count), _THREADS, arguments)
 
 
 class _RasterizeOnCuda(torch.autograd.Function):
@@ -317,7 +321,6 @@ class _RasterizeOnCuda(torch.autograd.Function):
         means = inputs[0]
         assert means is not None
         frame = frame_of(settings, means)
-        columns, rows = frame.tiles
         channels = frame.background.numel()
         ctx.set_materialize_grads(False)
         image = means.new_empty(channels, frame.height, frame.width)
@@ -336,7 +339,7 @@ class _RasterizeOnCuda(torch.autograd.Function):
             counted = None if first else used
             arguments = [*given, *size, image, extras if more else None, lasts, counted]
             kernels = _blending(frame, colors, more, False, means, used=counted is not None)
-            kernels.launch("blend", (columns, rows), (_THREADS,), arguments)
+            kernels.launch("blend", frame.grid, _THREADS, arguments)
         if used is not None:
             used.clamp_(max=1)
         drawn: Tuple[Tensor, ...] = (image, pairs.radii, extras[:1], extras[1:2], extras[2:])
@@ -356,11 +359,10 @@ class _RasterizeOnCuda(torch.autograd.Function):
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
         if frame is None:
-            return (None, None, *zeros_like_each(inputs))
+            return (None, None, *like_each(inputs))
         means, means2D, opacities, shs, _, scales, rotations, covariances = inputs
         image, extras, lasts, pairs = kept[0], kept[1], kept[2], _Pairs(*kept[3:])
         count, channels = means.shape[0], frame.background.numel()
-        columns, rows = frame.tiles
         more, upstream_extras = 0, None
         if any(item is not None for item in of_extras):
             more = 3
@@ -376,34 +378,23 @@ class _RasterizeOnCuda(torch.autograd.Function):
             size = (channels, first, sums.shape[1], frame.width, frame.height)
             arguments = [*given, image, extras, *pulled, lasts, *size, sums]
             kernels = _blending(frame, colors, with_extras, absolute, means)
-            kernels.launch("blend_backward", (columns, rows), (_THREADS,), arguments)
-        gradients = zeros_like_each([*inputs[:3], None, *inputs[4:]])
+            kernels.launch("blend_backward", frame.grid, _THREADS, arguments)
+        gradients = like_each(inputs)
         by_means, by_means2D, by_opacities, _, by_colors, by_scales, by_rotations, by_covariances = gradients
         module("projection.cu", {}, means).launch(
             "project_backward",
             blocks(count, 128),
-            (128,),
+            128,
             [
                 *(means, opacities, scales, rotations, covariances),
                 *(frame.camera, pairs.radii, sums, count),
                 *frame.projection(),
-                *(more, int(frame.upstream_gradients)),
-                *(by_means, by_opacities, by_scales, by_rotations, by_covariances, by_colors),
+                *(more, int(frame.upstream_gradients), columns_of(means2D)),
+                *(by_means, by_means2D, by_opacities, by_scales, by_rotations, by_covariances, by_colors),
             ],
         )
         if shs is not None:
-            gradients[3] = harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means)
-        if by_means2D is not None:
-            by_means2D[:, :2] = sums[:, :2]
-            absolute = sums[:, 6:8]
-            # column by column: a tensor of both factors would have to reach the GPU first
-            for column, half in enumerate((0.5 * frame.width, 0.5 * frame.height)):
-                by_means2D[:, column] *= half
-                absolute[:, column] *= half
-            if by_means2D.shape[1] > 3:
-                by_means2D[:, 2:4] = absolute
-            elif by_means2D.shape[1] == 3 and frame.mode == _MODE_KERNEL_SIZE:
-                by_means2D[:, 2] = absolute.sum(1)
+            harmonics_backward(frame, inputs, pairs.radii, sums, _SUMS, gradients)
         return (None, None, *gradients)
 
 

@@ -33,7 +33,7 @@ class _MeanOnCuda(torch.autograd.Function):
         module("ssim.cu", {}, first).launch(
             "ssim_forward",
             grid,
-            (_THREADS,),
+            _THREADS,
             [first, second, height, width, edge, 1.0 / count, sums, slopes],
         )
         if slopes is not None:
@@ -49,7 +49,7 @@ class _MeanOnCuda(torch.autograd.Function):
         module("ssim.cu", {}, first).launch(
             "ssim_backward",
             _grid(first),
-            (_THREADS,),
+            _THREADS,
             [first, second, slopes, upstream.reshape(1).contiguous(), height, width, gradient],
         )
         return gradient, None, None

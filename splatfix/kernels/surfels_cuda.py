@@ -14,11 +14,12 @@ from splatfix.kernels.rasterizer_cuda import (
     bands_of,
     blocks,
     by_tile,
+    columns_of,
     copies,
     frame_of,
     harmonics_backward,
+    like_each,
     plain,
-    zeros_like_each,
 )
 
 __all__ = ["rasterize", "refusal"]
@@ -58,11 +59,11 @@ def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> 
     given = [means, opacities, scales, rotations, transforms, shs, colors, frame.camera, count]
     numbers = [frame.width, frame.height, frame.modifier, frame.degree, bands_of(shs)]
     made = [surfels, features, depths, radii, boxes, counts]
-    kernels.launch("project_surfels", blocks(count, 128), (128,), [*given, *numbers, channels, *made])
+    kernels.launch("project_surfels", blocks(count, 128), 128, [*given, *numbers, channels, *made])
 
     def listing(binning: Any, order: Tensor, ends: Tensor, tiles: Tensor, gaussians: Tensor) -> None:
         arguments = [boxes, order, ends, counts, count, frame.tiles[0], tiles, gaussians]
-        binning.launch("list_boxes", blocks(count, _THREADS), (_THREADS,), arguments)
+        binning.launch("list_boxes", blocks(count, _THREADS), _THREADS, arguments)
 
     gaussians, ranges, _ = by_tile(depths, counts, frame.tiles, listing)
     return _SurfelPairs(surfels, features, depths, radii, gaussians, ranges)
@@ -93,7 +94,7 @@ class _RasterizeSurfels(torch.autograd.Function):
         medians = torch.empty_like(lasts)
         given = [pairs.ranges, pairs.gaussians, pairs.surfels, pairs.features, pairs.depths, frame.background]
         made = [frame.width, frame.height, image, maps, moments, lasts, medians]
-        kernels.launch("blend_surfels", frame.tiles, (_THREADS,), [*given, *made])
+        kernels.launch("blend_surfels", frame.grid, _THREADS, [*given, *made])
         if not any(ctx.needs_input_grad):
             return image, pairs.radii, maps
         ctx.frame = frame
@@ -110,8 +111,8 @@ class _RasterizeSurfels(torch.autograd.Function):
         inputs, kept = ctx.saved_tensors[:8], ctx.saved_tensors[8:]
         frame: Optional[Frame] = ctx.frame
         if frame is None:
-            return (None, *zeros_like_each(inputs))
-        means, _, _, shs, _, scales, rotations, transforms = inputs
+            return (None, *like_each(inputs))
+        means, means2D, _, shs, _, scales, rotations, transforms = inputs
         image, maps, moments, lasts, medians = kept[:5]
         pairs = _SurfelPairs(*kept[5:])
         count, channels = means.shape[0], frame.background.numel()
@@ -120,18 +121,15 @@ class _RasterizeSurfels(torch.autograd.Function):
         given = [pairs.ranges, pairs.gaussians, pairs.surfels, pairs.features, pairs.depths, frame.background]
         pulled = plain((upstream, upstream_maps))
         made = [image, maps, moments, *pulled, lasts, medians, frame.width, frame.height, sums]
-        kernels.launch("blend_surfels_backward", frame.tiles, (_THREADS,), [*given, *made])
-        gradients = zeros_like_each([*inputs[:3], None, *inputs[4:]])
+        kernels.launch("blend_surfels_backward", frame.grid, _THREADS, [*given, *made])
+        gradients = like_each(inputs)
         by_means, by_means2D, by_opacities, _, by_colors, by_scales, by_rotations, by_transforms = gradients
-        statistic = sums.new_zeros(count, 2)
         given = [means, scales, rotations, transforms, frame.camera, pairs.radii, sums, count]
-        numbers = [frame.width, frame.height, frame.modifier, channels]
-        made = [by_means, by_opacities, by_scales, by_rotations, by_transforms, by_colors, statistic]
-        kernels.launch("project_surfels_backward", blocks(count, 128), (128,), [*given, *numbers, *made])
+        numbers = [frame.width, frame.height, frame.modifier, channels, columns_of(means2D)]
+        made = [by_means, by_means2D, by_opacities, by_scales, by_rotations, by_transforms, by_colors]
+        kernels.launch("project_surfels_backward", blocks(count, 128), 128, [*given, *numbers, *made])
         if shs is not None:
-            gradients[3] = harmonics_backward(frame, means, shs, pairs.radii, sums, _SUMS, by_means)
-        if by_means2D is not None:
-            by_means2D[:, :2] = statistic
+            harmonics_backward(frame, inputs, pairs.radii, sums, _SUMS, gradients)
         return (None, *gradients)
 
 

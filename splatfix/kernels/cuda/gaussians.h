@@ -47,6 +47,11 @@ __device__ __forceinline__ Vector times(real s, const Vector& v) { return {s * v
 __device__ __forceinline__ Vector plus(const Vector& u, const Vector& v) { return {u.x + v.x, u.y + v.y, u.z + v.z}; }
 __device__ __forceinline__ int clamp(real v, int high) { return v > 0 ? (v < (real)high ? (int)v : high) : 0; }
 
+// Row i of an array of rows: a result that nothing has been added to.
+__device__ __forceinline__ void put_nothing(const Out<real>& to, int i, int columns) {
+    for (int k = 0; k < columns; k++) to[(long long)i * columns + k] = 0;
+}
+
 // view and projection [4, 4] for row vectors, then the camera's center: 35 numbers.
 struct Camera {
     In<real> numbers;

@@ -108,21 +108,46 @@ extern "C" __global__ void __launch_bounds__(256) project(
 }
 
 // sums: [P, 8 + channels + extras], which blending.cu describes; extras: 3, or 0 where no gradient comes from depth, its inverse and alpha.
-// upstream: the CUDA kernels' gradients also where they are not the derivative (see rasterizer.py). Blocks of 128, of which a multiprocessor
-// holds five with the 83 to 92 registers that this takes; 80, for three of 256, would spill some of them.
+// upstream: the CUDA kernels' gradients also where they are not the derivative (see rasterizer.py). to_statistic: [P, columns], 2 to 4: the
+// gradient of the center in NDC units, and the absolute one: its sum, with Mip-Splatting's kernel, or both parts. Blocks of 128, of which a multiprocessor
+// holds five with the 88 to 94 registers that this takes; 80, for three of 256, would spill some of them.
 extern "C" __global__ void __launch_bounds__(128) project_backward(
     In<Vector> means, In<real> opacities, In<Vector> scales, In<Quaternion> rotations, In<real> covariances, In<real> camera_numbers,
     In<int> radii, In<real> sums, int count, int width, int height, real tan_x, real tan_y, real modifier, real blur, int mode, int channels,
-    int extras, int upstream, Out<Vector> to_means, Out<real> to_opacities, Out<Vector> to_scales, Out<Quaternion> to_rotations,
-    Out<real> to_covariances, Out<real> to_colors) {
+    int extras, int upstream, int columns, Out<Vector> to_means, Out<real> to_statistic, Out<real> to_opacities, Out<Vector> to_scales,
+    Out<Quaternion> to_rotations, Out<real> to_covariances, Out<real> to_colors) {
     const int i = blockIdx.x * 128 + threadIdx.x;
-    if (i >= count || radii[i] <= 0) return;  // the results are zero before
+    if (i >= count) return;
+    if (radii[i] <= 0) {
+        to_means[i] = {0, 0, 0};
+        to_opacities[i] = 0;
+        if (scales) {
+            to_scales[i] = {0, 0, 0};
+            to_rotations[i] = {0, 0, 0, 0};
+        } else {
+            put_nothing(to_covariances, i, 6);
+        }
+        if (to_statistic) put_nothing(to_statistic, i, columns);
+        if (to_colors) put_nothing(to_colors, i, channels);
+        return;
+    }
     const Camera camera = {camera_numbers};
     const Vector p = means[i];
     const Shape shape = shape_of(i, scales, rotations, covariances);
     const Projected it = project_one(camera, p, (bool)scales, shape.scale, shape.rotation, shape.sigma, width, height, tan_x, tan_y, modifier, blur, mode);
     const long long row = (long long)i * (8 + channels + extras);
     const real by_x = sums[row], by_y = sums[row + 1], by_share = sums[row + 5];
+    if (to_statistic) {
+        const real half_x = (real)0.5 * width, half_y = (real)0.5 * height, absolute_x = half_x * sums[row + 6], absolute_y = half_y * sums[row + 7];
+        const long long at = (long long)i * columns;
+        to_statistic[at] = half_x * by_x;
+        to_statistic[at + 1] = half_y * by_y;
+        if (columns == 3) to_statistic[at + 2] = mode == MODE_KERNEL_SIZE ? absolute_x + absolute_y : (real)0;
+        if (columns > 3) {
+            to_statistic[at + 2] = absolute_x;
+            to_statistic[at + 3] = absolute_y;
+        }
+    }
 
     // conic = inverse of [[a, b], [b, c]], damped as in v1
     const real A = sums[row + 2], B = sums[row + 3], C = sums[row + 4], scaled = 1 / (it.det * it.det + (real)1e-7);

@@ -417,13 +417,33 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
 // The projection backwards
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-// statistic: [P, 2], the gradient of means2D.
+__device__ __forceinline__ void put_statistic(const Out<real>& to, int i, int columns, double x, double y) {
+    if (!to) return;
+    put_nothing(to, i, columns);
+    to[(long long)i * columns] = (real)x;
+    to[(long long)i * columns + 1] = (real)y;
+}
+
+// to_statistic: [P, columns], 2 at least: the gradient of the center.
 extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     In<Vector> means, In<Pixel> scales, In<Quaternion> rotations, In<real> transforms, In<real> camera_numbers, In<int> radii, In<real> sums,
-    int count, int width, int height, real modifier, int channels, Out<Vector> to_means, Out<real> to_opacities, Out<Pixel> to_scales,
-    Out<Quaternion> to_rotations, Out<real> to_transforms, Out<real> to_colors, Out<Pixel> statistic) {
+    int count, int width, int height, real modifier, int channels, int columns, Out<Vector> to_means, Out<real> to_statistic,
+    Out<real> to_opacities, Out<Pixel> to_scales, Out<Quaternion> to_rotations, Out<real> to_transforms, Out<real> to_colors) {
     const int i = blockIdx.x * 128 + threadIdx.x;
-    if (i >= count || radii[i] <= 0) return;  // the results are zero before
+    if (i >= count) return;
+    if (radii[i] <= 0) {
+        put_statistic(to_statistic, i, columns, 0, 0);
+        to_means[i] = {0, 0, 0};
+        to_opacities[i] = 0;
+        if (transforms) {
+            put_nothing(to_transforms, i, 9);
+        } else {
+            to_scales[i] = Pixel{0, 0};
+            to_rotations[i] = {0, 0, 0, 0};
+        }
+        if (to_colors) put_nothing(to_colors, i, channels);
+        return;
+    }
     const Camera camera = {camera_numbers};
     const Disc disc = disc_of(i, camera, means, scales, rotations, transforms, width, height, modifier);
     const Triple &u = disc.u_map, &v = disc.v_map, &w = disc.w_map;
@@ -444,7 +464,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     Triple by_v = plus(cross(by_constant, u), cross(w, by_slope_x));
     Triple by_w = plus(plus(cross(by_slope_x, v), cross(u, by_slope_y)), times(by_det, meeting.constant));
     by_w = plus(by_w, three_of(sums, row + 12));
-    if (!transforms) statistic[i] = {(real)(by_u.z * w.z * 0.5 * width), (real)(by_v.z * w.z * 0.5 * height)};
+    if (!transforms) put_statistic(to_statistic, i, columns, by_u.z * w.z * 0.5 * width, by_v.z * w.z * 0.5 * height);
     // the center: x = sum of weights u w, weights = (level, level, -1) / denominator
     const double by_x = sums[row + 10], by_y = sums[row + 11];
     const Triple f = {bounds.weights.x * w.x, bounds.weights.y * w.y, bounds.weights.z * w.z};
@@ -454,7 +474,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     const Triple of_y = {bounds.weights.x * v.x, bounds.weights.y * v.y, bounds.weights.z * v.z};
     by_w = plus(by_w, plus(times(by_x, plus(of_x, times(-2 * bounds.x, f))), times(by_y, plus(of_y, times(-2 * bounds.y, f)))));
     if (transforms) {
-        statistic[i] = {(real)(by_u.z * w.z * 0.5 * width), (real)(by_v.z * w.z * 0.5 * height)};
+        put_statistic(to_statistic, i, columns, by_u.z * w.z * 0.5 * width, by_v.z * w.z * 0.5 * height);
         const Triple rows[3] = {by_u, by_v, by_w};
         for (int k = 0; k < 3; k++) {
             const long long at = (long long)i * 9 + 3 * k;

@@ -120,7 +120,7 @@ class Emulated:
         self,
         kernel: str,
         grid: Sequence[int],
-        block: Sequence[int],
+        threads: int,
         arguments: Sequence[Any],
         first_block: int = 0,
     ) -> None:
@@ -136,8 +136,8 @@ class Emulated:
         seed = next(_SEEDS) if self.seed is None else self.seed
         result = self._library.emulate(
             kernel.encode(),
-            three(*_three(grid)),
-            three(*_three(block)),
+            three(*(*grid, 1, 1)[:3]),
+            three(threads, 1, 1),
             first_block,
             pointers,
             ctypes.c_size_t(len(kept)),
@@ -199,7 +199,3 @@ def use_kernels(module: Module, patch: pytest.MonkeyPatch) -> None:
     """Whoever asks for kernels gets these."""
     for file in CALLERS:
         patch.setattr(f"splatfix.kernels.{file}.module", module)
-
-
-def _three(sizes: Sequence[int]) -> tuple[int, ...]:
-    return (*sizes, 1, 1)[:3]

@@ -14,7 +14,7 @@ from torch import Tensor
 from splatfix.kernels import knn_cuda, rasterizer_cuda
 
 from ..scenes import cloud, look_at, rand
-from .emulator import Emulated, KernelError, Window, needs_compiler, text_with
+from .emulator import SOURCES, Emulated, KernelError, Window, needs_compiler, text_with
 
 pytestmark = [pytest.mark.slow, needs_compiler]
 
@@ -50,10 +50,10 @@ class Launch:
     def rows(self, kernel: str, threads: int, arguments: Sequence[Any]) -> None:
         """A thread a row."""
         grid = ((self.count + threads - 1) // threads,)
-        self.program.launch(kernel, grid, (threads,), arguments, first_block=self.first // threads)
+        self.program.launch(kernel, grid, threads, arguments, first_block=self.first // threads)
 
     def tile(self, kernel: str, arguments: Sequence[Any]) -> None:
-        self.program.launch(kernel, (1, 1), (256,), arguments)
+        self.program.launch(kernel, (1, 1), 256, arguments)
 
     def pairs(self, order: Tensor) -> list[Any]:
         """One tile's list of all Gaussians at the end of the longest list: ranges and numbers."""
@@ -71,7 +71,10 @@ def hold(work: Work, file: str, *narrow: str, **defines: object) -> None:
         assert early.any()
         torch.testing.assert_close(late, early)
     for index in narrow:
-        source = text_with(file, "harmonics.h")
+        source = text_with(file, file)
+        for header in ("harmonics.h", "shapes.h"):
+            text = (SOURCES / header).read_text().replace("#pragma once", "")
+            source = source.replace(f'#include "{header}"', text)
         assert index in source
         source = source.replace(index, index.replace("(long long)", "(int)"))
         with pytest.raises(KernelError, match="outside"):
@@ -101,12 +104,12 @@ def test_projection(given: str) -> None:
 
     def backward(at: Launch) -> Sequence[Tensor]:
         shapes = [(COUNT, 3), (COUNT, 4)] if by_scales else [(COUNT, 6), (COUNT, 3)]
-        made = [new(COUNT, 3), new(COUNT), *(new(*shape) for shape in shapes)]
+        made = [new(COUNT, 3), new(COUNT, 4), new(COUNT), *(new(*shape) for shape in shapes)]
         inputs, nothing = [None, None, at.place(covariances)], [None, None]
-        outputs = [*map(at.place, made[:2]), *nothing, *map(at.place, made[2:])]
+        outputs = [*map(at.place, made[:3]), *nothing, *map(at.place, made[3:])]
         if by_scales:
             inputs, outputs = [at.place(scales), at.place(rotations), None], [*map(at.place, made), *nothing]
-        rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, *FRAME.projection(), 3, 0]
+        rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, *FRAME.projection(), 3, 0, 4]
         at.rows("project_backward", 128, [at.place(means), at.place(opacities), *inputs, *rest, *outputs])
         return made
 
@@ -141,14 +144,20 @@ def test_projection_of_surfels(given: str) -> None:
 
     def backward(at: Launch) -> Sequence[Tensor]:
         if by_scales:
-            made = [new(COUNT, 3), new(COUNT), new(COUNT, 2), new(COUNT, 4), new(COUNT, 2)]
+            made = [new(COUNT, 3), new(COUNT, 2), new(COUNT), new(COUNT, 2), new(COUNT, 4)]
             inputs = [at.place(scales), at.place(rotations), None]
-            outputs = [*map(at.place, made[:4]), None, None, at.place(made[4])]
+            outputs = [*map(at.place, made), None, None]
         else:
-            made = [new(COUNT), new(COUNT, 9), new(COUNT, 3), new(COUNT, 2)]
+            made = [new(COUNT, 2), new(COUNT), new(COUNT, 9), new(COUNT, 3)]
             inputs = [None, None, at.place(transforms)]
-            outputs = [at.place(new(COUNT, 3)), at.place(made[0]), None, None, *map(at.place, made[1:])]
-        rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3]
+            outputs = [
+                at.place(new(COUNT, 3)),
+                *map(at.place, made[:2]),
+                None,
+                None,
+                *map(at.place, made[2:]),
+            ]
+        rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3, 2]
         at.rows("project_surfels_backward", 128, [at.place(means), *inputs, *rest, *outputs])
         return made
 
@@ -163,7 +172,7 @@ def test_blending_of_surfels() -> None:
     given = [means, opacities, scales[:, :2].contiguous(), rotations, None, shs, None, FRAME.camera, COUNT]
     made = [*tables, whole(COUNT), whole(COUNT, 4), whole(COUNT)]
     program = Emulated(text_with("surfels.cu", "surfels.cu"), {}, torch.float64)
-    program.launch("project_surfels", (2,), (128,), [*given, 70, 50, 1.0, 3, 16, 3, *made])
+    program.launch("project_surfels", (2,), 128, [*given, 70, 50, 1.0, 3, 16, 3, *made])
     order = tables[2].argsort().int()
 
     def work(at: Launch) -> Sequence[Tensor]:
@@ -184,7 +193,7 @@ def arranged() -> tuple[Tensor, Tensor]:
     splats, counts = new(COUNT, 8), whole(COUNT)
     given = [means, opacities, scales, rotations, None, shs, None, FRAME.camera, COUNT, *NUMBERS]
     program = Emulated(text_with("projection.cu", "projection.cu"), {}, torch.float64)
-    program.launch("project", (1,), (256,), [*given, splats, new(COUNT, 6), new(COUNT), whole(COUNT), counts])
+    program.launch("project", (1,), 256, [*given, splats, new(COUNT, 6), new(COUNT), whole(COUNT), counts])
     return splats, counts
 
 
@@ -206,7 +215,7 @@ def test_binning() -> None:
         ranges = whole(10, 2)
         held = torch.cat([whole(int(at.far)) + 9, keys])  # a thread reads its neighbors
         arguments = [Window(held, max(first - 1, 0)), count, 10, ranges]
-        at.program.launch("find_ranges", (count // 256,), (256,), arguments, first_block=first // 256)
+        at.program.launch("find_ranges", (count // 256,), 256, arguments, first_block=first // 256)
         return [ranges[:9] - first]
 
     hold(listing, "binning.cu", KEY="int")
@@ -255,7 +264,7 @@ def test_contributions() -> None:
 
 def test_ssim() -> None:
     """The last image of a launch: 65,535 of 200 x 200 are more pixels than 32 bits count."""
-    first, second, blocks = rand(200, 200), rand(200, 200, seed=1), 7 * 7
+    first, second, blocks = rand(200, 200), rand(200, 200, seed=1), 7 * 13
 
     def work(at: Launch) -> Sequence[Tensor]:
         before = 65534 if at.far else 0
@@ -264,12 +273,12 @@ def test_ssim() -> None:
             [Window(one, before * 40000) for one in (first, second)],
             Window(slopes, 3 * before * 40000),
         )
-        grid, turn = (7, 7, before + 1), before * blocks
+        grid, turn = (7, 13, before + 1), before * blocks
         arguments = [*pixels, 200, 200, 0, 1.0, Window(sums, turn), held]
-        at.program.launch("ssim_forward", grid, (32, 8), arguments, first_block=turn)
+        at.program.launch("ssim_forward", grid, 256, arguments, first_block=turn)
         upstream = torch.ones(1, dtype=torch.float64)
         arguments = [*pixels, held, upstream, 200, 200, Window(gradient, before * 40000)]
-        at.program.launch("ssim_backward", grid, (32, 8), arguments, first_block=turn)
+        at.program.launch("ssim_backward", grid, 256, arguments, first_block=turn)
         return sums, slopes, gradient
 
     hold(work, "ssim.cu", "(long long)blockIdx.z * height * width")
@@ -286,11 +295,11 @@ def test_knn_tree() -> None:
         given, made = Window(points, 3 * first), Window(boxes, 6 * (leaves - 192))
         held = torch.cat([points, points + 1], dim=1)
         arguments = [given, bounds, count, Window(codes, first)]
-        at.program.launch("knn_codes", (count // 256,), (256,), arguments, first_block=first // 256)
+        at.program.launch("knn_codes", (count // 256,), 256, arguments, first_block=first // 256)
         grid, skipped = ((leaves + 255) // 256,), leaves // 256
-        at.program.launch("knn_leaves", grid, (256,), [given, count, leaves, made], first_block=skipped)
+        at.program.launch("knn_leaves", grid, 256, [given, count, leaves, made], first_block=skipped)
         arguments = [Window(held, 6 * first), count, leaves, Window(nodes, 6 * (leaves - 192))]
-        at.program.launch("knn_nodes", grid, (256,), arguments, first_block=skipped)
+        at.program.launch("knn_nodes", grid, 256, arguments, first_block=skipped)
         return codes, boxes, nodes
 
     hold(work, "knn.cu")

@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -229,9 +231,11 @@ int cuModuleLoadData(void** out, const char* code) {
 int cuModuleGetFunction(void** out, void* module, const char* name) { *out = (void*)8; say(name); return 0; }
 int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void* stream, void** args, void** extra) {
+    struct { void* tensor; int number; void* null; float part; }* given = extra[1];  /* as cuda.h says */
     char t[300];
-    sprintf(t, "launch %ld: %u %u %u, %u %u %u, %u, stream %ld: %ld %ld %d %g", (long)f, gx, gy, gz, bx, by, bz, shared,
-            (long)stream, *(long*)args[0] ? 1L : 0L, *(long*)args[1], *(int*)args[2], *(float*)args[3]);
+    sprintf(t, "launch %ld: %u %u %u, %u %u %u, %u, stream %ld: %ld %d %ld %g, %ld %ld %ld %ld", (long)f, gx, gy, gz, bx, by, bz,
+            shared, (long)stream, given->tensor ? 1L : 0L, given->number, (long)given->null, given->part, (long)extra[0],
+            (long)extra[2], *(long*)extra[3], (long)extra[4]);
     say(t);
     return gx == 99 ? 1 : 0;
 }
@@ -247,29 +251,43 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     loaded, real = ctypes.CDLL(str(library)), ctypes.CDLL
     monkeypatch.setattr(ctypes, "CDLL", lambda name: loaded if name == "libcuda.so.1" else real(name))
     monkeypatch.setattr(torch.cuda, "device", lambda _: __import__("contextlib").nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: type("Stream", (), {"cuda_stream": 55}))
+    monkeypatch.setattr(nvrtc, "_current_stream", lambda device: 50 + device)
     loaded.calls.restype = ctypes.c_char_p
     return loaded
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in is an ELF library")
 def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
-    module = nvrtc.Module(nvrtc._Driver(), b"the code", 2)
-    module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
+    module, grid = nvrtc.Module(nvrtc._Driver(), b"the code", 2), (3, 4, 1)
+    given = [torch.zeros(2), -5, None, 0.5]
+    module.launch("kernel", grid, 32, given)
     nvrtc.Module(nvrtc._Driver(), b"of another GPU", 3)
-    module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, -5, 0.5])
-    launched = "launch 8: 3 4 1, 32 1 1, 0, stream 55: 1 0 -5 0.5"
+    module.launch("kernel", grid, 32, given)
+    launched = "launch 8: 3 4 1, 32 1 1, 0, stream 52: 1 -5 0 0.5, 1 2 28 0"
     assert driver.calls().decode().splitlines() == [
         *("context 142", "the code", "kernel", launched),
         *("context 143", "of another GPU"),
         *("context 142", launched),
     ]
     with pytest.raises(RuntimeError, match=r"cuLaunchKernel: something \(CUDA driver error 1\)"):
-        module.launch("kernel", (99,), (32,), [torch.zeros(2), None, 1, 1.0])
-    with pytest.raises(OverflowError, match="this is 2147483648"):
-        module.launch("kernel", (3, 4), (32,), [torch.zeros(2), None, 2**31, 0.5])
+        module.launch("kernel", (99, 1, 1), 32, given)
+    with pytest.raises(OverflowError, match=r"kernel counts with 32 bits.* 2147483648,"):
+        module.launch("kernel", grid, 32, [torch.zeros(2), 2**31, None, 0.5])
     with pytest.raises(NoKernels, match="no kernel image is available"):
         nvrtc.Module(nvrtc._Driver(), b"no image", 0)
+
+
+def test_threads_pass_what_is_theirs() -> None:
+    """The driver is called without Python's lock, so that another thread may pack its arguments meanwhile."""
+    both = threading.Barrier(2)
+
+    def place() -> int:
+        both.wait(60)
+        return nvrtc._thread.passed.extra[1]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(place), pool.submit(place)
+        assert first.result() != second.result()
 
 
 def test_no_driver_is_said_once_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ WRONG: dict[str, tuple[str, str, str, dict[str, Any], int]] = {
     "no absolute gradients": ("blending.cu", "#define ABSOLUTE 0", "#undef ABSOLUTE\n#define ABSOLUTE 0", {}, 4),
     "what is still ahead": ("blending.cu", "passing.ahead * reciprocal(1 - alpha)", "passing.ahead", {}, 3),
     "the first half of the Gaussians twice": ("blending.cu", "near[place + k]", "near[k]", {}, 3),
+    "a statistic in pixels": ("projection.cu", "half_x = (real)0.5 * width,", "half_x = 1,", {}, 3),
+    "half of an absolute gradient": ("projection.cu", "? absolute_x + absolute_y :", "? absolute_x :", MIP, 3),
     "centers without colors": ("projection.cu", "plus(to_means[i], times(inverse", "plus(to_means[i], times(0 * inverse", {}, 3),
 }  # fmt: skip
 
