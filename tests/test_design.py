@@ -355,6 +355,7 @@ def test_every_module_says_what_it_is_for() -> None:
 STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
+    "splatfix/core/forked.py": "only copies this process, for work that may hang where no signal is heard",
     "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
 }

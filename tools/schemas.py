@@ -259,6 +259,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         "classes": list[KnownClass],
     },
+    "gate": {"verdict": NodeVerdict},
     "find": {"targets": list[str], "torch": str, "python": str, "searches": list[SearchDocument]},
     "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},

@@ -292,6 +292,8 @@ The installer plans with the same number."""
 _WITHOUT_SWAP = 32 * 2**30
 # gsplat's own limit for its build at first use, where MAX_JOBS is not set (gsplat/cuda/_backend.py).
 _GSPLAT_JOBS = 10
+# Of a disk: with less a single wheel of an extension is not built, and with the first not even a log is written.
+_LEAST_FREE, _GOOD_FREE = 64 * 2**20, 2**30
 
 
 @check("build-out-of-memory", "Enough memory for the compilers that ninja starts")
@@ -479,6 +481,26 @@ def cub_thrust_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             ),
             remedy=f"Take {copy.folder} out of {copy.via}, or remove that separate cub or thrust package.",
         )
+
+
+@check("disk-full", "The disks have room for builds and temporary files")
+def disk_full(context: Context, this: Check) -> Iterator[Finding]:
+    """Compilers, pip and torch's caches write into temporary folders: on a full disk they end in "No space left on device", and
+    some in a message that says nothing of it. One extension of CUDA takes about a gigabyte while it is built."""
+    disks = context.machine.disks
+    for disk in disks.value or ():
+        evidence = Evidence(
+            disk.point, f"{disk.free / 2**30:.2f} of {disk.total / 2**30:.1f} GiB free", disks.found_via
+        )
+        summary = f"{disk.point} has {disk.free / 2**30:.1f} GiB free."
+        if disk.free >= _GOOD_FREE:
+            yield this.ok(summary, subject=disk.point, evidence=evidence)
+            continue
+        status = Status.WARN
+        if disk.free < _LEAST_FREE:
+            status = Status.FAIL
+        remedy = "Remove what is not needed there, or set TMPDIR to a folder on another disk."
+        yield this.finding(status, summary, subject=disk.point, evidence=evidence, remedy=remedy)
 
 
 def _jobs_ahead(context: Context) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _OF_MACHINE = (
-    *("gpu", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
+    *("gpu", "gpu_health", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
     *("extension.linkage", "extension.modules", "extension.jit_cache", "extension.packages"),
 )
 _OF_CHECKOUT = tuple(

@@ -13,7 +13,19 @@ import typer
 
 from splatfix import __version__
 from splatfix.app.result import show_traceback
-from splatfix.cli import certify, diagnose, dockerfile, explain, find, install, mcp, process, report, vram
+from splatfix.cli import (
+    certify,
+    diagnose,
+    dockerfile,
+    explain,
+    find,
+    fleet,
+    install,
+    mcp,
+    process,
+    report,
+    vram,
+)
 from splatfix.cli.options import examples, option
 from splatfix.core.errors import usage_error
 from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
@@ -61,6 +73,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     (FIND, "inspect", diagnose.inspect, {}),
     (FIND, "explain", explain.explain, {"cls": explain.WithCommand}),
     (FIND, "vram", vram.vram, {}),
+    (FIND, "gate", fleet.gate, {}),
     (FIND, "mcp", mcp.mcp, {}),
     (FIX, "find", find.find, {}),
     (FIX, "install", install.install, {}),

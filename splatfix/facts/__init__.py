@@ -42,12 +42,14 @@ from splatfix.facts.model.machine import (
     Compiler,
     Confinement,
     CudaDevice,
+    Disk,
     Driver,
     Gpu,
     HeaderCopy,
     MachineFacts,
     Resources,
     Toolkit,
+    Xid,
 )
 from splatfix.facts.model.source import (
     ArchVariable,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +19,8 @@ MOST_VERDICT = 1 << 20
 """Bytes of a verdict's file. One with a message of every check of a node has some 20 KiB."""
 _LONGEST_NAME = 200
 """Bytes of a file's name without its digest and ending; a file system takes 255."""
+_LONGEST_LINE = 300
+"""Characters of a message or of evidence."""
 
 
 class State(str, Enum):
@@ -114,6 +117,42 @@ class NodeVerdict:
     redacted: bool = True
     schema_version: int = SCHEMA_VERSION
     kind: str = "verdict"
+
+
+def state_of(checks: Iterable[CheckVerdict]) -> State:
+    """The worst that checks say; a failure that does not drain is a warning."""
+    worst = State.OK
+    for check in checks:
+        if check.action is Action.DRAIN:
+            return State.FAIL
+        if check.action is Action.WARN:
+            worst = State.WARN
+        elif check.state is State.UNKNOWN and worst is State.OK:
+            worst = State.UNKNOWN
+    return worst
+
+
+def reason_of(checks: Sequence[CheckVerdict], state: State) -> str:
+    """What is wrong, or not known, in one line: the code first, for those who read only the beginning."""
+    actions = {State.FAIL: Action.DRAIN, State.WARN: Action.WARN}
+    told = [check for check in checks if check.action is actions.get(state)]
+    if state is State.UNKNOWN:
+        told = [check for check in checks if check.state is State.UNKNOWN]
+    if not told:
+        return ""
+    reason = f"{told[0].code}: {told[0].message}"
+    others = list(dict.fromkeys(check.code for check in told[1:]))
+    if others:
+        reason += f" Also {', '.join(others)}."
+    return reason
+
+
+def shortened(text: str) -> str:
+    """One line of some hundred characters."""
+    line = " ".join(text.split())
+    if len(line) > _LONGEST_LINE:
+        return f"{line[: _LONGEST_LINE - 3]}..."
+    return line
 
 
 def write_verdict(folder: Path, verdict: NodeVerdict) -> Path:

@@ -135,6 +135,12 @@ def driver_words(version: tuple[int, ...]) -> str:
     return ".".join([str(major), *(f"{part:02d}" for part in others)])
 
 
+def meaning_of_xid(code: int) -> str | None:
+    """What an error that the driver logs says of the card; None where it is a program's, or not in the table."""
+    row = table("drivers")["xids"].get(str(code))
+    return None if row is None else str(row["means"])
+
+
 def start_failure(code: int) -> StartFailure | None:
     """What a code of ``cuInit`` means; None for one that is not in the table."""
     row = table("drivers")["cuda_start"].get(str(code))

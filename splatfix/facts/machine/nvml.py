@@ -19,6 +19,7 @@ other. Reports name one to four."""
 _WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _LIBRARY_NOT_FOUND = 12
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
+_UNCORRECTED, _VOLATILE = 1, 0  # nvmlMemoryErrorType_t, nvmlEccCounterType_t
 # nvmlComputeMode_t: by thread (old), none, by process
 _COMPUTE_MODES = {1: "exclusive", 2: "prohibited", 3: "exclusive"}
 
@@ -44,7 +45,8 @@ def ask() -> dict[str, Any]:
         ``{"error": str, "error_code": int | None}`` when NVML could not be started; else ``driver`` (text), ``cuda``
         (integer as ``cuDriverGetVersion`` gives it, e.g. 13000, or None) and ``gpus``, a list of ``index``, ``name``,
         ``cc`` ([major, minor]), ``memory_total`` (bytes), ``bus_id``, ``uuid``, ``max_clocks`` ([SM, memory] in MHz),
-        ``power_limit`` and ``default_power_limit`` (mW), ``compute_mode`` and ``compute_processes``, ``mig``,
+        ``power_limit`` and ``default_power_limit`` (mW), ``compute_mode`` and ``compute_processes``, ``uncorrected_errors``,
+        ``remap_pending`` and ``remap_failed``, ``mig``,
         ``mig_devices`` (names) and ``mig_uuids``; what a card does not answer is None. A card that NVML gives no handle for
         has its ``index`` and NVML's ``error_code``.
     """
@@ -129,6 +131,7 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     mode = _COMPUTE_MODES.get(nvml.ask("DeviceGetComputeMode", handle) or 0)
     pci = nvml.ask("DeviceGetPciInfo", handle)
     mig = nvml.ask("DeviceGetMigMode", handle)
+    remapped = nvml.ask("DeviceGetRemappedRows", handle)
     clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
     is_mig, processes = None, None
     instances: list[tuple[str, str]] = []
@@ -151,6 +154,9 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
         "default_power_limit": nvml.ask("DeviceGetPowerManagementDefaultLimit", handle),
         "compute_mode": mode,
         "compute_processes": processes,
+        "uncorrected_errors": nvml.ask("DeviceGetTotalEccErrors", handle, _UNCORRECTED, _VOLATILE),
+        "remap_pending": _flag(remapped, 2),
+        "remap_failed": _flag(remapped, 3),
         "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
@@ -174,6 +180,11 @@ def _number(answer: Any, name: str) -> int | None:
     """One number of a record that NVML fills; None where it did not answer."""
     value = getattr(answer, name, None)
     return None if value is None else int(value)
+
+
+def _flag(answer: Any, place: int) -> bool | None:
+    """One of an answer's values as a flag; None where there is no answer."""
+    return None if answer is None else bool(answer[place])
 
 
 def _as_text(value: Any) -> str | None:

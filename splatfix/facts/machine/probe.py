@@ -4,7 +4,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from splatfix.facts.machine import adapters, compilers, confinement, gpu, libraries, mac, resources, toolkits
+from splatfix.facts.machine import (
+    adapters,
+    compilers,
+    confinement,
+    gpu,
+    health,
+    libraries,
+    mac,
+    resources,
+    toolkits,
+)
 from splatfix.facts.machine.toolkits import Packaged
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
@@ -49,6 +59,8 @@ _SYSTEM_LIBRARIES: Mapping[str, Callable[[System], Fact[Any]]] = {
     "missing_msvc_runtime": libraries.missing_msvc_runtime,
     "container_toolkit": libraries.container_toolkit,
     "colmap": libraries.colmap,
+    "xids": health.xids,
+    "disks": health.disks,
 }
 
 

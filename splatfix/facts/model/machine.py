@@ -44,6 +44,12 @@ class Gpu:
     """``exclusive`` (one program at a time) or ``prohibited``; "" where it takes every program."""
     compute_processes: int | None = None
     """How many programs compute on it now; asked only where it is exclusive."""
+    uncorrected_errors: int | None = None
+    """Errors of its memory since the driver was loaded that ECC could not correct; None without ECC."""
+    remap_pending: bool | None = None
+    """A damaged row of its memory is replaced at the next reset; None for cards that replace none."""
+    remap_failed: bool | None = None
+    """A damaged row could not be replaced."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,28 @@ class Colmap:
 
 
 @dataclass(frozen=True)
+class Xid:
+    """An error that NVIDIA's driver wrote into the kernel's log."""
+
+    bus_id: str
+    code: int
+    count: int
+    """How often."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system."""
+
+    point: str
+    """Where it is mounted."""
+    total: int
+    """Bytes."""
+    free: int
+    """Bytes that a program without root's privileges may still write."""
+
+
+@dataclass(frozen=True)
 class Confinement:
     """What a container was started with, apart from its GPUs."""
 
@@ -234,6 +262,10 @@ class MachineFacts:
     container_toolkit: Fact[tuple[str, ...]] = field(default_factory=Fact)
     """Parts of NVIDIA's container toolkit, where docker is."""
     colmap: Fact[Colmap] = field(default_factory=Fact)
+    xids: Fact[tuple[Xid, ...]] = field(default_factory=Fact)
+    """The driver's errors in the kernel's log."""
+    disks: Fact[tuple[Disk, ...]] = field(default_factory=Fact)
+    """The file systems that builds and temporary files are on."""
     resources: Resources = field(default_factory=Resources)
     variables: Mapping[str, str] = field(default_factory=dict)
     """The environment variables that decide something in a splatting build or run."""

@@ -67,8 +67,11 @@ def test_a_card_cut_into_instances(monkeypatch: pytest.MonkeyPatch) -> None:
         nvmlDeviceGetCudaComputeCapability=lambda _: (8, 0),
         nvmlDeviceGetMemoryInfo=lambda _: SimpleNamespace(total=40, free=30),
         nvmlDeviceGetPciInfo=lambda _: SimpleNamespace(busId=b"00000000:07:00.0"),
+        nvmlDeviceGetTotalEccErrors=lambda _, kind, since: 10 * kind + since,
+        nvmlDeviceGetRemappedRows=lambda _: [0, 1, 1, 0],
     )
     (gpu,) = reply["gpus"]
+    assert (gpu["uncorrected_errors"], gpu["remap_pending"], gpu["remap_failed"]) == (10, True, False)
     assert (gpu["mig"], gpu["mig_devices"]) == (True, ["NVIDIA A100-SXM4-40GB MIG 1g.5gb"])
     assert (gpu["cc"], gpu["memory_total"], gpu["bus_id"]) == ([8, 0], 40, "00000000:07:00.0")
 

@@ -1,0 +1,47 @@
+"""What shows a node at its end before a program does: errors that the driver wrote into the kernel's log, and full disks."""
+
+import re
+
+from splatfix.facts.model.fact import Fact, unknown
+from splatfix.facts.model.machine import Disk, Xid
+from splatfix.facts.system.live import System
+
+_TIMEOUT = 5.0
+# Folders where builds, caches and logs go; a home may be on a network, where asking can hang.
+_FOLDERS = ("/", "/tmp", "/var/tmp")  # asked for their size alone  # nosec B108
+# The log holds names of devices and users: nothing but these lines leaves the shell.
+_LINES = ("sh", "-c", "dmesg | grep -F 'NVRM: Xid'")
+_MOST = 1000
+
+
+def xids(system: System) -> Fact[tuple[Xid, ...]]:
+    """The driver's errors since the machine started, as far as its log goes back: ``NVRM: Xid (PCI:0000:10:1c): 63, ...``.
+
+    Most systems let only root read the log: then it is unknown.
+    """
+    if system.name != "linux" or not system.exists("/proc/driver/nvidia"):
+        return unknown("no NVIDIA kernel module is loaded")
+    done = system.run(_LINES, _TIMEOUT)
+    if done.returncode is None or done.stderr.strip():
+        return unknown(f"dmesg: {done.stderr.strip() or done.why()}")
+    counts: dict[tuple[str, int], int] = {}
+    for bus, code in re.findall(r"NVRM: Xid \((?:PCI:)?([0-9a-f:.]{1,16})\): ([0-9]{1,4})\b", done.stdout)[
+        -_MOST:
+    ]:
+        counts[bus, int(code)] = counts.get((bus, int(code)), 0) + 1
+    return Fact(tuple(Xid(bus, code, count) for (bus, code), count in counts.items()), "dmesg")
+
+
+def disks(system: System) -> Fact[tuple[Disk, ...]]:
+    """The file systems that builds and temporary files are on (df, in POSIX's format)."""
+    if system.name != "linux":
+        return unknown(f"{system.name} is not asked")
+    folders = [folder for folder in _FOLDERS if system.exists(folder)]
+    done = system.run(("df", "-Pk", *folders), _TIMEOUT)
+    rows = re.findall(
+        r"^\S.*?\s(\d{1,15})\s+\d{1,15}\s+(\d{1,15})\s+\d{1,3}%\s+(/.*)$", done.stdout, re.MULTILINE
+    )
+    found = {point: Disk(point, int(total) << 10, int(free) << 10) for total, free, point in rows}
+    if not found:
+        return unknown(f"df: {done.why() or 'no readable answer'}")
+    return Fact(tuple(found.values()), "df")

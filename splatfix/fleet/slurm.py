@@ -1,0 +1,41 @@
+"""Drains and returns a node in Slurm, by scontrol."""
+
+from __future__ import annotations
+
+import re
+
+from splatfix.core.runner import Completed, Runner
+from splatfix.fleet.verdict import NodeVerdict
+
+OURS = "splatfix: "
+"""How the reason of a node begins that this drained; one that somebody else drained stays as it is."""
+_TIMEOUT = 8.0
+_LONGEST_REASON = 200
+
+
+def apply(verdict: NodeVerdict, runner: Runner) -> str:
+    """Bring the node into the state that the verdict asks for; why that was not possible, or "".
+
+    Slurm's own record is asked each time: it outlives a controller's restart and a state folder that was lost.
+    """
+    shown = runner.run(("scontrol", "show", "node", verdict.node, "--oneliner"), timeout=_TIMEOUT)
+    if not shown.ok:
+        return _failed(shown)
+    state = re.search(r"\bState=(\S+)", shown.stdout)
+    reason = re.search(r"\bReason=(.*?)(?: \[\S+@\S+\])?\s*$", shown.stdout)
+    drained = state is not None and "DRAIN" in state[1].split("+")
+    ours = reason is not None and reason[1].startswith(OURS)
+    if verdict.drain and not drained:
+        text = f"{OURS}{verdict.reason}"[:_LONGEST_REASON]
+        return _failed(_update(verdict.node, runner, "State=DRAIN", f"Reason={text}"))
+    if not verdict.drain and drained and ours:
+        return _failed(_update(verdict.node, runner, "State=RESUME"))
+    return ""
+
+
+def _update(node: str, runner: Runner, *changes: str) -> Completed:
+    return runner.run(("scontrol", "update", f"NodeName={node}", *changes), timeout=_TIMEOUT)
+
+
+def _failed(done: Completed) -> str:
+    return f"scontrol: {done.why()}" if not done.ok else ""

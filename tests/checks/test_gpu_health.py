@@ -1,0 +1,97 @@
+"""GPUs that answer and are hurt all the same, and disks that are full: the facts, and what is said of them."""
+
+from typing import Any
+
+import pytest
+
+from splatfix.core.runner import Completed
+from splatfix.facts import Disk, Fact, Gpu, Xid
+from splatfix.facts.machine import health
+
+from .conftest import Changer, of, statuses
+
+# Lines as reports have them: an old driver's, a new one's, and one that is no Xid.
+LOG = """\
+[  966.503025] NVRM: Xid (0000:01:00): 31, Ch 0000000b, engmask 00000120, intr 10000000
+[ 1021.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+[ 1022.11] NVRM: Xid (PCI:0000:10:1c): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+[ 1023.11] NVRM: GPU at PCI:0000:10:1c: GPU-00000000-0000-0000-0000-000000000001
+"""
+DF = """\
+Filesystem     1024-blocks      Used Available Capacity Mounted on
+/dev/sda1        264232880 247670116   1500000      94% /
+tmpfs                65536     65536         0     100% /tmp
+/dev/sda1        264232880 247670116   1500000      94% /
+"""
+
+
+class Answering:
+    """A Linux machine on which every program answers the same."""
+
+    name = "linux"
+
+    def __init__(self, stdout: str = "", stderr: str = "", code: int | None = 0, there: bool = True) -> None:
+        self._done, self._there = (
+            Completed(("x",), code, stdout, stderr, 0.0, "" if code is not None else "gone"),
+            there,
+        )
+
+    def exists(self, _path: str) -> bool:
+        return self._there
+
+    def run(self, _argv: Any, _timeout: float) -> Completed:
+        return self._done
+
+
+def asked(probe: Any, *args: Any, **values: Any) -> Fact[Any]:
+    answer = probe(Answering(*args, **values))
+    assert isinstance(answer, Fact)
+    return answer
+
+
+def test_what_the_kernel_and_df_say() -> None:
+    assert asked(health.xids, LOG).value == (Xid("0000:01:00", 31, 1), Xid("0000:10:1c", 79, 2))
+    assert asked(health.xids, "", "", 1).value == (), "grep found none"
+    for unread in (
+        asked(health.xids, "", "dmesg: read kernel buffer failed: Operation not permitted\n", 1),
+        asked(health.xids, "", "", None),
+        asked(health.xids, LOG, there=False),
+    ):
+        assert unread.value is None and unread.error
+    assert asked(health.disks, DF).value == (
+        Disk("/", 264232880 << 10, 1500000 << 10),
+        Disk("/tmp", 65536 << 10, 0),
+    )
+    assert asked(health.disks, "", "df: no such file", 1).value is None
+
+
+def test_only_faults_of_the_card_are_told(changed: Changer) -> None:
+    xids = Fact((Xid("0000:01:00", 31, 9), Xid("0000:10:1c", 79, 2)), "dmesg")
+    (finding,) = of(changed(xids=xids), "gpu-xid")
+    assert finding.status.value == "warn" and "0000:10:1c" in finding.summary and "bus" in finding.summary
+    assert not of(changed(), "gpu-xid"), "where the log cannot be read nothing is said"
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ({}, ""),
+        ({"uncorrected_errors": 0, "remap_pending": False, "remap_failed": False}, "pass"),
+        ({"uncorrected_errors": 3}, "warn"),
+        ({"uncorrected_errors": 0, "remap_pending": True}, "warn"),
+        ({"remap_pending": True, "remap_failed": True}, "fail"),
+    ],
+)
+def test_memory_errors(values: dict[str, Any], status: str, changed: Changer) -> None:
+    gpu = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="8.0", **values)
+    assert statuses(changed(gpus=Fact((gpu,), "NVML")), "gpu-memory-errors") == status
+
+
+def test_full_disks(changed: Changer) -> None:
+    disks = [
+        Disk("/", 10 << 30, 5 << 30),
+        Disk("/tmp", 10 << 30, 1 << 29),
+        Disk("/var/tmp", 10 << 30, 1 << 20),
+    ]
+    assert statuses(changed(disks=Fact(tuple(disks), "df")), "disk-full") == "pass warn fail"
+    assert statuses(changed(), "disk-full") == ""
