@@ -18,6 +18,8 @@ _POWERS = {"b": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _GIB = 1 << 30
 # Where a log does not say how much memory the GPU has: an H200 has 141 GB, consumer GPUs at most 32.
 _LARGEST_GPU = 120 * _GIB
+# What no program asks for on purpose.
+_NO_PROGRAM = 1024 * _GIB
 # Of a rasterizer, whose buffers for one image take a few GiB at most: the size was read from memory that nothing wrote.
 _LARGE_BUFFER = 24 * _GIB
 # Up to sm_72 every toolkit of the last years knew each architecture once; what is refused was dropped.
@@ -74,9 +76,9 @@ def _absurdity(line: str, rasterizes: bool) -> float:
     tried, capacity, free = (_bytes(pattern, line) for pattern in (_TRIED, _CAPACITY, _FREE))
     if tried is None:
         return 0.0
-    # no scene asks for several times what the largest GPU has
+    # no scene asks for several times what the largest GPU has; a program without a rasterizer may, of every pair of its rows
     if tried >= (4 * capacity if capacity else _LARGEST_GPU):
-        return 1.0
+        return 1.0 if rasterizes or tried >= _NO_PROGRAM else 0.4
     # a rasterizer that wants most of the GPU at once: likely, but a scene can be that large
     if rasterizes and tried >= _LARGE_BUFFER and tried > 0.7 * (capacity or 0.0):
         return 0.7

@@ -22,9 +22,10 @@ _TELLING_ODDS = 6.0
 _TAIL_LINES = 80
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
 _CUT_WITHIN = 8
-# Python's, compilers', pip's and glog's warnings: what went on after them did not fail for them.
+# Python's, compilers', pip's, NumPy's and glog's warnings: what went on after them did not fail for them.
 _WARNING = re.compile(
     r"\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: |^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
+    r"|^A module that was compiled using NumPy 1\.x|^NumPy [\d.]+ as it may crash|downgrade to 'numpy<2'"
 )
 _ERROR = re.compile(
     r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|^\s{0,12}ERROR\b"

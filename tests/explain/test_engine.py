@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,11 @@ def verdict(log: str) -> tuple[str, float]:
     return (found.causes[0].name, found.causes[0].confidence) if found.causes else ("", 0.0)
 
 
+def right(case: dict[str, Any], name: str, sure: float) -> bool:
+    """``none``: no class is right, and none is named."""
+    return name in case["accept"] or ("none" in case["accept"] and sure < 0.5)
+
+
 def test_of_the_given_cases_at_least_98_percent_are_right() -> None:
     said = [(case, *verdict(case["log"])) for case in GIVEN]
     wrong = [(case["id"], name, sure) for case, name, sure in said if name not in case["accept"]]
@@ -31,7 +37,8 @@ def test_of_the_given_cases_at_least_98_percent_are_right() -> None:
 @pytest.mark.parametrize("name", ["held_out", "made_here", "wordings"])
 def test_other_cases_stay_right(name: str) -> None:
     said = [(case, *verdict(case["log"])) for case in cases(name)]
-    wrong = [(case["id"], found, sure) for case, found, sure in said if found not in case["accept"]]
+    wrong = [(case["id"], name, sure) for case, name, sure in said if not right(case, name, sure)]
+    assert sum(sure >= 0.5 for _, _, sure in wrong) <= len(said) // 100, wrong
     assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
 
 

