@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from splatfix.app.fleet_run import FleetRun
 from splatfix.attest.model import Identity, Verification
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate, KernelCheck
@@ -260,6 +261,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "classes": list[KnownClass],
     },
     "gate": {"verdict": NodeVerdict},
+    "fleet run": typing.get_type_hints(FleetRun),
     "find": {"targets": list[str], "torch": str, "python": str, "searches": list[SearchDocument]},
     "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},

@@ -92,6 +92,7 @@ app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)
+app.add_typer(fleet.fleet_app, name="fleet", rich_help_panel=PROVE)
 app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
 
 

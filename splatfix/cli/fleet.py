@@ -7,8 +7,9 @@ from typing import Annotated, Optional
 import typer
 
 from splatfix import app
-from splatfix.cli import options
-from splatfix.cli.options import finish, option
+from splatfix.cli import conflicts, options
+from splatfix.cli.options import examples, finish, folder_to_write, option
+from splatfix.core.errors import SplatfixError
 
 
 class Caller(str, Enum):
@@ -28,6 +29,7 @@ fleet_app = typer.Typer(
 
 
 def gate(
+    context: typer.Context,
     caller: Annotated[Optional[Caller], option("gate.caller")] = None,
     policy: Annotated[Optional[Path], option("gate.policy")] = None,
     state: Annotated[Optional[Path], option("gate.state")] = None,
@@ -40,6 +42,7 @@ def gate(
     as_json: options.Json = False,
 ) -> None:
     """Judge whether this node may take work, and say so as its scheduler or monitoring system wants it."""
+    conflicts.refuse(context)
     request = app.gate.GateRequest(
         caller=caller.value if caller else None,
         policy=policy,
@@ -52,3 +55,30 @@ def gate(
         apply=apply,
     )
     finish(app.gate.gate(request), as_json, "" if as_json else "line")
+
+
+@fleet_app.command("run", epilog=examples("fleet-run"))
+def run(
+    slurm: Annotated[bool, option("fleet-run.slurm")] = False,
+    certify_options: Annotated[Optional[list[str]], option("fleet-run.certify_options")] = None,
+    partition: Annotated[str, option("fleet-run.partition")] = "",
+    certify: Annotated[int, option("fleet-run.certify")] = 0,
+    policy: Annotated[Optional[Path], option("fleet-run.policy")] = None,
+    sbatch: Annotated[Optional[list[str]], option("fleet-run.sbatch")] = None,
+    wait: Annotated[float, option("fleet-run.wait")] = 3600.0,
+    out: Annotated[Path, option("fleet-run.out", callback=folder_to_write)] = Path("splatfix-fleet"),
+    as_json: options.Json = False,
+) -> None:
+    """Ask every node of a cluster for its verdict, certify on some of them, and merge what came."""
+    if not slurm:
+        raise SplatfixError.of("cli.no-scheduler")
+    request = app.fleet_run.FleetRequest(
+        out=out,
+        partition=partition,
+        certify=certify,
+        certify_options=tuple(certify_options or ()),
+        policy=policy,
+        sbatch_options=tuple(sbatch or ()),
+        wait=wait,
+    )
+    finish(app.fleet_run.run_on_slurm(request), as_json)

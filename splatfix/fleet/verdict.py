@@ -168,16 +168,21 @@ def write_verdict(folder: Path, verdict: NodeVerdict) -> Path:
 
 def file_of(folder: Path, verdict: NodeVerdict) -> Path:
     """``NODE.json``; ``NODE-MACHINE.json`` where that is another machine's (names differ by case alone, or two have the same)."""
-    name = quote(verdict.node, safe="", errors="surrogatepass")
+    path = verdict_file(folder, verdict.node)
+    if _machine_of(path) in (None, verdict.machine):
+        return path
+    return path.with_name(f"{path.stem}-{verdict.machine}.json")
+
+
+def verdict_file(folder: Path, node: str) -> Path:
+    """Where the verdict of a node is, as long as no other machine has its name."""
+    name = quote(node, safe="", errors="surrogatepass")
     if name.startswith("."):
         name = f"%2E{name[1:]}"
     if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(verdict.node.encode(errors="surrogatepass")).hexdigest()
+        digest = hashlib.sha256(node.encode(errors="surrogatepass")).hexdigest()
         name = f"{name[:_LONGEST_NAME]}-{digest[:12]}"
-    path = folder / f"{name}.json"
-    if _machine_of(path) in (None, verdict.machine):
-        return path
-    return folder / f"{name}-{verdict.machine}.json"
+    return folder / f"{name}.json"
 
 
 def _machine_of(path: Path) -> str | None:

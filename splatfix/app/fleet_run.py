@@ -1,0 +1,198 @@
+"""``splatfix fleet run``: the verdict of every node and a few certifications, by the scheduler that a cluster has."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatfix.app import report
+from splatfix.app.interrupts import on_interrupt
+from splatfix.app.result import Result
+from splatfix.app.stored import NAME
+from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass, replace
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import make_folder, read_json, set_aside, write_text
+from splatfix.core.runner import ProcessRunner
+from splatfix.core.words import counted, few
+from splatfix.fleet.slurm_jobs import Slurm, Task, script, watch
+from splatfix.fleet.verdict import State, verdict_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VERDICTS, CERTIFICATES, LOGS, MATRIX, NODES = "verdicts", "certificates", "logs", "matrix", "nodes.txt"
+
+
+_CERTIFICATION = "certification "
+"""How the names of tasks begin that are no node's."""
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """What came of asking a node."""
+
+    node: str
+    state: State | None
+    """Of its verdict; None where it gave none."""
+    reason: str
+    """Why it gave none, or ""."""
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """What came of asking a cluster."""
+
+    nodes: tuple[NodeAnswer, ...]
+    certifications: tuple[Task, ...]
+    folder: str
+    """With ``verdicts``, ``certificates``, ``logs`` and ``nodes.txt``."""
+    files: tuple[str, ...]
+    """Of the matrix of the certificates."""
+
+
+@dataclass(frozen=True)
+class FleetRequest:
+    """Which nodes, and what they do."""
+
+    out: Path
+    """On a disk that all nodes see."""
+    partition: str = ""
+    certify: int = 0
+    """How many certifications."""
+    certify_options: tuple[str, ...] = ()
+    policy: Path | None = None
+    """Of the gate."""
+    sbatch_options: tuple[str, ...] = ()
+    wait: float = 3600.0
+    """Seconds for all of it."""
+
+
+def run_on_slurm(request: FleetRequest) -> Result:
+    """Ask every node for its verdict, certify on some, and merge what came.
+
+    Exit code 1 where a verdict fails or a certification did; else 3 where something brought nothing.
+
+    Raises:
+        SplatfixError: ``no-slurm``, ``cannot-write`` (exit code 3).
+    """
+    slurm = Slurm(ProcessRunner())
+    out = request.out.absolute()
+    nodes = slurm.nodes(request.partition)
+    make_folder(out)
+    set_aside(out, (VERDICTS, CERTIFICATES, LOGS, MATRIX, NODES))
+    for name in (VERDICTS, CERTIFICATES, LOGS):
+        make_folder(out / name)
+    write_text(out / NODES, "".join(f"{node}\n" for node in nodes))
+    name = f"splatfix-{os.getpid()}-{os.urandom(3).hex()}"
+    tasks = [Task(node, "", reason=reason) for node, reason in nodes.items() if reason]
+    interrupted = f"Interrupted: the jobs go on. End them with\n  $ scancel --name={name}"
+    with on_interrupt(interrupted):
+        jobs = _submitted(slurm, name, request, [node for node, aside in nodes.items() if not aside])
+        tasks += [_judged(out, task) for task in watch(slurm, name, jobs, request.wait)]
+    tasks.sort(key=lambda task: task.name)
+    judged = [NodeAnswer(task.name, _state(out, task), task.reason) for task in tasks if task.name in nodes]
+    certifications = [task for task in tasks if task.name not in nodes]
+    files: list[str] = []
+    if certifications:
+        lost = {
+            task.name: _refusal(task) for task in certifications if not _certificate(out, task.name).is_file()
+        }
+        merged = report.merge([out / CERTIFICATES], out / MATRIX, lost)
+        files = list(merged.data()["files"])
+    ran = FleetRun(tuple(judged), tuple(certifications), str(out), tuple(files))
+    return Result("fleet run", lambda: to_json(ran), lambda console: _show(console, ran), _exit_code(ran))
+
+
+def _submitted(slurm: Slurm, name: str, request: FleetRequest, nodes: Sequence[str]) -> dict[str, str]:
+    """Hand all jobs in; names of tasks by the jobs' numbers."""
+    out = request.out.absolute()
+    splatfix = (sys.executable, "-m", "splatfix")
+    options = list(request.sbatch_options)
+    if request.partition:
+        options.append(f"--partition={request.partition}")
+    logs = out / LOGS
+    jobs: dict[str, str] = {}
+    for node in nodes:
+        gate = [*splatfix, "gate", "--for", "slurm", "--node", node, "--out", str(out / VERDICTS)]
+        if request.policy is not None:
+            gate += ["--policy", str(request.policy.absolute())]
+        # elsewhere it would be another node's verdict
+        where = ("--no-requeue", f"--nodelist={node}", "--nodes=1")
+        jobs[slurm.submit(name, script(gate), logs / f"{node}.log", (*options, *where))] = node
+    if request.certify:
+        # the shell of the job fills in the number
+        folder = f'{shlex.quote(str(out / CERTIFICATES))}/"$SLURM_ARRAY_TASK_ID"'
+        certify = f"{script((*splatfix, 'certify'))} --out {folder} {shlex.join(request.certify_options)}"
+        array = slurm.submit(
+            name,
+            certify,
+            logs / "certification-%a.log",
+            (*options, f"--array=0-{request.certify - 1}", "--requeue"),
+        )
+        jobs |= {f"{array}_{number}": f"{_CERTIFICATION}{number}" for number in range(request.certify)}
+    return jobs
+
+
+def _judged(out: Path, task: Task) -> Task:
+    """A task with what is missing of it, where Slurm itself saw no fault."""
+    if task.reason:
+        return task
+    file = verdict_file(out / VERDICTS, task.name)
+    if task.name.startswith(_CERTIFICATION):
+        file = _certificate(out, task.name)
+    if file.is_file():
+        return task
+    return replace(task, reason=f"it left nothing ({task.state or 'Slurm forgot it'}); its log is in {LOGS}")
+
+
+def _certificate(out: Path, name: str) -> Path:
+    return out / CERTIFICATES / name.removeprefix(_CERTIFICATION) / NAME
+
+
+def _refusal(task: Task) -> SplatfixError:
+    return SplatfixError("no-certificate", f"No certificate: {task.reason}.")
+
+
+def _state(out: Path, task: Task) -> State | None:
+    if task.reason:
+        return None
+    document = read_json(verdict_file(out / VERDICTS, task.name), "a verdict of splatfix")
+    return State(document["state"])
+
+
+def _exit_code(ran: FleetRun) -> Exit:
+    failed = any(task.state == "FAILED" and not task.reason for task in ran.certifications)
+    if failed or any(item.state is State.FAIL for item in ran.nodes):
+        return Exit.FAILURE
+    if any(item.state in (None, State.UNKNOWN) for item in ran.nodes) or any(
+        task.reason for task in ran.certifications
+    ):
+        return Exit.UNDETERMINED
+    return Exit.OK
+
+
+def _show(console: Console, ran: FleetRun) -> None:
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for state in State:
+        named = [item.node for item in ran.nodes if item.state is state]
+        if named:
+            line(f"{state.value:8} {counted(len(named), 'node')}: {few(named)}")
+    for item in ran.nodes:
+        if item.state is None:
+            line(f"no verdict of {item.node}: {item.reason}")
+    if ran.certifications:
+        made = sum(not task.reason for task in ran.certifications)
+        line(f"{made} of {counted(len(ran.certifications), 'certification')} came to their end")
+    for task in ran.certifications:
+        if task.reason:
+            line(f"{task.name}{f' on {task.node}' if task.node else ''}: {task.reason}")
+    line(
+        f"Next: all of it as one picture\n  $ splatfix fleet report {ran.folder} --nodes {ran.folder}/{NODES}"
+    )
