@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.hosts import compiled_module, other_releases, release_served
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run
+from splatfix.core.step import run, say
 from splatfix.facts import Distribution
 from splatfix.knowledge.dropins import Dropin
+from splatfix.plan.steps import InstallDependencies, Reason
 
 
 def require_host(context: Context, dropin: Dropin) -> None:
@@ -39,6 +42,40 @@ def require_host(context: Context, dropin: Dropin) -> None:
                 pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first"),
             ),
         )
+
+
+def imports_of_hosts(
+    context: Context, dropins: Sequence[Dropin], *, installing: bool
+) -> tuple[InstallDependencies, ...]:
+    """The step that brings what hosts import without asking pip for it; () where all of it is installed.
+
+    Raises:
+        SplatfixError: ``host-import-missing`` where something is missing and is not to be installed too.
+    """
+    reasons = {}
+    for dropin in dropins:
+        for name in dropin.host_imports:
+            if context.distribution(name) is None:
+                reasons[name] = f"{dropin.host} imports {name}, which its wheel does not ask for"
+    if not reasons:
+        return ()
+    if not installing:
+        raise SplatfixError(
+            "host-import-missing",
+            f"{'; '.join(reasons.values())}, and which is not installed.",
+            meaning="Nothing could be drawn; nothing was changed.",
+            todo=(
+                pip(context.facts, "install", *reasons),
+                say("Or add --with-dependencies: then splatfix installs it too, in the same journal."),
+            ),
+        )
+    return (
+        InstallDependencies(
+            requirements=tuple(reasons),
+            modules=tuple(reasons),
+            reasons=tuple(Reason(text) for text in reasons.values()),
+        ),
+    )
 
 
 def served_host(context: Context, dropin: Dropin) -> Distribution:

@@ -28,7 +28,7 @@ from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.hosts import require_host
+from splatfix.plan.hosts import imports_of_hosts, require_host
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.option import (
     BUILDING,
@@ -321,8 +321,10 @@ def _first_possible(
         replacement = choose_dropins(request.sources, context.checkout)
     except SplatfixError:
         raise obstacle from None
-    for dropin in replacement.dropins if by_name else ():
-        require_host(context, dropin)
+    if by_name:
+        for dropin in replacement.dropins:
+            require_host(context, dropin)
+        imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
     # where a part must be built natively, nothing else serves
     if replacement.native:
         raise obstacle

@@ -9,7 +9,7 @@ import pytest
 from splatfix.context import make_context
 from splatfix.facts import Distribution, Extension, Facts
 from splatfix.plan import OptionKind, plan_install
-from splatfix.plan.steps import InstallWheel, MakeDropin
+from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
 from tests.archs import goal, request_for
 
 from .machines import (
@@ -31,6 +31,7 @@ BARE = machine(toolkits=(), host=())
 
 def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:
     gsplat = dataclasses.replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
+    facts = installing(facts, Distribution("packaging", "26.4", SITE))  # gsplat imports it, and does not ask for it
     return installing(facts, gsplat, file=file)
 
 
@@ -70,6 +71,16 @@ def test_what_it_is_made_for(version: str) -> None:
             assert step.backend == ("pure" if facts.environment.torch.value.cuda is None else "nvrtc")  # type: ignore[union-attr]
             replaced = {step.subject for step in made.steps if isinstance(step, InstallWheel)}
             assert replaced == {"splatfix-gsplat-csrc"}, "gsplat itself is left alone"
+
+
+def test_what_gsplat_imports_and_does_not_ask_for() -> None:
+    context = make_context(installing(CPU, Distribution("gsplat", "1.5.3", SITE)), goal("sm_90"))
+    for backend in ("pure", "auto"):
+        request = request_for(["gsplat"], (), backend=backend)
+        problem = refused(plan_install, request, context)
+        assert problem.code == "host-import-missing" and "install packaging" in problem.todo[0].line()
+        first, *_ = plan_install(dataclasses.replace(request, with_dependencies=True), context).steps
+        assert isinstance(first, InstallDependencies) and first.requirements == ("packaging",)
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:

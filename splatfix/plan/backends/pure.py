@@ -20,7 +20,7 @@ from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.backends.torch import other_builds
 from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.hosts import require_host
+from splatfix.plan.hosts import imports_of_hosts, require_host
 from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
 from splatfix.plan.parts import NativePart
 from splatfix.plan.replacement import replacement_for
@@ -275,11 +275,12 @@ def dropin_plan(
         kernels_by: None for pure PyTorch.
 
     Raises:
-        SplatfixError: what is wrong with the environment; as ``require_host`` and ``kernels_by``.
+        SplatfixError: what is wrong with the environment; as ``require_host``, ``imports_of_hosts`` and ``kernels_by``.
     """
     facts = context.facts
     for dropin in replacement.dropins:
         require_host(context, dropin)
+    imports = imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
     kernels = None
     if kernels_by:
         kernels = kernels_by(context, replacement.dropins)
@@ -305,11 +306,12 @@ def dropin_plan(
             make = replace(make, backend=backend, targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
+    dependencies = plan_dependencies(request, facts, ())
     wheels = Wheels(
         kind=OptionKind.DROPIN,
         makers=tuple(makers),
         variants={dropin.distribution: dropin.serves for dropin in replacement.dropins},
-        dependencies=plan_dependencies(request, facts, ()),
+        dependencies=replace(dependencies, steps=(*imports, *dependencies.steps)),
         considered=tuple(considered),
     )
     if kernels:
