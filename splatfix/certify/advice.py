@@ -71,6 +71,9 @@ def way_out(
     failed = next((item for item in kernels if item.outcome is Outcome.FAILED), None)
     if failed is not None:
         module = failed.implementation.partition(".")[0]
+        if not failed.imported:
+            text = f"Next: see what keeps {failed.implementation} from its import"
+            return run("splatfix", "diagnose", *value_options({"--python": python}), text=text)
         if failed.kind == "native":
             return fill_in(
                 "splatfix", "install", "SOURCE", text=f"Next: install {module} anew from its source"

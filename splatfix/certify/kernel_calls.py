@@ -490,6 +490,7 @@ def _only_finite(reason: str, images: List[Tensor], leaves: List[Tensor]) -> Dic
 
 
 BLANK: Dict[str, Any] = {
+    "imported": True,
     "value_error": None,
     "value_allowed": 0.0,
     "gradient_error": None,

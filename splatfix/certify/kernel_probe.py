@@ -203,7 +203,7 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
     except NotMeasured as stop:
         return dict(BLANK, outcome="not-measured", detail=str(stop))
     except Exception as error:  # noqa: BLE001 - a broken extension may raise anything while it loads
-        return dict(BLANK, outcome="failed", detail=f"does not import: {type(error).__name__}: {error}")
+        return _not_imported(error)
     try:
         result = CHECKS[kernel](module, device, kind in ("ours", "drop-in"))
         ran = result.pop("ran", None)
@@ -219,6 +219,8 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
         return dict(result, detail=detail, pytorch_half=bool(unrun))
     except NotMeasured as reason:
         return dict(BLANK, outcome="not-measured", detail=str(reason))
+    except ImportError as error:  # gsplat imports its compiled module when something is drawn
+        return _not_imported(error)
     except Exception as error:  # noqa: BLE001 - any exception of a kernel is its result
         text = f"{type(error).__name__}: {error}"
         if is_occupied(text):
@@ -230,6 +232,11 @@ def run_check(kernel: str, name: str, kind: str, device: str, own: Optional[Path
         return dict(
             BLANK, outcome="not-measured", detail=f"splatfix calls it otherwise than it wants: {first}"
         )
+
+
+def _not_imported(error: BaseException) -> Dict[str, Any]:
+    text = f"does not import: {type(error).__name__}: {error}"
+    return dict(BLANK, outcome="failed", imported=False, detail=text)
 
 
 def main() -> int:

@@ -72,6 +72,8 @@ class KernelCheck:
     """Largest difference from the value of splatfix's own kernel on the same input, relative to that; None where not compared."""
     own_gradient_difference: float | None = None
     """The same of the gradients."""
+    imported: bool = True
+    """False where importing it, or what calls it, raised."""
     pytorch_half: bool = False
     """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
 

@@ -12,10 +12,20 @@ from splatfix.knowledge.dropins import Dropin
 
 def release_served(dropin: Dropin, version: str) -> bool:
     """The drop-in was made for this version of its host, whatever its local part (``1.4.0+pt24cu124``) says."""
+    return _public(version) in dropin.host_releases
+
+
+def imported_by_host(dropin: Dropin, version: str) -> tuple[str, ...]:
+    """Distributions that this version of the host imports when something is first drawn, and does not ask pip for."""
+    return dropin.host_imports.get(_public(version), ())
+
+
+def _public(version: str) -> str:
+    """Without its local part; "" where it is no version."""
     try:
-        return Version(version).public in dropin.host_releases
+        return Version(version).public
     except InvalidVersion:
-        return False
+        return ""
 
 
 def compiled_module(context: Context, dropin: Dropin) -> str:

@@ -47,8 +47,8 @@ class Dropin:
     of its own."""
     host_releases: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Releases of the host that it was made for, each with the kernel file that has the names which that release calls."""
-    host_imports: tuple[str, ...] = ()
-    """Distributions that the host imports when something is drawn, and does not ask pip for."""
+    host_imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    """By release, distributions that the host imports when something is first drawn, and does not ask pip for."""
     caller: str = ""
     """The module of the host that imports it when something is first drawn."""
 

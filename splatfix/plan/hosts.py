@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from splatfix.context import Context
 from splatfix.context.commands import pip
-from splatfix.context.hosts import compiled_module, other_releases, release_served
+from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
 from splatfix.facts import Distribution
@@ -54,8 +54,8 @@ def imports_of_hosts(
     """
     reasons = {}
     for dropin in dropins:
-        for name in dropin.host_imports:
-            if context.distribution(name) is None:
+        for name in imported_by_host(dropin, context.version_of(dropin.host)):
+            if not context.version_of(name):
                 reasons[name] = f"{dropin.host} imports {name}, which its wheel does not ask for"
     if not reasons:
         return ()

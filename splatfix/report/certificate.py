@@ -205,8 +205,12 @@ def show_kernels(
 def _kernels_verdict(kernels: Sequence[KernelCheck], device: str) -> tuple[Mark, str]:
     failed = [check for check in kernels if check.outcome is Outcome.FAILED]
     if failed:
-        names = ", ".join(check.implementation or check.name for check in failed)
-        return Mark.BAD, f"Wrong results on {device_name(device)}: {escape(names)}"
+        wrong = [check for check in failed if check.imported]
+        texts = [f"{escape(check.implementation)} does not import" for check in failed if not check.imported]
+        if wrong:
+            names = ", ".join(check.implementation or check.name for check in wrong)
+            texts.insert(0, f"Wrong results on {device_name(device)}: {escape(names)}")
+        return Mark.BAD, "; ".join(texts)
     if not any(check.outcome is Outcome.MET for check in kernels):
         return Mark.UNKNOWN, f"No kernel could be verified on {device_name(device)}"
     if not any(check.native_not_measured for check in kernels):

@@ -314,8 +314,12 @@ def _environment_overview(facts: Facts) -> Iterator[tuple[str, str]]:
     # a plain library that lies in a package (libcudart) is no extension, unless it is one of torch's own kind
     extensions = [item for item in environment.extensions.value or () if item.links_torch or item.importable]
     owners = dict.fromkeys(item.distribution or item.path for item in extensions)
-    yield "extensions", ", ".join(owners) or "none"
     distributions = environment.distributions.value or ()
+    versions = {item.name: item.version for item in distributions}
+    texts = [f"{name} {versions.get(name, '')}".rstrip() for name in owners]
+    if "gsplat" in versions and "gsplat" not in owners:
+        texts.append(f"gsplat {versions['gsplat']} (without compiled code of its own)")
+    yield "extensions", ", ".join(texts) or "none"
     dropins = [item.name for item in distributions if item.made_by_splatfix == "drop-in"]
     if dropins:
         yield "drop-ins", ", ".join(dropins) + " (installed by splatfix)"

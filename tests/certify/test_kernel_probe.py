@@ -278,3 +278,14 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     )
     said = "; of simple_knn._C only their PyTorch half: no GPU ran their CUDA code"
     assert (said in rung.shown_by) is bool(words)
+
+
+def test_a_module_missing_at_the_call_is_no_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gsplat imports its compiled module, and packaging, when something is first drawn."""
+
+    def lacking(*arguments: object) -> object:
+        raise ModuleNotFoundError("No module named 'packaging'")
+
+    monkeypatch.setitem(kernel_probe.CHECKS, "knn", lacking)
+    found = kernel_probe.run_check("knn", "splatfix.kernels.knn", "drop-in", "cpu")
+    assert (found["outcome"], found["imported"]) == ("failed", False)

@@ -21,7 +21,7 @@ def files(count: int, **values: Any) -> CheckoutSource:
 
 
 def gsplat(*more: Distribution) -> Fact[tuple[Distribution, ...]]:
-    return Fact((*PIP, Distribution("gsplat", "1.5.3", "/env"), *more), "site-packages")
+    return Fact((*PIP, Distribution("gsplat", "1.4.0", "/env"), *more), "site-packages")
 
 
 def test_the_installer_and_the_check_count_the_same_memory(changed: Changer) -> None:

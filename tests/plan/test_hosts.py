@@ -31,7 +31,9 @@ BARE = machine(toolkits=(), host=())
 
 def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:
     gsplat = dataclasses.replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
-    facts = installing(facts, Distribution("packaging", "26.4", SITE))  # gsplat imports it, and does not ask for it
+    facts = installing(
+        facts, Distribution("packaging", "26.4", SITE)
+    )  # gsplat imports it, and does not ask for it
     return installing(facts, gsplat, file=file)
 
 

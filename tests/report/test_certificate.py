@@ -150,6 +150,17 @@ def test_what_is_next_after_the_kernels(
     assert (step and step.command and step.command.argv[1:]) == argv
 
 
+def test_what_does_not_import_is_not_said_to_be_wrong() -> None:
+    why = "does not import: ModuleNotFoundError: No module named 'packaging'"
+    check = KernelCheck("gsplat", "gsplat.csrc", Outcome.FAILED, detail=why, kind="drop-in", imported=False)
+    first, *rest = kernels_screen(OURS, check)
+    assert first == "✗ gsplat.csrc does not import" and rest[1].strip() == "$ splatfix diagnose"
+    first, *_ = kernels_screen(
+        check, KernelCheck("ssim", "fused_ssim", Outcome.FAILED, 0.3, 1e-5, kind="drop-in")
+    )
+    assert first == "✗ Wrong results on the CPU: fused_ssim; gsplat.csrc does not import"
+
+
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])
 def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."

@@ -13,10 +13,10 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip, remove_command
 from splatfix.context.coverage import code_words
-from splatfix.context.hosts import compiled_module, other_releases, release_served
+from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.step import Step
 from splatfix.facts import JitCache
-from splatfix.knowledge.dropins import dropin_named
+from splatfix.knowledge.dropins import DROPINS, dropin_named
 
 check = checks_of("extension")
 
@@ -108,7 +108,7 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     disabled.", the import succeeds, and every call fails. splatfix's drop-in for its compiled module needs neither."""
     gsplat = next((package for package in context.packages if package.module == "gsplat"), None)
     toolkits, via = context.machine.toolkits, context.environment.extensions.found_via
-    if gsplat is None or gsplat.dropin or context.torch_cuda is None:
+    if gsplat is None or gsplat.dropin:
         return
     compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
     for item in _current(context):
@@ -117,6 +117,14 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     without_compiler = context.install("gsplat", "--backend", "nvrtc", text="Without a compiler, in seconds")
     if compiled:
         yield this.ok("gsplat's kernels are compiled.", evidence=Evidence("compiled", compiled[0], via))
+    elif context.torch is None:
+        return
+    elif context.torch_cuda is None:
+        yield this.skip(
+            "gsplat has no compiled kernels, and this build of torch compiles none: gsplat draws nothing here.",
+            evidence=Evidence(gsplat.folder, "no compiled module", via),
+            remedy=context.install("gsplat", "--backend", "pure", text="On the CPU, for small scenes"),
+        )
     elif toolkits.value is None:
         yield this.unknown(
             "Whether gsplat can compile its kernels is not known.", evidence=reason(toolkits.error)
@@ -138,6 +146,23 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
             "gsplat compiles its kernels at the first import (minutes on many cores, hours on few).",
             evidence=Evidence(gsplat.folder, "no compiled module, none in torch's cache", via),
             remedy=without_compiler,
+        )
+
+
+@check("gsplat-import-missing", "What gsplat imports is installed")
+def gsplat_import_missing(context: Context, this: Check) -> Iterator[Finding]:
+    """gsplat imports packaging when something is first drawn, and its wheel does not ask pip for it: `import gsplat` succeeds
+    without it, and every training fails (gsplat 1.5.3, gsplat/cuda/_backend.py; 1.4.0 does not import it)."""
+    dropin = next(dropin for dropin in DROPINS if dropin.host == "gsplat")
+    for name in imported_by_host(dropin, context.version_of("gsplat")):
+        if context.version_of(name):
+            yield this.ok(f"{name}, which gsplat imports, is installed.")
+            continue
+        yield this.fail(
+            f"gsplat imports {name}, which is not installed and which its wheel does not ask for.",
+            subject=name,
+            evidence=Evidence(name, "not installed", "pip's list"),
+            remedy=pip(context.facts, "install", name),
         )
 
 
