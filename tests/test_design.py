@@ -50,6 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What `report` may import of other rooms: modules that only define data.
 DATA_CLASSES = {
     "splatfix.facts.model",
+    "splatfix.fleet.verdict",
+    "splatfix.fleet.reading",
     "splatfix.facts.model.fact",
     "splatfix.facts.model.machine",
     "splatfix.context.model",

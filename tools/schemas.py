@@ -42,6 +42,7 @@ from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
+from splatfix.report.nodes import Fleet
 from splatfix.wheels import Candidate, Unanswered, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
@@ -286,6 +287,12 @@ COMMANDS: dict[str, dict[str, Any]] = {
         **typing.get_type_hints(Merged),
         "unreadable": list[Unreadable],
         "refused": list[RefusedLane],
+        "files": list[str],
+    },
+    "fleet report": {
+        **typing.get_type_hints(Fleet),
+        "certificates": Merged,
+        "unreadable": list[Unreadable],
         "files": list[str],
     },
     "report diff": typing.get_type_hints(Difference),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         dry_run,
         explain,
         find,
+        fleet_report,
         fleet_run,
         gate,
         inspect,

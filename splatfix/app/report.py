@@ -53,7 +53,7 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Sho
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`; what
             :func:`splatfix.attest.keys.load_public` raises.
     """
-    public = _loaded(keys)
+    public = load_keys(keys)
     stored = read_stored(path)
     identity = _identity(stored.path, public)
     subject = stored.certificate
@@ -85,7 +85,12 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Sho
     )
 
 
-def _loaded(keys: Sequence[Path]) -> Sequence[PublicKey]:
+def load_keys(keys: Sequence[Path]) -> Sequence[PublicKey]:
+    """Public keys that signatures may be of.
+
+    Raises:
+        SplatfixError: as :func:`splatfix.attest.keys.load_public`.
+    """
     return [load_public(path) for path in keys]
 
 
@@ -108,7 +113,7 @@ def diff(a: Path, b: Path, keys: Sequence[Path] = ()) -> Result:
     Raises:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
     """
-    public = _loaded(keys)
+    public = load_keys(keys)
     (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
     identities = (_identity(file_a, public), _identity(file_b, public))
     compared = difference.compare(str(file_a), document_a, str(file_b), document_b, identities)
@@ -154,11 +159,11 @@ def merge(
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
-    public = _loaded(keys)
+    public = load_keys(keys)
     for path in paths:
-        _require(path)
+        require(path)
     unreadable: list[tuple[str, str]] = []
-    merger = _read(paths, out, public, unreadable)
+    merger = read_certificates(_files(paths, unreadable), out, public, unreadable)
     matrix = merger.merged()
     refusals = refused or {}
     lanes = [(name, problem.what) for name, problem in refusals.items()]
@@ -192,15 +197,15 @@ def merge(
     )
 
 
-def _read(
-    paths: Sequence[Path], out: Path, keys: Sequence[PublicKey], unreadable: list[tuple[str, str]]
+def read_certificates(
+    files: Iterable[str], out: Path, keys: Sequence[PublicKey], unreadable: list[tuple[str, str]]
 ) -> Merger:
     """Read all certificates; files that are none, or are not as they were signed, are added to ``unreadable``, with the
     reason."""
     merger = Merger()
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
-        for file in _files(paths, unreadable):
+        for file in files:
             try:
                 document = read_without_facts(file)
                 identity = _identity(Path(file), keys)
@@ -215,7 +220,7 @@ def _read(
     return merger
 
 
-def _require(path: Path) -> None:
+def require(path: Path) -> None:
     """What was named exists.
 
     Raises:
@@ -240,27 +245,30 @@ def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator
     for path in paths:
         files: Iterable[str] = [os.fspath(path)]
         if path.is_dir():
-            files = _below(os.fspath(path), unreadable)
+            files = certificates_below(os.fspath(path), unreadable)
+        any_there = False
         for file in files:
+            any_there = True
             absolute = os.path.normpath(Path(file).absolute())
             if absolute not in visited:
                 visited.add(absolute)
                 yield file
+        if not any_there:
+            unreadable.append((os.fspath(path), f"there is no {NAME} in it"))
 
 
-def _below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
+def certificates_below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
+    """Every certificate.json below a folder, but of what was set aside; folders that cannot be listed are added to
+    ``unreadable``, with the reason."""
+
     def refused(error: OSError) -> None:
         unreadable.append((os.fspath(error.filename or folder), error.strerror or str(error)))
 
-    any_there = False
     for path, folders, files in os.walk(folder, onerror=refused):
         # os.walk goes into what is left in this list, in its order
         folders[:] = sorted(name for name in folders if not _SET_ASIDE.fullmatch(name))
         if NAME in files:
-            any_there = True
             yield f"{path}{os.sep}{NAME}"
-    if not any_there:
-        unreadable.append((folder, f"there is no {NAME} in it"))
 
 
 def _link(file: str, out: Path) -> str:

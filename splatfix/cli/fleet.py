@@ -82,3 +82,18 @@ def run(
         wait=wait,
     )
     finish(app.fleet_run.run_on_slurm(request), as_json)
+
+
+@fleet_app.command("report", epilog=examples("fleet-report"))
+def report(
+    paths: Annotated[list[Path], option("fleet-report.paths")],
+    out: Annotated[Path, option("fleet-report.out", callback=folder_to_write)] = Path("splatfix-fleet"),
+    nodes: Annotated[Optional[Path], option("fleet-report.nodes")] = None,
+    max_age: Annotated[str, option("fleet-report.max_age")] = "",
+    since: Annotated[Optional[Path], option("fleet-report.since")] = None,
+    key: Annotated[Optional[list[Path]], option("shared.keys")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write the verdicts of many nodes as one picture: machines that are alike, what is wrong where, what changed."""
+    made = app.fleet_report.report(paths, out, nodes=nodes, max_age=max_age, since=since, keys=key or ())
+    finish(made, as_json)

@@ -161,7 +161,7 @@ def prometheus(certificate: Certificate, identity: Identity | None = None) -> st
     about = {"suite": certificate.suite, "renderer": certificate.renderer, "device": certificate.device}
     if certificate.level is not None:
         about["level"] = str(certificate.level)
-    lines = [line for name, samples in gauges.items() for line in _gauge(name, samples, about)]
+    lines = [line for name, samples in gauges.items() for line in gauge(name, samples, about)]
     return "\n".join(lines) + "\n"
 
 
@@ -189,7 +189,7 @@ def _states(label: str, states: Iterable[Enum], current: Enum) -> list[Sample]:
     return [({label: state.value}, float(state is current)) for state in states]
 
 
-def _gauge(name: str, samples: Iterable[Sample], about: Mapping[str, str]) -> list[str]:
+def gauge(name: str, samples: Iterable[Sample], about: Mapping[str, str]) -> list[str]:
     """A gauge's lines; a sample without a value is left out, as Prometheus has no null. Of two with the same labels, for which it
     would refuse all, the lower stays: of outcomes the failure."""
     known: dict[str, float] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 
@@ -224,8 +224,7 @@ _COLUMNS = (
 def comma_separated(
     merged: Merged, unreadable: Sequence[tuple[str, str]], refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """A row for each certificate, as RFC 4180 has it; of what gave none its name and why. What a spreadsheet would run as a
-    formula has an apostrophe before it (OWASP, CSV injection): names are a stranger's."""
+    """A row for each certificate; of what gave none its name and why."""
     rows: list[Sequence[str]] = [_COLUMNS]
     for cell in merged.cells:
         for entry in cell.certificates:
@@ -246,6 +245,12 @@ def comma_separated(
             )
     for name, reason in (*refused, *unreadable):
         rows.append((name, *("" for _ in _COLUMNS[2:]), reason))
+    return spreadsheet(rows)
+
+
+def spreadsheet(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as RFC 4180 has them. What a spreadsheet would run as a formula has an apostrophe before it (OWASP, CSV injection):
+    names are a stranger's."""
     text = io.StringIO()
     writer = csv.writer(text)
     for row in rows:

@@ -215,12 +215,12 @@ _Node = dict[str, Any]
 """A tree of the parts of certified certificates: by the first part, then by the second, and so on."""
 
 
-class _Certified:
-    """The certified certificates that failures are held against."""
+class Peers:
+    """What succeeded, by its parts in the order of causation: failures are held against it."""
 
-    def __init__(self, summaries: Sequence[_Summary]) -> None:
+    def __init__(self, items: Iterable[tuple[str, ...]]) -> None:
         # in the order they came, each once: the same certificates give the same report
-        self._parts = list(dict.fromkeys(item.parts for item in summaries))
+        self._parts = list(dict.fromkeys(items))
         self._tree: _Node = {}
         for parts in self._parts:
             node = self._tree
@@ -229,7 +229,7 @@ class _Certified:
         self._causes: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
 
     def first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-        """The place of the first part in which this differs from every certified certificate that is equal before it, and
+        """The place of the first part in which this differs from every peer that is equal before it, and
         what those have there; -1 where there is none. What one of the two did not record does not differ."""
         if parts not in self._causes:
             self._causes[parts] = self._first_difference(parts)
@@ -265,8 +265,8 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
     succeeded = [item for item in summaries if item.succeeded]
     # a diagnosis that passed shows nothing about a training that failed
     certified = {
-        True: _Certified([item for item in succeeded if item.trains]),
-        False: _Certified(succeeded),
+        True: Peers(item.parts for item in succeeded if item.trains),
+        False: Peers(item.parts for item in succeeded),
     }
     # The same criterion fails for many reasons: a group shares the problem and the first cause that differs.
     groups: dict[tuple[str, str, int, str], list[_Summary]] = {}
@@ -286,7 +286,7 @@ def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
 
 
 def _group(
-    kind: str, code: str, at: int, value: str, items: Sequence[_Summary], certified: Mapping[bool, _Certified]
+    kind: str, code: str, at: int, value: str, items: Sequence[_Summary], certified: Mapping[bool, Peers]
 ) -> Group:
     part, label = "", ""
     if at >= 0:

@@ -17,10 +17,13 @@ from splatfix.context.model import BinaryMatrix
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report import comparison
+from splatfix.report import fleet as fleet_words
+from splatfix.report.fleet import FleetView
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, signed_by
 from splatfix.report.merging import Listed, Merged
+from splatfix.report.nodes import Fleet
 from splatfix.report.templates import fill_in
 from splatfix.report.verification import signature_badge
 from splatfix.report.view import OUTCOMES, CertificateView
@@ -99,17 +102,40 @@ def matrix_page(
     """
     return _page(
         "certificates.html",
-        view=MergedView(merged),
-        opened=OPENED,
-        verdicts=VERDICTS,
-        failed_first=_failed_first,
-        signed_by=signed_by,
-        most_links=MOST_LINKS,
-        unreadable=unreadable,
-        most_unreadable=MOST_UNREADABLE,
         refused=refused,
         no_certificate=NO_CERTIFICATE,
-        data=data,
+        **_of_certificates(merged, unreadable, data),
+    )
+
+
+def _of_certificates(merged: Merged, unreadable: Sequence[tuple[str, str]], data: str) -> dict[str, Any]:
+    """What ``matrix.html`` needs."""
+    return {
+        "view": MergedView(merged),
+        "opened": OPENED,
+        "verdicts": VERDICTS,
+        "failed_first": _failed_first,
+        "signed_by": signed_by,
+        "most_links": MOST_LINKS,
+        "unreadable": unreadable,
+        "most_unreadable": MOST_UNREADABLE,
+        "data": data,
+    }
+
+
+def fleet_page(fleet: Fleet, certificates: Merged, unreadable: Sequence[tuple[str, str]], data: str) -> str:
+    """Many nodes as one HTML file, with their certificates.
+
+    Args:
+        unreadable: path and reason of each certificate that could not be read.
+        data: the JSON document beside it, as a relative URL.
+    """
+    return _page(
+        "fleet.html",
+        fleet=fleet,
+        nodes=FleetView(fleet),
+        words=fleet_words,
+        **_of_certificates(certificates, unreadable, data),
     )
 
 
