@@ -1,4 +1,5 @@
-"""What a training had for its photos: mean colors of a grid of cells, which another decoder of the same files must find too."""
+"""What a training had for its photos: mean colors of a grid of cells, and of a JPEG the energy of its details, which another
+decoder of the same files must find too."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import hashlib
 import math
 import os
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.config import TrainConfig
+from smoke_trainer.data.files import MAX_PIXELS, content_of
 from smoke_trainer.data.images import ImageStore, decode, image_size
 from smoke_trainer.data.load import find_scene
 from smoke_trainer.data.scene import Scene, View
@@ -19,7 +21,8 @@ from smoke_trainer.record import PhotoReport, ViewReport
 
 ACROSS, DOWN = 8, 6  # cells
 MOST = 8  # photos, spread over training and held-out views
-MOST_PIXELS = 700_000  # of a photo that is decoded once more; as `splatfix/certify/photos.py` has it
+# of a photo that is decoded once more, and the frequencies that are details; as `splatfix/certify/photos.py` has them
+MOST_PIXELS, MOST_OF_JPEG, FINE = 700_000, 3_000_000, 5
 
 
 def photo_reports(scene: Scene, images: ImageStore, folder: str) -> List[PhotoReport]:
@@ -31,7 +34,8 @@ def photo_reports(scene: Scene, images: ImageStore, folder: str) -> List[PhotoRe
         grid = grid_of(_pixels(view, images))
         rows = [[[round(value, 2) for value in cell] for cell in row] for row in grid.tolist()]
         file = os.path.relpath(view.image_path, root)
-        reports.append(PhotoReport(view.name, file, rows, _digest(view.image_path)))
+        digest, details = _as_decoded(view.image_path)
+        reports.append(PhotoReport(view.name, file, rows, digest, details))
     return reports
 
 
@@ -45,12 +49,33 @@ def view_report(config: TrainConfig, view: View, psnr: float, picture: Path) -> 
     return ViewReport(view.name, psnr if math.isfinite(psnr) else None, shown, photo)
 
 
-def _digest(path: Path) -> str:
-    """Of all planes of a photo, each row by row; "" for one that is too large to be decoded once more by others."""
+def _as_decoded(path: Path) -> Tuple[str, List[float]]:
+    """The digest of all planes of a photo, each row by row, and the details of a JPEG; none of one that is too large to be
+    decoded once more by others."""
     size = image_size(path)
+    if content_of(path)[:2] == b"\xff\xd8" and size[0] * size[1] <= MAX_PIXELS:
+        return "", details_of(decode(path, size))
     if size[0] * size[1] > MOST_PIXELS:
-        return ""
-    return hashlib.sha256(decode(path, size).numpy().tobytes()).hexdigest()
+        return "", []
+    return hashlib.sha256(decode(path, size).numpy().tobytes()).hexdigest(), []
+
+
+def details_of(planes: Tensor) -> List[float]:
+    """Of [3, H, W] in 0..255, from its top, for each row of cells that holds at most MOST_OF_JPEG pixels: the mean over blocks
+    of 8 x 8 of the energy that the coefficients of brightness have from FINE on (ITU-T T.81, A.3.3)."""
+    height, width = planes.shape[1:]
+    bands = min(DOWN, MOST_OF_JPEG * DOWN // (width * height))
+    down = min(height // 8, -(-height * bands // (8 * DOWN)))
+    weights = torch.tensor((0.299, 0.587, 0.114))
+    light = torch.tensordot(weights, planes[:3, : 8 * down, : width // 8 * 8].float(), 1)
+    pixel, frequency = torch.arange(8.0), torch.arange(8.0)[:, None]
+    cosines = 0.5 * torch.cos((2.0 * pixel + 1.0) * frequency * (math.pi / 16.0))
+    cosines[0] /= math.sqrt(2.0)
+    blocks = light.reshape(down, 8, -1, 8).permute(0, 2, 1, 3)
+    fine = (frequency + frequency.t()) >= FINE
+    energies = ((cosines @ blocks @ cosines.t()) ** 2)[:, :, fine].sum(2).mean(1)
+    band_of = 8 * torch.arange(down) * DOWN // height
+    return [round(float(energies[band_of == band].mean()), 3) for band in range(bands)]
 
 
 def _pixels(view: View, images: ImageStore) -> Tensor:

@@ -123,13 +123,15 @@ class SplitReport:
 class PhotoReport:
     """A photo as it was trained on: its file below the scene's folder, and the mean colors of rows of cells, in 0..255.
 
-    `sha256` is of its planes as they were decoded, before any resizing; "" for a large one.
+    `sha256` is of its planes as they were decoded, before any resizing; "" for a large one and a JPEG, of which `details` has
+    the energy for each of the first rows of cells.
     """
 
     name: str
     file: str
     grid: List[List[List[float]]]
     sha256: str
+    details: List[float]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from splatfix.context import Goal, make_context
 from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
+from splatfix.core.words import few
 from splatfix.facts import Facts
 
 _CONSEQUENCES = frozenset(
@@ -101,8 +102,7 @@ def _of_suite(
     code = as_installed(measured.loaded, subject.python)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
-    if measured.finished and measured.loaded is not None and not measured.loaded.told:
-        left_open = (*left_open, "the code that ran, of which no process told")
+    left_open += _untold(measured)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     idle = idle_gpu(facts, subject.device)
     if request.level is not None and request.level < run_levels.TRAINS_FROM:
@@ -149,7 +149,8 @@ def _of_stack(
         if rung.name is RungName.BUILT and rung.reached is False:
             reasons.append(f"built: {rung.shown_by}")
     passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    verdict = _verdict(reasons, measured, passed=passed)
+    untold = _untold(measured)
+    verdict = _verdict(reasons, measured, passed=passed, left_open=bool(untold))
     stack = TestedStack(
         name=subject.name,
         folder=str(subject.checkout),
@@ -170,7 +171,7 @@ def _of_stack(
         environment["threads"] = subject.threads.words()
     return Certificate(
         verdict=verdict,
-        summary=summarize_stack(verdict, subject, run),
+        summary=summarize_stack(verdict, subject, run, untold),
         reasons=tuple(reasons),
         suite=subject.scene.folder.name,
         renderer=", ".join(subject.extensions) or "its own",
@@ -244,6 +245,13 @@ def _of_scenes(failed: Sequence[tuple[str, Criterion]]) -> str:
 def _altered(code: Sequence[Criterion]) -> list[str]:
     """That other code ran than was installed, which explains what failed besides."""
     return [_reason(item) for item in code if item.outcome is Outcome.FAILED]
+
+
+def _untold(measured: Measured) -> tuple[str, ...]:
+    """What ran and was not told of, in words."""
+    if not measured.finished or measured.loaded is None or not measured.loaded.untold:
+        return ()
+    return (f"code that ran, and was not told of by {few(measured.loaded.untold)}",)
 
 
 def _reason(item: Criterion) -> str:

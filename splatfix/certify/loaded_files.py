@@ -31,6 +31,28 @@ from splatfix.facts import (
     recorded_files,
 )
 
+SURELY_LOADED = (
+    "smoke_trainer.data.images",
+    "smoke_trainer.densify.ops",
+    "smoke_trainer.metrics",
+    "smoke_trainer.model",
+    "smoke_trainer.photos",
+    "smoke_trainer.renderers",
+    "smoke_trainer.train",
+    "splatfix.kernels.knn",
+    "splatfix.kernels.ssim",
+    "torch",
+    "torch._tensor",
+    "torch.functional",
+    "torch.nn.functional",
+    "torch.nn.modules.module",
+    "torch.autograd",
+    "torch.optim.adam",
+    "torch.optim.optimizer",
+    "numpy",
+    "PIL.Image",
+)
+"""Modules that every training loads: seen with torch 2.1.2 and 2.13."""
 _SOURCES = (".py", ".so", ".pyd")
 _COMPARING_TIMEOUT = 120.0
 
@@ -63,8 +85,8 @@ class LoadedCode:
     differences: tuple[Difference, ...] = ()
     unknown: tuple[str, ...] = ()
     """Files that nothing tells the installed content of."""
-    told: bool = True
-    """Some process told what it had loaded."""
+    untold: tuple[str, ...] = ()
+    """Processes that ended well, and told nothing."""
 
 
 class LoadedFiles:
@@ -89,11 +111,24 @@ class LoadedFiles:
         self._own = tuple(f"{os.path.realpath(path)}{os.sep}" for path in own)
         self._installed = _Installed(facts, journal)
         self._began = False
-        self._read: set[str] = set()
+        self._trainings: dict[str, Sequence[str]] = {}
+        self._read: set[Path] = set()
         self._results: dict[str, Difference | _Replaced | str | None] = {}
         """By file, function or bytecode: what is different, why it is not known, or None for what is as installed."""
         self._pool = ThreadPoolExecutor(max_workers=1)
         self._work: Future[None] | None = None
+
+    def folder_of(self, training: str) -> Path:
+        """Where the processes of a training are to tell what they loaded."""
+        return make_folder(self.folder / training)
+
+    def trained(self, training: str, libraries: Sequence[str]) -> None:
+        """A training ended well: what it tells will be held against what it surely loaded.
+
+        Args:
+            libraries: native files that it held by what the system tells.
+        """
+        self._trainings[training] = libraries
 
     def look(self) -> None:
         """Begin to compare what was loaded since the last time."""
@@ -131,14 +166,19 @@ class LoadedFiles:
         for file, functions in replaced.items():
             differences[Difference(f"code of {file} ran in place of {few(functions)}")] = None
         names = tuple(name for name, _ in owners.most_common() if name)
-        return LoadedCode(owners.total(), names, tuple(differences), tuple(unknown), bool(self._read))
+        told = {path.parent.name for path in self._read}
+        untold = [f"the training of {name}" for name in self._trainings if name not in told]
+        if not self._read:
+            untold = ["any process"]
+        return LoadedCode(owners.total(), names, tuple(differences), tuple(unknown), tuple(untold))
 
     def _compare(self) -> None:
         sources: list[tuple[str, str]] = []
-        for path in sorted(self.folder.glob("loaded-*.json")):
-            if path.name in self._read:
+        told: dict[str, set[str]] = {}
+        for path in sorted(self.folder.rglob("loaded-*.json")):
+            if path in self._read:
                 continue
-            self._read.add(path.name)
+            self._read.add(path)
             document = object_in(path)
             self._installed.add_folders(document.get("path", ()))
             python = tuple(f"{folder}{os.sep}" for folder in document.get("python", ()))
@@ -147,11 +187,24 @@ class LoadedFiles:
                 self._look_at(file, name, python)
                 if cached and loaded.TRAINED_BY.fullmatch(name) and file in self._installed.files:
                     sources.append((file, cached))
-            for file in document.get("libraries", ()):
+            libraries: list[str] = document.get("libraries", [])
+            told.setdefault(path.parent.name, set()).update(modules, libraries)
+            for file in libraries:
                 self._look_at(file, "", python)
             for function, file in document.get("replaced", {}).items():
                 self._look_at_function(function, file, python)
         self._look_at_bytecode(sources)
+        for training in self._trainings.keys() & told.keys():
+            self._look_at_list(training, told[training])
+
+    def _look_at_list(self, training: str, told: set[str]) -> None:
+        """What a training told, modules and libraries, has what it surely loaded."""
+        libraries = [file for file in self._trainings[training] if file in self._installed.files]
+        for file in libraries:
+            self._look_at(file, "", ())
+        if hidden := [name for name in (*SURELY_LOADED, *libraries) if name not in told]:
+            text = f"the training of {training} does not tell of {few(hidden, 3)}, which it loaded"
+            self._results[training] = Difference(text)
 
     def _look_at(self, file: str, module: str, python: tuple[str, ...]) -> None:
         if file in self._results or file.startswith(self._own):

@@ -54,6 +54,8 @@ class Photo:
     """Mean colors in 0..255 of rows of cells, see ``smoke_trainer/photos.py``."""
     sha256: str = ""
     """Of its planes before any resizing."""
+    details: tuple[float, ...] = ()
+    """Of a JPEG, the energy of its details in each row of cells."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,7 @@ class SmokeTrainer:
         folder = make_folder(subject.out / scene)
         latest: dict[str, Any] = {}
         clocks: list[tuple[float, float]] = []
+        libraries: list[str] = []
 
         def on_line(line: str) -> None:
             if line.startswith("{"):
@@ -149,6 +152,7 @@ class SmokeTrainer:
                 if state.get("event") == "progress":
                     latest.update(state)
                     clocks.append((float(state.get("seconds") or 0.0), time.monotonic()))
+                    libraries[:] = libraries_of(str(folder)) or libraries
                     tell(scene, latest)
 
         shares = []
@@ -158,12 +162,14 @@ class SmokeTrainer:
         done = self._runner.run(
             [*self._argv(scene), "--out", str(folder), "--json-progress"],
             timeout=subject.suite.timeout,
-            env=self._variables,
+            env={**self._variables, loaded.VARIABLE: str(self._loaded.folder_of(scene))},
             cwd=folder,
             on_line=on_line,
             log=folder / TRAINING_LOG,
         )
         seconds = round(time.monotonic() - began, 1)
+        if done.ok:
+            self._loaded.trained(scene, libraries)
         if subject.device != "cpu":
             shares.append(busy_gpus())
         busy = max((share for share in shares if share is not None), default=None)
@@ -252,6 +258,15 @@ def _files_of(record: TrainingRecord, data: Path | None) -> tuple[Path, int]:
     first = record.photos[0].file if record.photos else ""
     folder = next((folder for folder in folders if (folder / first).is_file()), data)
     return folder, PHOTOS_OF_OTHERS
+
+
+def libraries_of(argument: str) -> list[str]:
+    """Native files that the process with that argument holds, by the system and not by itself; [] where it does not tell."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.fsencode(argument) in (folder / "cmdline").read_bytes().split(b"\0"):
+                return sorted(loaded.mapped(folder.name))
+    return []
 
 
 def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:

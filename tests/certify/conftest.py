@@ -18,6 +18,7 @@ from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import WHICH
+from splatfix.certify.loaded_files import SURELY_LOADED
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung, RungName
@@ -50,9 +51,10 @@ def result(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def tell_nothing_loaded(variables: Mapping[str, str]) -> None:
+def tell_loaded(variables: Mapping[str, str]) -> None:
     """As a process of the environment does at its end."""
-    Path(variables[loaded.VARIABLE], "loaded-0.json").write_text("{}", encoding="utf-8")
+    document = {"libraries": SURELY_LOADED}
+    Path(variables[loaded.VARIABLE], "loaded-0.json").write_text(json.dumps(document), encoding="utf-8")
 
 
 class RecordedKernels(ProcessRunner):
@@ -68,7 +70,7 @@ class RecordedKernels(ProcessRunner):
             packages = (name.partition(".")[0] for name in self.measured)
             return Completed(words, 0, "\n".join(("splatfix", *packages)), "", 0.0)
         if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
-            tell_nothing_loaded(options["env"])
+            tell_loaded(options["env"])
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
             return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
         return super().run(argv, **options)
@@ -88,6 +90,7 @@ class RecordedTrainer(RecordedKernels):
         if "smoke_trainer" not in words:
             return super().run(argv, **options)
         self.calls.append(words)
+        tell_loaded(options["env"])
         out = Path(words[words.index("--out") + 1])
         out.mkdir(exist_ok=True)
         (out / "metrics.jsonl").write_text('{"loss": 0.5}\n' * 40, encoding="utf-8")
@@ -105,6 +108,7 @@ class TrainingHere(RecordedKernels):
         words = [str(word) for word in argv]
         if words[1:3] != ["-m", "smoke_trainer"]:
             return super().run(argv, **options)
+        tell_loaded(options["env"])
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
             code = trainer_main(words[3:])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -204,7 +205,7 @@ def test_a_gpu_that_became_busy_meanwhile_excuses_too(
             (tmp_path / "figurine" / "result.json").write_text(json.dumps(result(config__device="cuda")))
             return Completed(tuple(argv))
 
-    monkeypatch.setattr(smoke_training, "LoadedFiles", lambda *_: None)
+    monkeypatch.setattr(smoke_training, "LoadedFiles", MagicMock())
     facts: Any = SimpleNamespace()
     trainer = SmokeTrainer(subject, facts, Trained(), tmp_path, {})
     run = trainer._train("figurine", lambda *_: None)

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib._bootstrap_external import _code_to_timestamp_pyc  # type: ignore[import-not-found]
@@ -19,7 +20,8 @@ from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
 from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.inside import loaded
-from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
+from splatfix.certify.loaded_files import SURELY_LOADED, LoadedCode, LoadedFiles
+from splatfix.certify.smoke_training import libraries_of
 from splatfix.core.data import replace
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
@@ -199,11 +201,40 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
     assert step is not None and "splatfix repair fused_ssim --python" in step.text
 
 
-def test_a_run_that_tells_nothing_of_what_it_loaded_is_undetermined(
-    known: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("told", "verdict", "words"),
+    [
+        (None, Verdict.UNDETERMINED, "because of code that ran, and was not told of by any process"),
+        ([], Verdict.NOT_CERTIFIED, "the training of figurine does not tell of smoke_trainer.data.images, "),
+        (
+            SURELY_LOADED[:-1],
+            Verdict.NOT_CERTIFIED,
+            "the training of figurine does not tell of PIL.Image, which",
+        ),
+        (SURELY_LOADED, Verdict.CERTIFIED, "This environment trained 1 scene"),
+    ],
+)
+def test_what_a_training_surely_loaded_must_be_told(
+    told: Any, verdict: Verdict, words: str, known: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conftest, "tell_nothing_loaded", lambda variables: None)
+    if told is None:
+        monkeypatch.setattr(conftest, "tell_loaded", lambda variables: None)
+    else:
+        monkeypatch.setattr(conftest, "SURELY_LOADED", told)
     whole = dataclasses.replace(SHORT, iterations=None)
     made = certify(subject(whole, tmp_path / "out"), known, runner=RecordedTrainer())
-    assert made.verdict is Verdict.UNDETERMINED, made.reasons
-    assert "because of the code that ran, of which no process told" in made.summary
+    assert made.verdict is verdict, made.reasons
+    assert words in " ".join((made.summary, *made.reasons))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells")
+def test_libraries_of_a_process_are_read_by_its_argument(tmp_path: Path) -> None:
+    code = "import sys, _ctypes; print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdout.readline()
+        assert any("_ctypes" in file for file in libraries_of(str(tmp_path)))
+        child.stdin.close()
+    assert libraries_of(str(tmp_path)) == []

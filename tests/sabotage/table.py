@@ -22,6 +22,8 @@ class Sabotage:
     file: str = ""
     lines: str = ""
     iterations: int = 40
+    photos: str = "PNG"
+    verdict: str = "not-certified"
 
 
 TABLE = from_json(

@@ -47,7 +47,7 @@ def write(folder: str) -> None:
         "path": [os.path.realpath(folder) for folder in sys.path if os.path.isdir(folder)],
         "python": sorted({os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib")}),
         "modules": modules,
-        "libraries": sorted(_mapped()),
+        "libraries": sorted(mapped()),
         "replaced": dict(_replaced()),
     }
     path = os.path.join(folder, f"loaded-{os.getpid()}.json")
@@ -64,10 +64,10 @@ def _bytecode(module: ModuleType) -> str:
     return ""
 
 
-def _mapped() -> Iterator[str]:
-    """Native files that this process holds; none on a system that does not tell, where modules name theirs."""
+def mapped(process: str = "self") -> Iterator[str]:
+    """Native files that a process holds; none on a system that does not tell, where modules name theirs."""
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        with open(f"/proc/{process}/maps", encoding="utf-8", errors="surrogateescape") as file:
             paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "/" in line}
     except OSError:
         return
