@@ -207,14 +207,18 @@ def explain(request: InstallRequest) -> Planned:
         # the options that it would advise to look at are what follows
         shows_options = [step for step in error.todo if step.command and "--why" in step.command.argv]
         problem = error.with_todo(*(step for step in error.todo if step not in shows_options))
+    summary = summarise(to_install.sources, facts, named=to_install.sources, fetch=to_fetch)
     if problem and problem.exit_code is Exit.USAGE and named:
-        raise problem
+        # the name of a drop-in is no folder to build, and options serve it all the same
+        if problem.code != "not-a-folder" or not summary.replacement.dropins:
+            raise problem
+        problem = None
     if plan and not named and not plan.targets:
         plan = None  # the current folder is some project without a CUDA extension
     sources = NO_SOURCES
     # a current folder that nobody named and that is no source has no say in what the options are about
     if named or plan or (problem and problem.exit_code is not Exit.USAGE):
-        sources = summarise(to_install.sources, facts, named=to_install.sources, fetch=to_fetch)
+        sources = summary
         if wheels.searches:
             sources = replace(sources, prebuilt=wheels.steps)
     options = options_for(context, sources, request.keep)

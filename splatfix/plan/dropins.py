@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from packaging.utils import canonicalize_name
 
+from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Checkout
@@ -68,7 +69,7 @@ def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacem
     checkout = checkout_to_replace(text, checkout, backend)
     if checkout is None:
         return Replacement((_by_name(text, backend),))
-    replacement = replacement_for(checkout)
+    replacement = _of_a_host(checkout) or replacement_for(checkout)
     if not (replacement.dropins or replacement.native):
         raise _no_extension(text, checkout)
     if replacement.useless:
@@ -77,6 +78,24 @@ def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacem
             replacement.refused, "", *_native_build(text, checkout), *_by_their_names(beside, backend)
         )
     return replacement
+
+
+def _of_a_host(checkout: Checkout) -> Replacement | None:
+    """What a drop-in replaces of a source that is itself the host of one (gsplat's own): its compiled module, beside an
+    installed host of the same release; None where it is no such source."""
+    for dropin in DROPINS:
+        for item in checkout.sources:
+            source = item.source
+            if not dropin.host or source.name != dropin.host:
+                continue
+            releases = dropin.host_releases
+            if source.version and source.version not in releases:
+                reason = f"the drop-in for its compiled module was made for {' and '.join(releases)}"
+                return Replacement(native=(Native(f"{source.name} {source.version}", reason),))
+            if source.version:
+                releases = {source.version: releases[source.version]}
+            return Replacement((replace(dropin, host_releases=releases),))
+    return None
 
 
 def _no_extension(text: str, checkout: Checkout) -> SplatfixError:

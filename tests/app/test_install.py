@@ -1,11 +1,12 @@
 """What ``install`` means where no SOURCE was named."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from splatfix.app.install import planned
+from splatfix.app.install import InstallRequest, explain, planned
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
@@ -38,3 +39,15 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     told = [command.argv for command in commands(caught.value.todo)]
     assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)
     assert all(argv[2] for argv in told), "a source that is not written down is no empty word"
+
+
+def test_options_for_the_name_of_a_drop_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no folder to build; every option of the machine is shown for it all the same."""
+    facts = facts_of("rtx-3090-and-5090")
+    monkeypatch.setattr("splatfix.app.install.gather", lambda *arguments, **options: facts)
+    wanted = request_for(("simple_knn",), ("sm_120",))
+    made = explain(InstallRequest(install=replace(wanted, find=False), python=sys.executable))
+    assert made.error is None and made.options is not None and made.options.available
+    wanted = request_for(("no_such_thing",), ("sm_120",))
+    with pytest.raises(SplatfixError, match="does not exist"):
+        explain(InstallRequest(install=replace(wanted, find=False), python=sys.executable))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,30 @@ def test_what_gsplat_imports_and_does_not_ask_for() -> None:
         assert problem.code == "host-import-missing" and "install packaging" in problem.todo[0].line()
         first, *_ = plan_install(dataclasses.replace(request, with_dependencies=True), context).steps
         assert isinstance(first, InstallDependencies) and first.requirements == ("packaging",)
+
+
+@pytest.mark.parametrize(
+    ("release", "code"),
+    [("1.5.3", ""), ("1.4.0", "host-release-not-served"), ("1.3.0", "nothing-replaces-it")],
+)
+def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path: Path) -> None:
+    """`gsplat==1.4.0` is a source distribution by then, whose setup.py computes its version."""
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\n"
+        "from torch.utils.cpp_extension import CUDAExtension\n"
+        "kernels = CUDAExtension('gsplat.csrc', ['gsplat/ext.cu'])\n"
+        "setup(name='gsplat', version=read(), packages=['gsplat'], ext_modules=[kernels])\n"
+    )
+    (tmp_path / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: gsplat\nVersion: {release}\n")
+    (tmp_path / "gsplat").mkdir()
+    (tmp_path / "gsplat" / "ext.cu").write_text("// kernels")
+    context = make_context(beside(CPU, "1.5.3"), goal("sm_90"))
+    request = request_for([str(tmp_path)], (), backend="pure")
+    if code:
+        assert refused(plan_install, request, context).code == code
+        return
+    made = [step.module for step in plan_install(request, context).steps if isinstance(step, MakeDropin)]
+    assert made == ["gsplat.csrc"]
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:

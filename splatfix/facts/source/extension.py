@@ -94,7 +94,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         folder=str(folder),
         build_files=build_files,
         name=declared_name,
-        version=script.setup_text("version") or version,
+        version=script.setup_text("version") or version or _released_version(folder, reader),
         packages=packages,
         modules=modules,
         needs_cuda=_needs_cuda(folder, script, modules, reader),
@@ -186,6 +186,15 @@ def walk_extensions(
             if entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 pending.append((current / entry.name, level + 1))
     return FolderWalk(tuple(sorted(extensions)), tuple(unreadable))
+
+
+def _released_version(folder: Path, reader: FolderReader) -> str | None:
+    """The version of a source distribution, whose PKG-INFO has what its setup.py computes; None where that is no such."""
+    for line in reader.text(folder / "PKG-INFO").splitlines():
+        key, _, value = line.partition(":")
+        if key == "Version":
+            return value.strip()
+    return None
 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:

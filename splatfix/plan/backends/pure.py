@@ -108,7 +108,10 @@ def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
         in_table_order += [dropin for dropin in replacement.dropins if dropin not in DROPINS]
         kernels = kernels_by(assessment.context, in_table_order)
     except SplatfixError as error:
-        raise NotApplicable(error.what.rstrip(".")) from error
+        obstacle = error.what.rstrip(".")
+        if error.code == "cpu-only-torch" and error.todo and error.todo[0].command:
+            obstacle += f"; possible after: {error.todo[0].line()}"
+        raise NotApplicable(obstacle) from error
     targets = target_options(assessment.archs)
     steps = _use(assessment, replacement, kernels.kind.value, *targets, on_the_cpu=not assessment.here)
     must_be_native, unknown_names = _reasons(replacement)
