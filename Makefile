@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test slurm benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -144,6 +144,9 @@ fuzz: $(VENV)/.dev ## Coverage-guided fuzzing of every reader, FUZZ_SECONDS each
 DOCKER_TESTS ?= docker
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
+
+slurm: $(VENV)/.dev ## Slurm's daemons on this machine as root (apt-get install slurm-wlm munge); writes tests/records/slurm.json
+	$(PY) -m tests.fleet.slurm_cluster tests/records/slurm.json
 
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
 	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

@@ -26,7 +26,7 @@ from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import Refusal
-from splatfix.containers import Lane
+from splatfix.containers import Image, Lane
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
@@ -304,6 +304,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "vram": typing.get_type_hints(Budget),
     "lanes list": {"lanes": list[Lane]},
+    "lanes build": typing.get_type_hints(Image),
     "lanes show": typing.get_type_hints(Lane),
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},

@@ -17,6 +17,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, read_json, set_aside, write_text
+from splatfix.core.lenient import object_in
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.words import counted, few
 from splatfix.fleet.slurm_jobs import Slurm, Task, script, watch
@@ -105,7 +106,10 @@ def run_on_slurm(request: FleetRequest) -> Result:
         merged = report.merge([out / CERTIFICATES], out / MATRIX, lost)
         files = list(merged.data()["files"])
     ran = FleetRun(tuple(judged), tuple(certifications), str(out), tuple(files))
-    return Result("fleet run", lambda: to_json(ran), lambda console: _show(console, ran), _exit_code(ran))
+    codes = [_code(out, task) for task in certifications]
+    return Result(
+        "fleet run", lambda: to_json(ran), lambda console: _show(console, ran), _exit_code(ran, codes)
+    )
 
 
 def _submitted(slurm: Slurm, name: str, request: FleetRequest, nodes: Sequence[str]) -> dict[str, str]:
@@ -142,10 +146,13 @@ def _judged(out: Path, task: Task) -> Task:
     """A task with what is missing of it, where Slurm itself saw no fault."""
     if task.reason:
         return task
-    file = verdict_file(out / VERDICTS, task.name)
     if task.name.startswith(_CERTIFICATION):
-        file = _certificate(out, task.name)
-    if file.is_file():
+        document = object_in(_certificate(out, task.name))
+        if document.get("unfinished") or document.get("interrupted"):
+            return replace(task, reason=f"it was ended before its end ({task.state or 'Slurm forgot it'})")
+    else:
+        document = object_in(verdict_file(out / VERDICTS, task.name))
+    if document:
         return task
     return replace(task, reason=f"it left nothing ({task.state or 'Slurm forgot it'}); its log is in {LOGS}")
 
@@ -165,13 +172,18 @@ def _state(out: Path, task: Task) -> State | None:
     return State(document["state"])
 
 
-def _exit_code(ran: FleetRun) -> Exit:
-    failed = any(task.state == "FAILED" and not task.reason for task in ran.certifications)
-    if failed or any(item.state is State.FAIL for item in ran.nodes):
+def _code(out: Path, task: Task) -> int:
+    """The exit code of a certification; 3 for one that came to no end."""
+    if task.reason:
+        return Exit.UNDETERMINED
+    document = read_json(_certificate(out, task.name), "a certificate of splatfix")
+    return int(document["exit_code"])
+
+
+def _exit_code(ran: FleetRun, codes: Sequence[int]) -> Exit:
+    if Exit.FAILURE in codes or any(item.state is State.FAIL for item in ran.nodes):
         return Exit.FAILURE
-    if any(item.state in (None, State.UNKNOWN) for item in ran.nodes) or any(
-        task.reason for task in ran.certifications
-    ):
+    if any(codes) or any(item.state in (None, State.UNKNOWN) for item in ran.nodes):
         return Exit.UNDETERMINED
     return Exit.OK
 

@@ -19,10 +19,19 @@ from splatfix.attest.keys import PrivateKey
 from splatfix.attest.report import require_key_elsewhere
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
-from splatfix.containers import ContainerResult, Lane, LiveContainers, find_lane, load_lanes
+from splatfix.containers import (
+    IMAGE_LOG,
+    ContainerResult,
+    Lane,
+    LiveContainers,
+    build_lane,
+    find_lane,
+    load_lanes,
+)
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import make_folder
 from splatfix.core.threads import start
 from splatfix.core.words import few
 from splatfix.report import certificate
@@ -65,6 +74,23 @@ def show_lane(name: str) -> Result:
                 prose(console, f"{key:<14}", escape(shown))
 
     return Result("lanes show", lambda: values, text)
+
+
+def build(request: ContainerRequest, tag: str) -> Result:
+    """Build the image of a lane for use elsewhere, such as a job of a cloud; what the build says goes to ``out``.
+
+    Raises:
+        SplatfixError: no such lane or engine, or an image that cannot be built.
+    """
+    lane = find_lane(request.lanes[0])
+    make_folder(request.out)
+    with on_interrupt("Interrupted: no image was built."), lanes_progress(err(), request.lanes) as tell:
+        image = build_lane(request, lane, tag, partial(tell, lane.name), request.out / IMAGE_LOG)
+    return Result(
+        "lanes build",
+        lambda: to_json(image),
+        lambda console: prose(console, "", escape(f"Built {image.tag} ({image.id}) on {image.base_image}.")),
+    )
 
 
 def certify_in_container(request: ContainerRequest) -> Result:

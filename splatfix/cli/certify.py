@@ -16,7 +16,9 @@ from splatfix.core.errors import SplatfixError
 scenes_app = typer.Typer(
     help="Check or mend a scene of yours; list and export the sample scenes.", no_args_is_help=True
 )
-lanes_app = typer.Typer(help="List the container lanes of certify --container.", no_args_is_help=True)
+lanes_app = typer.Typer(
+    help="List or build the container lanes of certify --container.", no_args_is_help=True
+)
 
 LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
 SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
@@ -274,3 +276,24 @@ def show_lane(
 ) -> None:
     """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""
     finish(app.lanes.show_lane(name), as_json)
+
+
+@lanes_app.command("build", epilog=examples("lanes-build"))
+def build_lane(
+    name: Annotated[str, option("lanes-build.name", autocompletion=LANES)],
+    tag: Annotated[str, option("lanes-build.tag")],
+    out: Annotated[Path, option("lanes-build.out", callback=folder_to_write)] = Path("splatfix-report"),
+    docker_host: Annotated[Optional[str], option("certify.docker_host")] = None,
+    base_image: Annotated[Optional[str], option("certify.base_image")] = None,
+    ca_certificates: Annotated[Optional[Path], option("certify.ca_certificates")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Build the image of a lane under a name of your own, for a job of a cloud; no GPU is needed."""
+    request = app.lanes.ContainerRequest(
+        lanes=(name,),
+        out=out,
+        docker_host=docker_host,
+        base_image=base_image,
+        ca_certificates=ca_certificates,
+    )
+    finish(app.lanes.build(request, tag), as_json)

@@ -22,6 +22,7 @@ from splatfix.containers.image import (
     build_image,
     own_source,
     read_inside,
+    tag_image,
 )
 from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
@@ -35,7 +36,7 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
-from splatfix.core.data import dataclass
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
 from splatfix.core.files import read_json, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
@@ -103,6 +104,27 @@ def certify_in_container(
     finally:
         engine.close()
     return ContainerResult(certificate, outcome.exit_code, image)
+
+
+def build_lane(
+    request: ContainerRequest, lane: Lane, tag: str, progress: Callable[[str], None], log: Path
+) -> Image:
+    """Build the image of a lane, and give it a name by which it can be pushed; needs no GPU.
+
+    Raises:
+        SplatfixError: as :func:`certify_in_container`; ``bad-image-name`` for a tag that Docker would not take.
+    """
+    name = image_name(tag)
+    base_image = image_name(request.base_image or lane.base_image)
+    _require_sources(lane, request)
+    engine = connect(request.docker_host)
+    try:
+        recipe = recipe_for(lane, request, base_image, read_certificates(request.ca_certificates))
+        image = build_image(engine, recipe, progress=progress, log=log)
+        tag_image(engine, image, name)
+    finally:
+        engine.close()
+    return replace(image, tag=name)
 
 
 def recipe_for(lane: Lane, request: ContainerRequest, base_image: str, certificates: bytes) -> ImageRecipe:
