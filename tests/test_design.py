@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"facts", "knowledge", "context", "budget"},
     "plan": {"facts", "knowledge", "context", "checks"},
     "wheels": {"binaries", "facts", "knowledge", "context"},
+    "projects": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
     "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
@@ -41,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fleet": {"facts", "knowledge", "context", "checks"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "wheels", "report", "budget", "scenes", "fleet"),
+        *("explain", "wheels", "report", "budget", "scenes", "fleet", "projects"),
         "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
@@ -70,6 +71,8 @@ DATA_CLASSES = {
     "splatfix.plan.steps",
     "splatfix.install.outcome",
     "splatfix.wheels.model",
+    "splatfix.projects.model",
+    "splatfix.facts.project.model",
     "splatfix.install.journal",
 }
 

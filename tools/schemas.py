@@ -186,6 +186,23 @@ class SearchDocument(typing.TypedDict):
     asked: list[str]
 
 
+class ProjectFile(typing.TypedDict):
+    """One file of a project: who installs from it, the torch that it brings, and what was found."""
+
+    file: str
+    manager: str
+    lock: str
+    torch: str
+    findings: list[Finding]
+
+
+class ProjectEdit(typing.TypedDict):
+    """What mends a file, as a unified diff."""
+
+    file: str
+    diff: str
+
+
 class Error(typing.TypedDict):
     """What ended a command: what happened, what it means, what to do. ``code`` is stable."""
 
@@ -234,6 +251,7 @@ INSTALLED = {
     "options": Options | None,
     "outcome": InstallOutcome | None,
 }
+PROJECT = {"targets": list[str], "files": list[ProjectFile], "edits": list[ProjectEdit]}
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
@@ -264,6 +282,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "gate": {"verdict": NodeVerdict},
     "fleet run": typing.get_type_hints(FleetRun),
     "find": {"targets": list[str], "torch": str, "python": str, "searches": list[SearchDocument]},
+    "project check": PROJECT,
+    "project write": {**PROJECT, "entry": str},
     "checks list": {"checks": list[CheckRow]},
     "checks show": {"check": CheckPage},
     "install": INSTALLED,

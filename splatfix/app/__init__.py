@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         lanes,
         mcp_server,
         monitor,
+        project,
         report,
         revert,
         scenes,

@@ -85,6 +85,13 @@ class Form(str, Enum):
     appendix = "appendix"
 
 
+class Annotations(str, Enum):
+    """What a check prints."""
+
+    text = "text"
+    github = "github"
+
+
 class ExitCodes(str, Enum):
     """Whose exit codes: ``monitoring`` are those of Nagios' plugins, 0 ok, 1 warning, 2 critical, 3 unknown."""
 

@@ -285,15 +285,20 @@ def show_nothing_to_revert(console: Console, prefix: str) -> None:
     prose(console, "", f"[bold]Nothing to revert[/] in {escape(prefix)}")
 
 
-def show_journal(console: Console, entries: Sequence[Entry], prefix: str) -> None:
-    """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first."""
+def show_journal(console: Console, entries: Sequence[Entry], prefix: str, undo: Sequence[str]) -> None:
+    """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first.
+
+    Args:
+        undo: that command, without an entry.
+    """
     active = [entry for entry in entries if entry.active]
     if not active:
         show_nothing_to_revert(console, prefix)
     else:
         total = counted(len(entries), "installation")
         prose(console, "", f"[bold]{len(active)} of {total} active[/] in {escape(prefix)}")
-        show_step(console, _revert_step(active[-1].id, prefix, "Undo the latest with"), indent=2)
+        number = active[-1].id.partition("-")[0]
+        show_step(console, run(*undo, number, text="Undo the latest with"), indent=2)
     if entries:
         console.print()
     for entry in entries:

@@ -120,6 +120,18 @@ def test_find(document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert check(document("find", "fused-ssim", "--index", tmp_path, "--target", "sm_90"))["exit_code"] == 0
 
 
+def test_project(document: Document, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.1.2\nnumpy\n")
+    words = (tmp_path, "--target", "sm_86")
+    checked = check(document("project", "check", *words))
+    codes = {item["check"] for item in checked["files"][0]["findings"] if item["status"] == "fail"}
+    assert (checked["exit_code"], codes) == (1, {"numpy2-abi-mismatch"})
+    assert "+numpy<2" in checked["edits"][0]["diff"]
+    written = check(document("project", "write", *words))
+    assert (written["exit_code"], written["entry"][:5]) == (0, "0001-")
+    assert check(document("revert", "--project", tmp_path))["outcomes"]
+
+
 def test_checks(document: Document) -> None:
     rows = check(document("checks", "list"))["checks"]
     page = check(document("checks", "show", rows[0]["code"]))["check"]
