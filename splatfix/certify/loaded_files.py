@@ -39,8 +39,7 @@ SURELY_LOADED = (
     "smoke_trainer.photos",
     "smoke_trainer.renderers",
     "smoke_trainer.train",
-    "splatfix.kernels.knn",
-    "splatfix.kernels.ssim",
+    "splatfix.kernels.rasterizer",
     "torch",
     "torch._tensor",
     "torch.functional",
@@ -52,7 +51,7 @@ SURELY_LOADED = (
     "numpy",
     "PIL.Image",
 )
-"""Modules that every training loads: seen with torch 2.1.2 and 2.13."""
+"""Modules that every training loads, with the kernels of others too: seen with torch 2.1.2 and 2.13."""
 _SOURCES = (".py", ".so", ".pyd")
 _COMPARING_TIMEOUT = 120.0
 
