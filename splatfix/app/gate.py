@@ -43,6 +43,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 _LOCK_FOLDERS = ("/run", "/tmp")  # nosec B108 - opened without following links, and nothing is read from it
 _LEAST = 0.5
 """Seconds that writing the verdict gets, however long the judging took."""
+_LEAST_OF_SLURM = 3.0
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def gate(request: GateRequest) -> Gate:
     if looked.problem is not None and request.caller is None:
         raise looked.problem
     if request.apply and not busy:
-        _tell(_applied(verdict))
+        _tell(_applied(verdict, max(_LEAST_OF_SLURM, until - time.monotonic())))
     if request.out is not None and not busy:
         _tell(_written(request.out, verdict, max(_LEAST, until - time.monotonic())))
     line = line_for(caller, verdict)
@@ -253,11 +254,11 @@ def locked_folder(state: Path | None) -> Path:
     )
 
 
-def _applied(verdict: NodeVerdict) -> str:
+def _applied(verdict: NodeVerdict, seconds: float) -> str:
     from splatfix.core.runner import ProcessRunner
     from splatfix.fleet import slurm
 
-    return slurm.apply(verdict, ProcessRunner())
+    return slurm.apply(verdict, ProcessRunner(), seconds)
 
 
 def _written(folder: Path, verdict: NodeVerdict, seconds: float) -> str:

@@ -38,8 +38,12 @@ def in_copy(work: Callable[[], str], seconds: float) -> str:
 def _do(work: Callable[[], str], writing: int) -> None:
     """Never returns: what called :func:`in_copy` goes on in the other process alone."""
     code = 1
+    nothing = os.open(os.devnull, os.O_RDWR)
     try:
         os.setsid()  # a signal for the terminal's programs is the other process's to hear
+        # who reads what the other process says waits until nobody has its pipe any more
+        for handle in range(3):
+            os.dup2(nothing, handle)
         atexit._clear()  # what was registered before is not this copy's to undo
         answer = work().encode()
         atexit._run_exitfuncs()

@@ -83,7 +83,8 @@ def _sentence(verdict: NodeVerdict) -> str:
 
 def _performance(verdict: NodeVerdict) -> str:
     """``'label'=value[unit];[warn];[crit];[min];[max]``, as the guidelines have it."""
-    seconds = (_time(verdict.finished) - _time(verdict.started)).total_seconds()
+    # a clock that was set meanwhile may have gone back
+    seconds = max(0.0, (_time(verdict.finished) - _time(verdict.started)).total_seconds())
     failed = sum(check.state is State.FAIL for check in verdict.checks)
     unknown = sum(check.state is State.UNKNOWN for check in verdict.checks)
     gpus = len(verdict.alike.gpus)

@@ -9,16 +9,18 @@ from splatfix.fleet.verdict import NodeVerdict
 
 OURS = "splatfix: "
 """How the reason of a node begins that this drained; one that somebody else drained stays as it is."""
-_TIMEOUT = 8.0
 _LONGEST_REASON = 200
 
 
-def apply(verdict: NodeVerdict, runner: Runner) -> str:
+def apply(verdict: NodeVerdict, runner: Runner, seconds: float) -> str:
     """Bring the node into the state that the verdict asks for; why that was not possible, or "".
 
     Slurm's own record is asked each time: it outlives a controller's restart and a state folder that was lost.
+
+    Args:
+        seconds: that each of Slurm's commands gets.
     """
-    shown = runner.run(("scontrol", "show", "node", verdict.node, "--oneliner"), timeout=_TIMEOUT)
+    shown = runner.run(("scontrol", "show", "node", verdict.node, "--oneliner"), timeout=seconds)
     if not shown.ok:
         return _failed(shown)
     state = re.search(r"\bState=(\S+)", shown.stdout)
@@ -27,14 +29,14 @@ def apply(verdict: NodeVerdict, runner: Runner) -> str:
     ours = reason is not None and reason[1].startswith(OURS)
     if verdict.drain and not drained:
         text = f"{OURS}{verdict.reason}"[:_LONGEST_REASON]
-        return _failed(_update(verdict.node, runner, "State=DRAIN", f"Reason={text}"))
+        return _failed(_update(verdict.node, runner, seconds, "State=DRAIN", f"Reason={text}"))
     if not verdict.drain and drained and ours:
-        return _failed(_update(verdict.node, runner, "State=RESUME"))
+        return _failed(_update(verdict.node, runner, seconds, "State=RESUME"))
     return ""
 
 
-def _update(node: str, runner: Runner, *changes: str) -> Completed:
-    return runner.run(("scontrol", "update", f"NodeName={node}", *changes), timeout=_TIMEOUT)
+def _update(node: str, runner: Runner, seconds: float, *changes: str) -> Completed:
+    return runner.run(("scontrol", "update", f"NodeName={node}", *changes), timeout=seconds)
 
 
 def _failed(done: Completed) -> str:

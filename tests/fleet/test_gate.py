@@ -291,7 +291,7 @@ def test_slurm_is_told_only_what_it_does_not_know(
             calls.append(list(argv))
             return Completed(tuple(argv), 0, shown if "show" in argv else "")
 
-    assert slurm.apply(verdict, Scontrol()) == ""  # type: ignore[arg-type]
+    assert slurm.apply(verdict, Scontrol(), 5) == ""  # type: ignore[arg-type]
     changes = [call[3:] for call in calls if "update" in call]
     assert len(changes) == bool(update)
     for made, wanted in zip(changes[0] if changes else (), update or (), strict=True):
@@ -305,7 +305,7 @@ def test_a_controller_that_is_away_is_no_failure() -> None:
                 tuple(argv), 1, "", "slurm_load_node error: Unable to contact slurm controller\n"
             )
 
-    assert "Unable to contact" in slurm.apply(verdict_of(MISMATCH), Away())  # type: ignore[arg-type]
+    assert "Unable to contact" in slurm.apply(verdict_of(MISMATCH), Away(), 5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -387,6 +387,54 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert gate(broken).exit_code == 1
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can freeze a disk")
+def test_a_shared_disk_that_hangs(tmp_path: Path) -> None:
+    """Whoever writes to a frozen disk waits in the kernel, where no signal reaches it: that is left behind."""
+    image, disk = tmp_path / "image", tmp_path / "disk"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    for command in (
+        ["mkfs.ext4", "-q", image],
+        ["mount", "-o", "loop", image, disk],
+        ["fsfreeze", "-f", disk],
+    ):
+        if shutil.which(command[0]) is None or subprocess.run(command, check=False).returncode:
+            subprocess.run(["umount", disk], stderr=subprocess.DEVNULL, check=False)
+            pytest.skip(f"{command[0]} is not possible here")
+    argv = [sys.executable, "-m", "splatfix", "gate", "--for", "gcm", "--node", "n1", "--timeout", "20"]
+    frozen = ["--facts", folder("driver-without-reboot"), "--out", disk]
+    # --facts takes longer here than the machine itself; what is left of the limit is the disk's
+    try:
+        done = subprocess.run(
+            [*argv, *frozen], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+    finally:
+        subprocess.run(["fsfreeze", "-u", disk], check=True)
+    assert done.returncode == 2 and done.stdout.startswith("fail: driver-library-mismatch"), done
+    assert "takes no file within" in " ".join(done.stderr.split())
+    for _ in range(100):  # what was left behind ends once the disk answers
+        if subprocess.run(["umount", disk], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            break
+        time.sleep(0.1)
+    assert not disk.is_mount()
+
+
+def test_it_takes_little_memory() -> None:
+    """The parent and its copy each; the limit is that of the issue. No torch and no rich is loaded."""
+    argv = [sys.executable, "-m", "splatfix", "gate", "--for", "slurm", "--timeout", "60"]
+    # a child counts the memory of whoever started it: that is a small one, and not pytest
+    measure = (
+        "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=2).returncode; "
+        "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", measure, *argv], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    code, peak = map(int, done.stdout.split())
+    assert code in (0, 1) and 10 << 10 < peak < 60 << 10, done
 
 
 def test_no_secret_and_nothing_personal_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
