@@ -88,7 +88,6 @@ def run_on_slurm(request: FleetRequest) -> Result:
     set_aside(out, (VERDICTS, CERTIFICATES, LOGS, MATRIX, NODES))
     for name in (VERDICTS, CERTIFICATES, LOGS):
         make_folder(out / name)
-    write_text(out / NODES, "".join(f"{node}\n" for node in nodes))
     name = f"splatfix-{os.getpid()}-{os.urandom(3).hex()}"
     tasks = [Task(node, "", reason=reason) for node, reason in nodes.items() if reason]
     interrupted = f"Interrupted: the jobs go on. End them with\n  $ scancel --name={name}"
@@ -97,6 +96,7 @@ def run_on_slurm(request: FleetRequest) -> Result:
         tasks += [_judged(out, task) for task in watch(slurm, name, jobs, request.wait)]
     tasks.sort(key=lambda task: task.name)
     judged = [NodeAnswer(task.name, _state(out, task), task.reason) for task in tasks if task.name in nodes]
+    write_text(out / NODES, "".join(map(_line, judged)))
     certifications = [task for task in tasks if task.name not in nodes]
     files: list[str] = []
     if certifications:
@@ -155,6 +155,14 @@ def _judged(out: Path, task: Task) -> Task:
     if document:
         return task
     return replace(task, reason=f"it left nothing ({task.state or 'Slurm forgot it'}); its log is in {LOGS}")
+
+
+def _line(answer: NodeAnswer) -> str:
+    """As ``fleet report --nodes`` reads it."""
+    why = ""
+    if answer.reason:
+        why = f"  # {' '.join(answer.reason.split())}"
+    return f"{answer.node}{why}\n"
 
 
 def _certificate(out: Path, name: str) -> Path:

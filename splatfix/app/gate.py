@@ -44,6 +44,8 @@ _LOCK_FOLDERS = ("/run", "/tmp")  # nosec B108 - opened without following links,
 _LEAST = 0.5
 """Seconds that writing the verdict gets, however long the judging took."""
 _LEAST_OF_SLURM = 3.0
+_ANOTHER = 2.0
+"""Seconds that another gate of the same node is waited for: four times as long as one takes."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _alone(state: Path | None, node: str) -> Iterator[None]:
     try:
         if state is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        lock = Lock(folder / name)
+        lock = _locked(folder / name, time.monotonic() + _ANOTHER)
     except OSError as error:
         _tell(f"No lock in {folder}: {error.strerror or error}.")
     try:
@@ -243,6 +245,17 @@ def _alone(state: Path | None, node: str) -> Iterator[None]:
     finally:
         if lock is not None:
             lock.release()
+
+
+def _locked(path: Path, until: float) -> Lock:
+    """The lock; of two jobs that start at once the second prolog waits for the first one's."""
+    while True:
+        try:
+            return Lock(path)
+        except Locked:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def locked_folder(state: Path | None) -> Path:
