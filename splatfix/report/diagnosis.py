@@ -184,7 +184,7 @@ def show_finding(
     likewise: Sequence[Finding] = (),
     most: int | None = None,
 ) -> None:
-    """Print one finding; one that needs attention with its code, evidence and remedy.
+    """Print one finding; one that needs attention with its code and evidence, and what can be done about it.
 
     Args:
         short: shortens the paths in prose.
@@ -210,11 +210,9 @@ def show_finding(
         if hidden or (likewise and needs_attention):
             more = [f"{hidden} more" if hidden else "", "the others' too" if likewise else ""]
             paragraph(console, f"[dim]({', '.join(filter(None, more))}, with -v)[/]", first=6, then=8)
-    if not needs_attention:
-        return
-    if remedy:
+    if remedy and item.status is not Status.PASS:
         show_todo(console, item.remedy, indent=6, windows=windows)
-    if item.link:
+    if item.link and needs_attention:
         console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 
 
