@@ -122,6 +122,7 @@ $(GSPLAT)/.made: $(VENV)/.dev
 
 gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in; the record of it (an hour on two busy cores)
 	$(PY) -m tools.gsplat_rehearsals $(GSPLAT_SOURCES) $(GSPLAT) --scene $(GSPLAT)/fruit
+	$(PY) -m tools.gsplat_quality $(GSPLAT_SOURCES) $(GSPLAT)
 
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds

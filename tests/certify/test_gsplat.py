@@ -15,6 +15,7 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import dropin_named
+from tools import gsplat_quality
 from tools.gsplat_rehearsals import RECORD, problems
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,10 +84,16 @@ def test_the_record_of_its_trainers(name: str) -> None:
         ({"gaussians": [1800, 1800]}, "densified"),
         ({"groups": {"means": [600, 0, 3]}}, "not finite"),
         ({"reloaded": {"psnr": 12.0, "gaussians": 26498}}, "reloaded"),
-        ({"smoke": {"psnr": 30.0}}, "below"),
         ({"steps": 20}, "steps"),
     ],
 )
 def test_a_record_that_shows_less_is_refused(change: dict[str, Any], problem: str) -> None:
     (found,) = problems({**ROWS["simple_trainer default"], **change})
     assert problem in found
+
+
+@pytest.mark.parametrize(("ours", "below"), [([25.4, 25.6], False), ([25.8, 26.0], True)])
+def test_a_trainer_of_gsplats_far_below_ours_is_told(ours: list[float], below: bool) -> None:
+    row = gsplat_quality.comparison("default", [25.5, 25.3], ours)
+    assert row["standard_error"] == pytest.approx(0.141, abs=0.001)
+    assert bool(gsplat_quality.problems(row)) is below
