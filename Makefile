@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test slurm benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat ray slow sabotage docker-test slurm benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -123,6 +123,16 @@ $(GSPLAT)/.made: $(VENV)/.dev
 gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in; the record of it (an hour on two busy cores)
 	$(PY) -m tools.gsplat_rehearsals $(GSPLAT_SOURCES) $(GSPLAT) --scene $(GSPLAT)/fruit
 	$(PY) -m tools.gsplat_quality $(GSPLAT_SOURCES) $(GSPLAT)
+
+RAY ?= $(CACHE)/ray-lane
+$(RAY)/.made: $(VENV)/.dev
+	$(PYTHON) -m venv $(RAY)/venv
+	$(RAY)/venv/bin/python -m pip install -q --upgrade "pip>=24"
+	$(RAY)/venv/bin/python -m pip install -q ray==2.60.0 kubernetes-validate==1.37.0 -e .
+	@touch $@
+
+ray: $(RAY)/.made ## A real Ray cluster of five nodes, a worker killed and a node lost; the record of it; and the manifests (a minute)
+	SPLATFIX_RAY_PYTHON=$(RAY)/venv/bin/python $(PY) -m pytest -q -n 0 tests/fleet/test_ray.py tests/fleet/test_manifest.py
 
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds

@@ -361,6 +361,7 @@ STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
     "splatfix/core/forked.py": "only copies this process, for work that may hang where no signal is heard",
+    "splatfix/fleet/ray_task.py": "runs on a node where no splatfix may be but the one that it starts",
     "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
 }

@@ -315,6 +315,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "unreadable": list[Unreadable],
         "files": list[str],
     },
+    "fleet manifest": {"kind": str, "manifest": str},
     "report diff": typing.get_type_hints(Difference),
     "rehearse": CERTIFIED,
     "rehearse dry-run": typing.get_type_hints(DryRun),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         dry_run,
         explain,
         find,
+        fleet_manifest,
+        fleet_ray,
         fleet_report,
         fleet_run,
         gate,

@@ -108,7 +108,7 @@ def run_on_slurm(request: FleetRequest) -> Result:
     ran = FleetRun(tuple(judged), tuple(certifications), str(out), tuple(files))
     codes = [_code(out, task) for task in certifications]
     return Result(
-        "fleet run", lambda: to_json(ran), lambda console: _show(console, ran), _exit_code(ran, codes)
+        "fleet run", lambda: to_json(ran), lambda console: show(console, ran), exit_code_of(ran, codes)
     )
 
 
@@ -188,7 +188,12 @@ def _code(out: Path, task: Task) -> int:
     return int(document["exit_code"])
 
 
-def _exit_code(ran: FleetRun, codes: Sequence[int]) -> Exit:
+def exit_code_of(ran: FleetRun, codes: Sequence[int] = ()) -> Exit:
+    """1 where something fails, else 3 where something brought nothing.
+
+    Args:
+        codes: exit codes of the certifications.
+    """
     if Exit.FAILURE in codes or any(item.state is State.FAIL for item in ran.nodes):
         return Exit.FAILURE
     if any(codes) or any(item.state in (None, State.UNKNOWN) for item in ran.nodes):
@@ -196,7 +201,9 @@ def _exit_code(ran: FleetRun, codes: Sequence[int]) -> Exit:
     return Exit.OK
 
 
-def _show(console: Console, ran: FleetRun) -> None:
+def show(console: Console, ran: FleetRun) -> None:
+    """What came of it, and the command that merges all."""
+
     def line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 

@@ -59,7 +59,10 @@ def gate(
 
 @fleet_app.command("run", epilog=examples("fleet-run"))
 def run(
+    context: typer.Context,
     slurm: Annotated[bool, option("fleet-run.slurm")] = False,
+    ray: Annotated[str, option("fleet-run.ray")] = "",
+    all_nodes: Annotated[bool, option("fleet-run.all_nodes")] = False,
     certify_options: Annotated[Optional[list[str]], option("fleet-run.certify_options")] = None,
     partition: Annotated[str, option("fleet-run.partition")] = "",
     certify: Annotated[int, option("fleet-run.certify")] = 0,
@@ -70,6 +73,10 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Ask every node of a cluster for its verdict, certify on some of them, and merge what came."""
+    conflicts.refuse(context)
+    if ray:
+        by = str(policy) if policy else ""
+        finish(app.fleet_ray.run_on_ray(ray, out, wait=wait, all_nodes=all_nodes, policy=by), as_json)
     if not slurm:
         raise SplatfixError.of("cli.no-scheduler")
     request = app.fleet_run.FleetRequest(
@@ -97,3 +104,24 @@ def report(
     """Write the verdicts of many nodes as one picture: machines that are alike, what is wrong where, what changed."""
     made = app.fleet_report.report(paths, out, nodes=nodes, max_age=max_age, since=since, keys=key or ())
     finish(made, as_json)
+
+
+class Manifest(str, Enum):
+    """What ``fleet manifest`` prints."""
+
+    job = "job"
+    daemonset = "daemonset"
+    init = "init"
+    npd = "npd"
+
+
+@fleet_app.command("manifest", epilog=examples("fleet-manifest"))
+def manifest(
+    kind: Annotated[Manifest, option("fleet-manifest.kind")],
+    image: Annotated[str, option("fleet-manifest.image")] = "",
+    gpus: Annotated[Optional[int], option("fleet-manifest.gpus")] = None,
+    claim: Annotated[str, option("fleet-manifest.claim")] = "",
+    as_json: options.Json = False,
+) -> None:
+    """Print the gate as a manifest for Kubernetes, or as a plugin's configuration for node-problem-detector."""
+    finish(app.fleet_manifest.manifest(kind.value, image, gpus=gpus, claim=claim), as_json)

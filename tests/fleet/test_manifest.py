@@ -1,0 +1,142 @@
+"""``splatfix fleet manifest``: valid for Kubernetes, played by Podman, and as node-problem-detector takes it."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from splatfix.app.fleet_manifest import manifest
+from splatfix.core.errors import SplatfixError
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from tests.containers.conftest import TestEngine
+
+IMAGE = "localhost/splatfix-gate:test"
+KINDS = ("job", "daemonset", "init")
+Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def parsed(text: str) -> Any:
+    return pytest.importorskip("yaml").safe_load(text)
+
+
+def made(kind: str, **more: Any) -> str:
+    text: str = manifest(kind, IMAGE, **more).data()["manifest"]
+    return text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_the_same_gate_in_it(kind: str) -> None:
+    document = parsed(made(kind, claim="verdicts"))
+    assert document["kind"] == ("DaemonSet" if kind == "daemonset" else "Job")
+    pod = document["spec"]["template"]["spec"]
+    (gate,) = pod["initContainers" if kind == "init" else "containers"]
+    command = (gate.get("readinessProbe", {}).get("exec") or gate)["command"]
+    assert command[:2] == ["sh", "-c"] and "splatfix gate --for=kubernetes" in command[2]
+    assert gate["securityContext"]["readOnlyRootFilesystem"] and pod["securityContext"]["runAsNonRoot"]
+    assert {"name": "verdicts", "persistentVolumeClaim": {"claimName": "verdicts"}} in pod["volumes"]
+    mounted = {mount["name"] for mount in gate["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    asked = gate["resources"]["limits"].get("nvidia.com/gpu")
+    assert asked == (None if kind == "daemonset" else 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("more", [{}, {"gpus": 4, "claim": "verdicts"}])
+def test_kubernetes_own_schemas_take_them(kind: str, more: dict[str, Any], tmp_path: Path) -> None:
+    python = os.environ.get("SPLATFIX_RAY_PYTHON")
+    if not python:
+        pytest.skip("NOT HELD AGAINST KUBERNETES' SCHEMAS: make ray")
+    file = tmp_path / "manifest.yaml"
+    validate = [str(Path(python).with_name("kubernetes-validate")), "--strict", "-k"]
+    for version in ("1.29.0", "1.37.0"):
+        file.write_text(made(kind, **more))
+        assert subprocess.run([*validate, version, file], capture_output=True).returncode == 0
+        file.write_text(
+            made(kind, **more).replace("backoffLimit", "backofLimit").replace("selector:", "selektor:")
+        )
+        assert subprocess.run([*validate, version, file], capture_output=True).returncode != 0
+
+
+def test_the_plugin_of_node_problem_detector_is_as_it_validates() -> None:
+    """What its Validate and ApplyConfiguration refuse (pkg/custompluginmonitor/types/config.go)."""
+    config = json.loads(manifest("npd").data()["manifest"])
+    assert config["plugin"] == "custom" and config["source"]
+    seconds = {
+        name: int(config["pluginConfig"][name].removesuffix("s")) for name in ("timeout", "invoke_interval")
+    }
+    (rule,) = config["rules"]
+    assert int(rule["timeout"].removesuffix("s")) <= seconds["timeout"] <= seconds["invoke_interval"]
+    assert rule["type"] == "permanent" and rule["condition"] in {
+        item["type"] for item in config["conditions"]
+    }
+    assert rule["args"][:3] == ["gate", "--for", "npd"] and Path(rule["path"]).is_absolute()
+
+
+@pytest.mark.parametrize("image", ["", 'x"\nkind: Pod', "$(x)", "a b", "-x", "x{{ y }}"])
+def test_names_that_are_none_are_refused(image: str) -> None:
+    with pytest.raises(SplatfixError):
+        manifest("job", image)
+    with pytest.raises(SplatfixError):
+        manifest("job", IMAGE, claim=image or "a/b c")
+
+
+def test_it_is_printed_as_it_is(splatfix: Splatfix) -> None:
+    done = splatfix("fleet", "manifest", "daemonset", "--image", IMAGE)
+    assert done.returncode == 0 and done.stdout == made("daemonset")
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_podman_plays_the_job(podman_engine: "TestEngine", tmp_path: Path) -> None:
+    """Podman 4.3 knows neither a Job nor ``spec.nodeName``, and without root sets no limits: its pod is played, with those
+    replaced, and nothing else."""
+    yaml = pytest.importorskip("yaml")
+    if not shutil.which("catatonit"):
+        pytest.skip("NOT PLAYED BY PODMAN: catatonit is not installed")
+    for name in ("splatfix", "smoke_trainer", "patches", "dockerfiles"):
+        shutil.copytree(ROOT / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    installed = Path(pytest.__file__).parents[1]
+    for name in (
+        "typer",
+        "rich",
+        "packaging",
+        "markdown_it",
+        "mdurl",
+        "pygments",
+        "shellingham",
+        "click",
+        "annotated_doc",
+    ):
+        if (installed / name).is_dir():
+            shutil.copytree(installed / name, tmp_path / "site" / name)
+    for name in ("pynvml.py", "typing_extensions.py"):
+        shutil.copy(installed / name, tmp_path / "site")
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {podman_engine.base_image}\nCOPY site /opt/site\nRUN ln -s /usr/bin/python3 /usr/local/bin/python\n"
+        "ENV PYTHONPATH=/opt/site HOME=/scratch\n"
+    )
+    podman_engine.engine.client.images.build(path=str(tmp_path), tag=IMAGE, network_mode="host")
+    template = parsed(made("job"))["spec"]["template"]
+    template["metadata"]["name"] = "gate"
+    (gate,) = template["spec"]["containers"]
+    gate["env"] = [{"name": "NODE_NAME", "value": "node-7"}]
+    del gate["resources"]
+    pod = tmp_path / "pod.yaml"
+    pod.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **template}))
+    podman = ["podman", "--url", podman_engine.engine.endpoint.host]
+    played = subprocess.run(
+        [*podman, "kube", "play", "--network", "host", pod], capture_output=True, text=True
+    )
+    assert played.returncode == 0, played.stderr
+    container = podman_engine.engine.client.containers.get("gate-gate")
+    assert container.wait(timeout=60)["StatusCode"] == 0
+    said = container.logs().decode()
+    assert said.startswith(("ok: ", "unknown: ")), said
+    subprocess.run([*podman, "pod", "rm", "--force", "gate"], check=True, capture_output=True)

@@ -1,0 +1,55 @@
+"""``splatfix fleet run --ray`` on a real cluster of several nodes: ``make ray``."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+
+SCRIPT = ROOT / "tests" / "fleet" / "ray_cluster.py"
+RECORD = ROOT / "tests" / "records" / "ray.json"
+EXPECTED = {"n1": "", "n2": "its worker was killed", "n3": "Ray has lost the node", "n4": ""}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_killed_worker_and_a_lost_node_are_told_and_the_others_judged(tmp_path: Path) -> None:
+    python = os.environ.get("SPLATFIX_RAY_PYTHON")
+    if not python:
+        pytest.skip("NOT RUN ON RAY: make ray")
+    done = subprocess.run([python, SCRIPT, tmp_path / "lane"], capture_output=True, text=True, timeout=380)
+    assert done.returncode == 0, done.stderr[-3000:]
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    ran = outcome["run"]
+    assert {node["node"]: node["reason"] for node in ran["nodes"]} == EXPECTED
+    judged = {node["node"]: node["state"] for node in ran["nodes"] if node["state"]}
+    assert judged.keys() == {"n1", "n4"} and ran["exit_code"] in (1, 3)
+    folder = Path(ran["folder"])
+    assert {path.stem for path in (folder / "verdicts").iterdir()} == {"n1", "n4"}
+    assert len([line for line in outcome["progress"] if line.strip()[:1].isdecimal()]) >= 4
+    assert outcome["gone"]["error"]["code"] == "ray-not-reached"
+    # what stands in nodes.txt is told by the report
+    out = folder / "fleet"
+    argv = [
+        python,
+        "-m",
+        "splatfix",
+        "fleet",
+        "report",
+        folder,
+        "--nodes",
+        folder / "nodes.txt",
+        "--out",
+        out,
+        "--json",
+    ]
+    report = json.loads(subprocess.run(argv, capture_output=True, text=True).stdout)
+    lost = {item["node"]: item["reason"] for item in report["remarks"] if item["why"] == "lost"}
+    assert lost == {name: reason for name, reason in EXPECTED.items() if reason}
+    measured = ("ray", "nodes", "seconds_to_start", "seconds")
+    record = {**{name: outcome[name] for name in measured}, "judged": judged, "lost": lost}
+    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
