@@ -2,7 +2,7 @@
 // kernels are launched for COLORS of them, `from` on, and again for the next ones: the gradient of alpha is a sum over channels, so the
 // passes just add up (but for the absolute gradients, which rasterizer_cuda.py does not ask for then). Depth, its inverse and alpha
 // come with the first pass.
-#include "gaussians.h"
+#include "travel.h"
 
 #ifndef COLORS
 #define COLORS 3  // channels of a launch
@@ -23,7 +23,6 @@
 #ifndef USED
 #define USED 0  // 1: `used`, [P], zeros at first, counts the pixels that take each Gaussian
 #endif
-#define BUCKETS (AREA / WARP)
 #define BLOCKS (FEATURES + ABSOLUTE > 9 ? 2 : FEATURES + ABSOLUTE > 6 ? 3 : 4)  // of blend_backward on a multiprocessor: as many as spill no register
 
 // A pixel of the tile by its number in it, its corner the origin; x and y are its place in the image.
@@ -105,6 +104,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend(
 struct Way {
     real left;   // transmittance in front
     real ahead;  // sum so far of weight x (feature . upstream gradient), less the final pixel . upstream gradient: what is still ahead, negative
+    __device__ __forceinline__ Way handed_on() const { return {from_lane_before<false>(left), from_lane_before<false>(ahead)}; }
 };
 
 // A pixel of the second phase: what pulls at its features, and one more than the position of the last Gaussian that it took. For colors
@@ -119,9 +119,8 @@ struct alignas(FEATURES == 3 ? 16 : 4) Pull {
 #define SUMS 8
 
 // A block a tile, in turns of 256 Gaussians, front to back, and two phases a turn. First a thread is a pixel, goes through the 256 as `blend`
-// did, and leaves its `Way` in shared memory in front of every 32nd. Then a warp takes 32 Gaussians, a lane each, and the pixels travel
-// from lane to lane: lane k works on pixel t - k at step t and hands its Way on. So a lane sums the gradients of its Gaussian over all
-// 256 pixels in registers, nothing is reduced across lanes, and global memory gets one atomic addition for a pair and number.
+// did, and leaves its `Way` in shared memory in front of every 32nd. Then the pixels travel through the 32 Gaussians of a warp (travel.h):
+// nothing is reduced across lanes, and global memory gets one atomic addition for a pair and number.
 // (Gaussian-parallel backward passes: Taming-3DGS, Mallick et al. 2024, which keeps the ways of a forward pass in global memory instead.)
 //
 // With `ahead` up to and with Gaussian k,
@@ -136,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
     SHARED(Splat, near, 2 * WARP);
     SHARED(Color, near_color, 2 * WARP);
     SHARED(Way, ways, BUCKETS * AREA);
-    SHARED(Pull, pulls, AREA + 2 * WARP);  // before and behind them what no Gaussian reaches
+    SHARED(Pull, pulls, PADDED);
 #if OFFSETS
     SHARED(Pixel, pixel_place, AREA);
 #endif
@@ -201,14 +200,12 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
         real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
         Color by_feature = {};
         Way passing = {0, 0};
-        // lane k works on pixel step - k; before its first pixel and behind its last one it takes none
-        auto work = [&](int step) {
-            const int p = step - lane;
+        auto work = [&](int p) {
             const Pull pull = pulls[WARP + p];
 #if OFFSETS
             const Pixel place = pixel_place[p & (AREA - 1)];
 #else
-            const Pixel place = {(real)(p & (TILE - 1)), (real)(p >> 4)};  // p / TILE, also below 0
+            const Pixel place = {(real)column_of(p), (real)row_of(p)};
 #endif
             real dx, dy, uncapped, alpha;
             if (!alpha_at(mine, place, dx, dy, uncapped, alpha) || position >= pull.last) return;
@@ -234,19 +231,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
                 abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
             }
         };
-        if (first + own_bucket * WARP < end) {  // the same for all lanes of a warp
-            for (int step = 0; step < AREA; step++) {
-                passing.left = __shfl_up_sync(FULL_WARP, passing.left, 1);
-                passing.ahead = __shfl_up_sync(FULL_WARP, passing.ahead, 1);
-                if (lane == 0) passing = ways[own_bucket * AREA + step];
-                work(step);
-            }
-            for (int step = AREA; step < AREA + WARP; step++) {
-                passing.left = __shfl_up_sync(FULL_WARP, passing.left, 1);
-                passing.ahead = __shfl_up_sync(FULL_WARP, passing.ahead, 1);
-                work(step);
-            }
-        }
+        if (first + own_bucket * WARP < end) travel<false>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = (long long)which * stride;
         const real to_natural = 1 / LOG2E;

@@ -17,13 +17,14 @@ struct Bounds { double x, y, squared_x, squared_y, denominator; Triple weights; 
 
 __device__ __forceinline__ Bounds bounds_of(const Triple& u, const Triple& v, const Triple& w, double level) {
     Bounds it;
-    it.denominator = level * w.x * w.x + level * w.y * w.y - w.z * w.z;
-    it.weights = {level / it.denominator, level / it.denominator, -1 / it.denominator};
-    const Triple& f = it.weights;
-    it.x = f.x * u.x * w.x + f.y * u.y * w.y + f.z * u.z * w.z;
-    it.y = f.x * v.x * w.x + f.y * v.y * w.y + f.z * v.z * w.z;
-    it.squared_x = it.x * it.x - (f.x * u.x * u.x + f.y * u.y * u.y + f.z * u.z * u.z);
-    it.squared_y = it.y * it.y - (f.x * v.x * v.x + f.y * v.y * v.y + f.z * v.z * v.z);
+    // what does not depend on the level is first, and is computed once for two levels
+    it.denominator = level * (w.x * w.x + w.y * w.y) - w.z * w.z;
+    const double inverse = 1 / it.denominator;  // of divisions in double there are few: each is ten multiplications
+    it.weights = {level * inverse, level * inverse, -inverse};
+    it.x = inverse * (level * (u.x * w.x + u.y * w.y) - u.z * w.z);
+    it.y = inverse * (level * (v.x * w.x + v.y * w.y) - v.z * w.z);
+    it.squared_x = it.x * it.x - inverse * (level * (u.x * u.x + u.y * u.y) - u.z * u.z);
+    it.squared_y = it.y * it.y - inverse * (level * (v.x * v.x + v.y * v.y) - v.z * v.z);
     return it;
 }
 
@@ -32,8 +33,41 @@ struct alignas(16) Surfel {
     real p0[3], px[3], py[3], det;
     real center_x, center_y;  // pixels from the anchor
     real anchor_x, anchor_y;  // a pixel
-    real opacity, depth;
+    real opacity;
+    union { real depth, inverse_det; };  // gsplat's depth; of those in surfels.cu 1 / det
 };
+
+// A ray's meeting with a surfel.
+struct Met {
+    real dx, dy, x, y, z, inverse;  // from the anchor; p, 1 / p.z
+    real away_x, away_y;            // center less pixel
+    real rho, uncapped, alpha;
+    bool disc;                      // rho is the disc's, not the low-pass
+};
+
+// Where it meets the disc's plane; false where p.z is not above `smallest`, for the ray lies in the plane.
+__device__ __forceinline__ bool meet_plane(const Surfel& s, int x, int y, real smallest, Met& it) {
+    it.dx = (real)x - s.anchor_x;
+    it.dy = (real)y - s.anchor_y;
+    it.x = s.p0[0] + it.dx * s.px[0] + it.dy * s.py[0];
+    it.y = s.p0[1] + it.dx * s.px[1] + it.dy * s.py[1];
+    it.z = s.p0[2] + it.dx * s.px[2] + it.dy * s.py[2];
+    it.away_x = s.center_x - it.dx;
+    it.away_y = s.center_y - it.dy;
+    const real low_pass = 2 * (it.away_x * it.away_x + it.away_y * it.away_y);
+    it.disc = it.x * it.x + it.y * it.y <= low_pass * it.z * it.z;
+    it.inverse = reciprocal(it.z);
+    const real sx = it.x * it.inverse, sy = it.y * it.inverse;
+    it.rho = it.disc ? sx * sx + sy * sy : low_pass;
+    return fabs(it.z) > smallest;
+}
+
+// Alpha there; false where it is too little.
+__device__ __forceinline__ bool cover(const Surfel& s, real cap, Met& it) {
+    it.uncapped = s.opacity * power_of_two((real)-0.5 * LOG2E * it.rho);
+    it.alpha = min(it.uncapped, cap);
+    return it.alpha >= ALPHA_MIN;
+}
 
 // p at the anchor and its slopes, before they are divided by the largest of them.
 struct Meeting { Triple constant, slope_x, slope_y, at_anchor; double anchor_x, anchor_y, unit; };
@@ -57,12 +91,12 @@ __device__ __forceinline__ void put(real* to, double unit, const Triple& v) {
 }
 
 // The columns of a rotation, from a quaternion of any length.
-struct Turn { Triple axes[3]; double length, w, x, y, z; };
+struct Turn { Triple axes[3]; double inverse_length, w, x, y, z; };
 
 __device__ __forceinline__ Turn turn_of(const Quaternion& q) {
     Turn it;
-    it.length = sqrt((double)q.w * q.w + (double)q.x * q.x + (double)q.y * q.y + (double)q.z * q.z);
-    const double w = it.w = q.w / it.length, x = it.x = q.x / it.length, y = it.y = q.y / it.length, z = it.z = q.z / it.length;
+    const double k = it.inverse_length = 1 / sqrt((double)q.w * q.w + (double)q.x * q.x + (double)q.y * q.y + (double)q.z * q.z);
+    const double w = it.w = k * q.w, x = it.x = k * q.x, y = it.y = k * q.y, z = it.z = k * q.z;
     it.axes[0] = {1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)};
     it.axes[1] = {2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)};
     it.axes[2] = {2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)};
@@ -77,6 +111,6 @@ __device__ __forceinline__ Quaternion turned_back(const Turn& it, const Triple& 
     const double by_qy = 2 * (qx * (b.x + a.y) + qw * (c.x - a.z) + qz * (c.y + b.z) - 2 * qy * (a.x + c.z));
     const double by_qz = 2 * (qw * (a.y - b.x) + qx * (c.x + a.z) + qy * (c.y + b.z) - 2 * qz * (a.x + b.y));
     const double along = qw * by_qw + qx * by_qx + qy * by_qy + qz * by_qz;  // lost in the normalization
-    return {(real)((by_qw - along * qw) / it.length), (real)((by_qx - along * qx) / it.length), (real)((by_qy - along * qy) / it.length),
-            (real)((by_qz - along * qz) / it.length)};
+    const double k = it.inverse_length;
+    return {(real)(k * (by_qw - along * qw)), (real)(k * (by_qx - along * qx)), (real)(k * (by_qy - along * qy)), (real)(k * (by_qz - along * qz))};
 }

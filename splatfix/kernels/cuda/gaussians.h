@@ -69,11 +69,12 @@ __device__ __forceinline__ Splat in_tile(Splat s) {
 }
 
 // Alpha at a pixel, and before the cap; false where the Gaussian is skipped. d is Gaussian minus pixel.
-__device__ __forceinline__ bool alpha_at(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
+__device__ __forceinline__ bool alpha_at(
+    const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha, real cap = ALPHA_CAP) {
     dx = s.x - at.x;
     dy = s.y - at.y;
     const real power = dx * (s.a * dx + s.b * dy) + s.c * dy * dy;
     uncapped = s.opacity * power_of_two(power);
-    alpha = min(uncapped, ALPHA_CAP);
+    alpha = min(uncapped, cap);
     return power <= 0 && alpha >= ALPHA_MIN;
 }

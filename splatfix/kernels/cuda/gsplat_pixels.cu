@@ -5,6 +5,7 @@
 // The alphas of the forward pass are doubles: gsplat hands them to the backward pass and rounds what the caller sees. There the transmittance
 // behind all is 1 - alpha, of which single precision would leave four digits in a pixel that is full.
 #include "gsplat.h"
+#include "travel.h"
 
 #ifndef COLORS
 #define COLORS 3  // channels of a launch
@@ -15,7 +16,6 @@
 #ifndef ABSOLUTE
 #define ABSOLUTE 0  // 1: the backward pass sums absolute gradients of the centers too
 #endif
-#define BUCKETS (AREA / WARP)
 #define BLOCKS (AREA > 64 ? (COLORS + ABSOLUTE > 8 ? 2 : COLORS + ABSOLUTE > 4 ? 3 : 4) : 8)  // on a multiprocessor: as many as spill no register
 
 struct Color { real of[COLORS]; };
@@ -30,18 +30,16 @@ __device__ __forceinline__ Color color_of(In<real> colors, int which, int channe
 __device__ __forceinline__ Splat splat_of(In<Pixel> centers, In<Vector> conics, In<real> opacities, int which) {
     const Pixel center = centers[which];
     const Vector conic = conics[which];
-    return {center.x, center.y, (real)-0.5 * LOG2E * conic.x, -LOG2E * conic.y, (real)-0.5 * LOG2E * conic.z, opacities[which], 0, 0};
+    return in_tile({center.x, center.y, (real)-0.5 * LOG2E * conic.x, -LOG2E * conic.y, (real)-0.5 * LOG2E * conic.z, opacities[which], 0, 0});
 }
 
-// As `alpha_at` in gaussians.h, with gsplat's cap.
+// As alpha_at in gaussians.h, with gsplat's cap.
 __device__ __forceinline__ bool meets(const Splat& s, const Pixel& at, real& dx, real& dy, real& uncapped, real& alpha) {
-    dx = s.x - at.x;
-    dy = s.y - at.y;
-    const real power = s.a * dx * dx + s.c * dy * dy + s.b * dx * dy;
-    uncapped = s.opacity * exp2(power);
-    alpha = min(uncapped, CAP);
-    return power <= 0 && alpha >= ALPHA_MIN;
+    return alpha_at(s, at, dx, dy, uncapped, alpha, CAP);
 }
+
+// The center of a pixel by its number in the block, the block's corner the origin.
+__device__ __forceinline__ Pixel center_of(int number) { return {column_of(number) + (real)0.5, row_of(number) + (real)0.5}; }
 
 // lasts: [.., H, W], which pair was the last that the pixel took; 0 where none was.
 extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend(
@@ -55,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend(
     const int x = left_x + threadIdx.x % TILE, y = top_y + threadIdx.x / TILE;
     const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
     const bool inside = x < width && y < height;
-    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    const Pixel at = center_of(threadIdx.x);
     Color sum = {};
     real left = 1;
     int last = 0;
@@ -95,6 +93,13 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend(
 struct Way {
     real left;    // transmittance behind
     real behind;  // sum of weight x (color . upstream gradient) over those behind, and what alpha and the background add to it
+    __device__ __forceinline__ Way handed_on() const { return {from_lane_before<true>(left), from_lane_before<true>(behind)}; }
+};
+
+// A pixel of the second phase: what pulls at its color, and which pair was the last that it took.
+struct Pull {
+    Color gradient;
+    int last;
 };
 
 // The scheme of blend_backward (blending.cu), from behind: a turn is 256 Gaussians; first a thread is a pixel and leaves its `Way` behind every
@@ -108,8 +113,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
     SHARED(Splat, near, 2 * WARP);
     SHARED(Color, near_color, 2 * WARP);
     SHARED(Way, ways, BUCKETS * AREA);
-    SHARED(Color, pixel_upstream, AREA);
-    SHARED(int, pixel_last, AREA);
+    SHARED(Pull, pulls, PADDED);
     if (!PART) { channels = COLORS; from = 0; }
     const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE, me = threadIdx.x;
     const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = me / WARP;
@@ -117,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
     if (tile.masked) return;  // all of the block
     const bool inside = x < width && y < height;
     const long long pixel = ((long long)image * height + y) * width + x;
-    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    const Pixel at = center_of(threadIdx.x);
     const int last = inside ? (int)lasts[pixel] : -1;
     Color gradient = {};
     Way way = {1, 0};
@@ -132,8 +136,8 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
         }
         way.behind = by_left * way.left;
     }
-    pixel_upstream[me] = gradient;
-    pixel_last[me] = last;
+    pulls[WARP + me] = Pull{gradient, last};
+    for (int k = me; k < 2 * WARP; k += AREA) pulls[k < WARP ? k : AREA + k] = Pull{{}, -1};
     for (int first = tile.begin + (tile.end - 1 - tile.begin) / AREA * AREA; first >= tile.begin; first -= AREA) {
         // also the barrier between one turn's second phase and the next one's first
         if (!__syncthreads_count(last >= first)) continue;
@@ -160,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
                 real own = 0;
 #pragma unroll
                 for (int f = 0; f < COLORS; f++) own += c.of[f] * gradient.of[f];
-                way.left /= 1 - alpha;
+                way.left *= reciprocal(1 - alpha);
                 way.behind += alpha * way.left * own;
             }
         }
@@ -169,42 +173,34 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
         real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
         Color by_color = {};
         Way passing = {1, 0};
-        if (first + own_bucket * WARP < tile.end) {  // the same for all lanes of a warp; the last lane has the Gaussian farthest behind
-            for (int step = 0; step < AREA + WARP - 1; step++) {
-                passing.left = __shfl_sync(FULL_WARP, passing.left, (lane + 1) % WARP);
-                passing.behind = __shfl_sync(FULL_WARP, passing.behind, (lane + 1) % WARP);
-                const int p = step - (WARP - 1 - lane);
-                if (p < 0 || p >= AREA) continue;
-                if (lane == WARP - 1) passing = ways[own_bucket * AREA + p];
-                if (first + me > pixel_last[p]) continue;
-                const Pixel place = {left_x + p % TILE + (real)0.5, top_y + p / TILE + (real)0.5};
-                real dx, dy, uncapped, alpha;
-                if (!meets(mine, place, dx, dy, uncapped, alpha)) continue;
-                const Color g = pixel_upstream[p];
-                const real inverse = 1 / (1 - alpha);
-                passing.left *= inverse;
-                const real weight = alpha * passing.left;
-                real own = 0;
+        auto work = [&](int p) {
+            const Pull pull = pulls[WARP + p];
+            real dx, dy, uncapped, alpha;
+            if (!meets(mine, center_of(p), dx, dy, uncapped, alpha) || first + me > pull.last) return;
+            const real inverse = reciprocal(1 - alpha);
+            passing.left *= inverse;
+            const real weight = alpha * passing.left;
+            real own = 0;
 #pragma unroll
-                for (int f = 0; f < COLORS; f++) {
-                    own += color.of[f] * g.of[f];
-                    by_color.of[f] += weight * g.of[f];
-                }
-                real e = (passing.left * own - passing.behind * inverse) * uncapped;  // dL/d(power)
-                passing.behind += weight * own;
-                if (uncapped > CAP) e = 0;
-                m0 += e;
-                mx += e * dx;
-                my += e * dy;
-                mxx += e * dx * dx;
-                mxy += e * dx * dy;
-                myy += e * dy * dy;
-                if (ABSOLUTE) {
-                    abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
-                    abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
-                }
+            for (int f = 0; f < COLORS; f++) {
+                own += color.of[f] * pull.gradient.of[f];
+                by_color.of[f] += weight * pull.gradient.of[f];
             }
-        }
+            real e = (passing.left * own - passing.behind * inverse) * uncapped;  // dL/d(power)
+            passing.behind += weight * own;
+            if (uncapped > CAP) e = 0;
+            m0 += e;
+            mx += e * dx;
+            my += e * dy;
+            mxx += e * dx * dx;
+            mxy += e * dx * dy;
+            myy += e * dy * dy;
+            if (ABSOLUTE) {
+                abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
+                abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
+            }
+        };
+        if (first + own_bucket * WARP < tile.end) travel<true>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = which;
         const real to_natural = 1 / LOG2E;
@@ -234,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_takers(
     if (x >= width || y >= height) return;
     const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
     const long long pixel = ((long long)image * height + y) * width + x, turn = (long long)tile_size * tile_size;
-    const Pixel at = {x + (real)0.5, y + (real)0.5};
+    const Pixel at = center_of(threadIdx.x);
     real left = transmittances[pixel];
     int taken = 0;
     const long long begin = tile.begin + first_turn * turn, end = min(tile.begin + end_turn * turn, (long long)tile.end);

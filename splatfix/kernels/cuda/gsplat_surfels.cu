@@ -3,6 +3,7 @@
 // gradient beyond the cap of alpha, no near plane for rays; depth is the last channel of the colors. As there, distortion counts depths from that
 // of the surfel in the middle of a tile's list.
 #include "gsplat.h"
+#include "travel.h"
 
 #ifndef COLORS
 #define COLORS 3  // channels of a launch
@@ -14,7 +15,6 @@
 #define ABSOLUTE 0
 #endif
 #define FEATURES (COLORS + 3)
-#define BUCKETS (AREA / WARP)
 
 typedef View<Triple, double> Camera2;
 struct Radii { int x, y; };
@@ -167,30 +167,7 @@ extern "C" __global__ void __launch_bounds__(256) gsplat_surfels(
     surfels[i] = s;
 }
 
-struct Met {
-    real dx, dy, x, y, inverse;  // from the anchor; p.x, p.y, 1 / p.z
-    real away_x, away_y;         // center less pixel
-    real rho, uncapped, alpha;
-    bool disc;                   // rho is the disc's, not the low-pass
-};
-
-__device__ __forceinline__ bool meet(const Surfel& s, int x, int y, Met& it) {
-    it.dx = (real)x - s.anchor_x;
-    it.dy = (real)y - s.anchor_y;
-    it.x = s.p0[0] + it.dx * s.px[0] + it.dy * s.py[0];
-    it.y = s.p0[1] + it.dx * s.px[1] + it.dy * s.py[1];
-    const real z = s.p0[2] + it.dx * s.px[2] + it.dy * s.py[2];
-    it.away_x = s.center_x - it.dx;
-    it.away_y = s.center_y - it.dy;
-    const real low_pass = 2 * (it.away_x * it.away_x + it.away_y * it.away_y), square = it.x * it.x + it.y * it.y;
-    if (z == 0) return false;
-    it.inverse = 1 / z;
-    it.disc = square <= low_pass * z * z;
-    it.rho = it.disc ? square * it.inverse * it.inverse : low_pass;
-    it.uncapped = s.opacity * exp2((real)-0.5 * LOG2E * it.rho);
-    it.alpha = min(it.uncapped, CAP);
-    return it.alpha >= ALPHA_MIN;
-}
+__device__ __forceinline__ bool meet(const Surfel& s, int x, int y, Met& it) { return meet_plane(s, x, y, 0, it) && cover(s, CAP, it); }
 
 struct Features { real of[FEATURES]; };
 
@@ -268,6 +245,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels(
 struct Pull {
     real gradient[FEATURES];
     real by_distortion, by_median, whole, alpha;
+    int last;
 };
 
 __device__ __forceinline__ real slope_of(const Pull& g, const Features& own, real d, real left, real ahead) {
@@ -280,6 +258,9 @@ __device__ __forceinline__ real slope_of(const Pull& g, const Features& own, rea
 struct Way {
     real left, behind;  // as in gsplat_pixels.cu
     real ahead;         // the sum of weight d over those in front
+    __device__ __forceinline__ Way handed_on() const {
+        return {from_lane_before<true>(left), from_lane_before<true>(behind), from_lane_before<true>(ahead)};
+    }
 };
 
 // Sums for each surfel: dL/d of p0, px, py (3 each), of the center (2), their absolute values (2), of opacity, of the normal (3), and of the depth
@@ -294,8 +275,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
     SHARED(Surfel, near, 2 * WARP);
     SHARED(Features, near_features, 2 * WARP);
     SHARED(Way, ways, BUCKETS * AREA);
-    SHARED(Pull, pulls, AREA);
-    SHARED(int, pixel_last, AREA);
+    SHARED(Pull, pulls, PADDED);
     if (!PART) { channels = COLORS; from = 0; }
     const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE, me = threadIdx.x;
     const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = me / WARP;
@@ -329,8 +309,11 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
         way.behind = by_left * way.left;
     }
     const int median_at = inside && from == 0 ? (int)medians[pixel] : -1;
-    pulls[me] = pull;
-    pixel_last[me] = last;
+    pull.last = last;
+    pulls[WARP + me] = pull;
+    Pull nobodys = {};
+    nobodys.last = -1;
+    for (int k = me; k < 2 * WARP; k += AREA) pulls[k < WARP ? k : AREA + k] = nobodys;
     for (int first = tile.begin + (tile.end - 1 - tile.begin) / AREA * AREA; first >= tile.begin; first -= AREA) {
         // also the barrier between one turn's second phase and the next one's first
         if (!__syncthreads_count(last >= first)) continue;
@@ -355,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
                 if (!meet(s, x, y, it)) continue;
                 const Features theirs = near_features[place + k];
                 const real d = s.depth - middle;
-                way.left /= 1 - it.alpha;
+                way.left *= reciprocal(1 - it.alpha);
                 const real weight = it.alpha * way.left;
                 way.ahead -= weight * d;
                 way.behind += weight * slope_of(pull, theirs, d, way.left, way.ahead);
@@ -367,51 +350,43 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
         real by_p0[3] = {}, by_px[3] = {}, by_py[3] = {}, by_features[FEATURES] = {};
         real by_center_x = 0, by_center_y = 0, abs_x = 0, abs_y = 0, by_opacity = 0, by_depth = 0;
         Way passing = {1, 0, 0};
-        if (first + own_bucket * WARP < tile.end) {  // the same for all lanes of a warp; the last lane has the surfel farthest behind
-            for (int step = 0; step < AREA + WARP - 1; step++) {
-                passing.left = __shfl_sync(FULL_WARP, passing.left, (lane + 1) % WARP);
-                passing.behind = __shfl_sync(FULL_WARP, passing.behind, (lane + 1) % WARP);
-                passing.ahead = __shfl_sync(FULL_WARP, passing.ahead, (lane + 1) % WARP);
-                const int p = step - (WARP - 1 - lane);
-                if (p < 0 || p >= AREA) continue;
-                if (lane == WARP - 1) passing = ways[own_bucket * AREA + p];
-                if (first + me > pixel_last[p]) continue;
-                Met it;
-                if (!meet(mine, left_x + p % TILE, top_y + p / TILE, it)) continue;
-                const Pull g = pulls[p];
-                const real inverse = 1 / (1 - it.alpha), d = mine.depth - middle;
-                passing.left *= inverse;
-                const real weight = it.alpha * passing.left;
-                passing.ahead -= weight * d;
-                const real slope = slope_of(g, own, d, passing.left, passing.ahead);
-                real e = (passing.left * slope - passing.behind * inverse) * it.uncapped;
-                passing.behind += weight * slope;
-                if (it.uncapped > CAP) e = 0;
-                const real by_rho = (real)-0.5 * e;
-                by_depth += 2 * g.by_distortion * weight * (2 * (1 - passing.left) + weight - g.alpha);
-                by_opacity += e;
+        auto work = [&](int p) {
+            const Pull g = pulls[WARP + p];
+            Met it;
+            if (first + me > g.last || !meet(mine, left_x + column_of(p), top_y + row_of(p), it)) return;
+            const real inverse = reciprocal(1 - it.alpha), d = mine.depth - middle;
+            passing.left *= inverse;
+            const real weight = it.alpha * passing.left;
+            passing.ahead -= weight * d;
+            const real slope = slope_of(g, own, d, passing.left, passing.ahead);
+            real e = (passing.left * slope - passing.behind * inverse) * it.uncapped;
+            passing.behind += weight * slope;
+            if (it.uncapped > CAP) e = 0;
+            const real by_rho = (real)-0.5 * e;
+            by_depth += 2 * g.by_distortion * weight * (2 * (1 - passing.left) + weight - g.alpha);
+            by_opacity += e;
 #pragma unroll
-                for (int f = 0; f < FEATURES; f++) by_features[f] += weight * g.gradient[f];
-                if (it.disc) {
-                    const real scaled = 2 * by_rho * it.inverse * it.inverse;
-                    const real by_p[3] = {scaled * it.x, scaled * it.y, -2 * by_rho * it.rho * it.inverse};
+            for (int f = 0; f < FEATURES; f++) by_features[f] += weight * g.gradient[f];
+            if (it.disc) {
+                const real scaled = 2 * by_rho * it.inverse * it.inverse;
+                const real by_p[3] = {scaled * it.x, scaled * it.y, -2 * by_rho * it.rho * it.inverse};
 #pragma unroll
-                    for (int k = 0; k < 3; k++) {
-                        by_p0[k] += by_p[k];
-                        by_px[k] += by_p[k] * it.dx;
-                        by_py[k] += by_p[k] * it.dy;
-                    }
-                } else {
-                    const real to_x = 4 * by_rho * it.away_x, to_y = 4 * by_rho * it.away_y;
-                    by_center_x += to_x;
-                    by_center_y += to_y;
-                    if (ABSOLUTE) {
-                        abs_x += fabs(to_x);
-                        abs_y += fabs(to_y);
-                    }
+                for (int k = 0; k < 3; k++) {
+                    by_p0[k] += by_p[k];
+                    by_px[k] += by_p[k] * it.dx;
+                    by_py[k] += by_p[k] * it.dy;
+                }
+            } else {
+                const real to_x = 4 * by_rho * it.away_x, to_y = 4 * by_rho * it.away_y;
+                by_center_x += to_x;
+                by_center_y += to_y;
+                if (ABSOLUTE) {
+                    abs_x += fabs(to_x);
+                    abs_y += fabs(to_y);
                 }
             }
-        }
+        };
+        if (first + own_bucket * WARP < tile.end) travel<true>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = (long long)which * SUMS;
         for (int k = 0; k < 3; k++) {

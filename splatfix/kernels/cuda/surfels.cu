@@ -16,12 +16,12 @@
 // middle of the tile's list, because only differences of m count.
 #include "discs.h"
 #include "harmonics.h"
+#include "travel.h"
 
 #ifndef COLORS
 #define COLORS 3
 #endif
 #define FEATURES (COLORS + 3)
-#define BUCKETS (AREA / WARP)
 
 struct alignas(16) Box { int left, right, top, bottom; };  // tiles, half open
 
@@ -122,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     const bool seen = z > NEAR && disc.facing != 0 && bounds.denominator != 0 && is_number(bounds.x + bounds.y + radius) && is_number(inputs)
                       && box.right > box.left && box.bottom > box.top;
 
-    // where alpha can reach 1 / 255: the disc's ellipse at that level, and the low-pass around the center
-    const double level = max(2 * log((double)255 * opacity), 0.0), low_pass = sqrt(0.5 * level);
+    // where alpha can reach 1 / 255: the disc's ellipse at that level, or a little above, and the low-pass around the center
+    const double level = max(2 * log((real)255 * opacity), (real)0) + 1e-5, low_pass = sqrt(0.5 * level);
     const Bounds tight = bounds_of(disc.u_map, disc.v_map, disc.w_map, level);
     if (tight.denominator < 0 && is_number(tight.squared_x + tight.squared_y)) {
         const double half_x = sqrt(max(tight.squared_x, 0.0)), half_y = sqrt(max(tight.squared_y, 0.0));
@@ -139,7 +139,9 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     put(s.p0, meeting.unit, meeting.at_anchor);
     put(s.px, meeting.unit, meeting.slope_x);
     put(s.py, meeting.unit, meeting.slope_y);
-    s.det = (real)(meeting.unit * dot(meeting.constant, disc.w_map));
+    const double det = meeting.unit * dot(meeting.constant, disc.w_map);
+    s.det = (real)det;
+    s.inverse_det = (real)(1 / det);
     s.center_x = (real)(bounds.x - meeting.anchor_x);
     s.center_y = (real)(bounds.y - meeting.anchor_y);
     s.anchor_x = (real)meeting.anchor_x;
@@ -156,33 +158,12 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
 // Blending
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-// A ray's meeting with a surfel; `meet` is false where it is not drawn.
-struct Met {
-    real dx, dy, x, y, inverse;  // from the anchor; p.x, p.y, 1 / p.z
-    real away_x, away_y;         // center less pixel
-    real depth, rho, uncapped, alpha;
-    bool disc;                   // rho is the disc's, not the low-pass
-};
-
-__device__ __forceinline__ bool meet(const Surfel& s, int x, int y, Met& it) {
-    it.dx = (real)x - s.anchor_x;
-    it.dy = (real)y - s.anchor_y;
-    it.x = s.p0[0] + it.dx * s.px[0] + it.dy * s.py[0];
-    it.y = s.p0[1] + it.dx * s.px[1] + it.dy * s.py[1];
-    const real z = s.p0[2] + it.dx * s.px[2] + it.dy * s.py[2];
-    it.away_x = s.center_x - it.dx;
-    it.away_y = s.center_y - it.dy;
-    const real low_pass = 2 * (it.away_x * it.away_x + it.away_y * it.away_y);
-    it.disc = it.x * it.x + it.y * it.y <= low_pass * z * z;
-    if (!(fabs(z) > SMALLEST)) return false;
-    it.inverse = 1 / z;
-    it.depth = s.det * it.inverse;
-    if (!(it.depth >= NEAR) || !is_finite(it.depth)) return false;
-    const real sx = it.x * it.inverse, sy = it.y * it.inverse;
-    it.rho = it.disc ? sx * sx + sy * sy : low_pass;
-    it.uncapped = s.opacity * exp2((real)-0.5 * LOG2E * it.rho);
-    it.alpha = min(it.uncapped, ALPHA_CAP);
-    return it.alpha >= ALPHA_MIN;
+// False where the surfel is not drawn. 1 / depth = p.z / det, which loses less than a division after another.
+__device__ __forceinline__ bool meet(const Surfel& s, int x, int y, Met& it, real& depth, real& inverse_depth) {
+    if (!meet_plane(s, x, y, SMALLEST, it)) return false;
+    depth = s.det * it.inverse;
+    inverse_depth = it.z * s.inverse_det;
+    return depth >= NEAR && is_finite(depth) && cover(s, ALPHA_CAP, it);
 }
 
 struct Features { real of[FEATURES]; };
@@ -224,17 +205,18 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels(
         const int here = min(AREA, end - first);
         for (int k = 0; k < here && !done; k++) {
             Met it;
+            real own_depth, inverse_depth;
             const Surfel s = near[k];
-            if (!meet(s, x, y, it)) continue;
+            if (!meet(s, x, y, it, own_depth, inverse_depth)) continue;
             const real after = left * (1 - it.alpha);
             if (after < STOP) { done = true; break; }
             const Features own = near_features[k];
-            const real weight = it.alpha * left, m = DEPTH_SCALE * (middle - 1 / it.depth);
+            const real weight = it.alpha * left, m = DEPTH_SCALE * (middle - inverse_depth);
 #pragma unroll
             for (int f = 0; f < FEATURES; f++) sum.of[f] += own.of[f] * weight;
             last = first - begin + k + 1;
-            if (left > (real)0.5) { median = it.depth; median_at = last; }
-            depth += weight * it.depth;
+            if (left > (real)0.5) { median = own_depth; median_at = last; }
+            depth += weight * own_depth;
             distortion += weight * (m * m * (1 - left) + second_moment - 2 * m * first_moment);
             first_moment += weight * m;
             second_moment += weight * m * m;
@@ -261,6 +243,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels(
 struct Pull {
     real gradient[FEATURES];
     real by_depth, by_median, m0, m1, m2;
+    int last, median;  // one more than the positions
 };
 
 __device__ __forceinline__ real slope_of(const Pull& g, const Features& own, real depth, real m) {
@@ -270,7 +253,10 @@ __device__ __forceinline__ real slope_of(const Pull& g, const Features& own, rea
     return slope;
 }
 
-struct Way { real left, ahead; };  // as in blending.cu
+struct Way {
+    real left, ahead;  // as in blending.cu
+    __device__ __forceinline__ Way handed_on() const { return {from_lane_before<false>(left), from_lane_before<false>(ahead)}; }
+};
 
 // Sums for each surfel: dL/d of p0, px, py (3 each) and det as they are in a Surfel, where the disc decides; of the center (2) and of w_map (3)
 // where the low-pass does; of opacity; of the normal (3); of the colors.
@@ -284,9 +270,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
     SHARED(Surfel, near, 2 * WARP);
     SHARED(Features, near_features, 2 * WARP);
     SHARED(Way, ways, BUCKETS * AREA);
-    SHARED(Pull, pulls, AREA);
-    SHARED(int, pixel_last, AREA);
-    SHARED(int, pixel_median, AREA);
+    SHARED(Pull, pulls, PADDED);
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int me = threadIdx.x, x = blockIdx.x * TILE + me % TILE, y = blockIdx.y * TILE + me / TILE;
     const int lane = me % WARP, own_bucket = me / WARP;
@@ -317,9 +301,10 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
             }
         }
     }
-    pulls[me] = pull;
-    pixel_last[me] = last;
-    pixel_median[me] = inside ? medians[pixel] : 0;
+    pull.last = last;
+    pull.median = inside ? medians[pixel] : 0;
+    pulls[WARP + me] = pull;
+    if (me < 2 * WARP) pulls[me < WARP ? me : AREA + me] = Pull{};
     for (int first = begin; first < end; first += AREA) {
         // also the barrier between one turn's second phase and the next one's first
         if (!__syncthreads_count(last > first - begin)) break;
@@ -341,10 +326,11 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
             const int until = min(WARP, last - (first - begin) - bucket * WARP);
             for (int k = 0; k < until; k++) {
                 Met it;
+                real depth, inverse_depth;
                 const Surfel s = near[place + k];
-                if (!meet(s, x, y, it)) continue;
+                if (!meet(s, x, y, it, depth, inverse_depth)) continue;
                 const Features theirs = near_features[place + k];
-                way.ahead += it.alpha * way.left * slope_of(pull, theirs, it.depth, DEPTH_SCALE * (middle - 1 / it.depth));
+                way.ahead += it.alpha * way.left * slope_of(pull, theirs, depth, DEPTH_SCALE * (middle - inverse_depth));
                 way.left *= 1 - it.alpha;
             }
         }
@@ -354,46 +340,41 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
         real by_p0[3] = {}, by_px[3] = {}, by_py[3] = {}, by_features[FEATURES] = {};
         real by_det = 0, by_center_x = 0, by_center_y = 0, by_w_x = 0, by_w_y = 0, by_w_z = 0, by_opacity = 0;
         Way passing = {0, 0};
-        if (first + own_bucket * WARP < end) {  // the same for all lanes of a warp
-            for (int step = 0; step < AREA + WARP - 1; step++) {
-                passing.left = __shfl_up_sync(FULL_WARP, passing.left, 1);
-                passing.ahead = __shfl_up_sync(FULL_WARP, passing.ahead, 1);
-                const int p = step - lane;
-                if (p < 0 || p >= AREA) continue;
-                if (lane == 0) passing = ways[own_bucket * AREA + p];
-                if (position >= pixel_last[p]) continue;
-                Met it;
-                if (!meet(mine, blockIdx.x * TILE + p % TILE, blockIdx.y * TILE + p / TILE, it)) continue;
-                const Pull g = pulls[p];
-                const real weight = it.alpha * passing.left, m = DEPTH_SCALE * (middle - 1 / it.depth), slope = slope_of(g, own, it.depth, m);
-                passing.ahead += weight * slope;
-                const real e = (passing.left * slope + passing.ahead / (1 - it.alpha)) * it.uncapped;  // the cap passes the gradient through
-                passing.left *= 1 - it.alpha;
-                const real by_rho = (real)-0.5 * e;
-                real by_depth = weight * (g.by_depth + (g.m1 + 2 * g.m2 * m) * DEPTH_SCALE / (it.depth * it.depth));
-                if (position + 1 == pixel_median[p]) by_depth += g.by_median;
-                by_opacity += e;
+        auto work = [&](int p) {
+            const Pull g = pulls[WARP + p];
+            Met it;
+            real depth, inverse_depth;
+            const int x = blockIdx.x * TILE + column_of(p), y = blockIdx.y * TILE + row_of(p);
+            if (position >= g.last || !meet(mine, x, y, it, depth, inverse_depth)) return;
+            const real weight = it.alpha * passing.left, m = DEPTH_SCALE * (middle - inverse_depth), slope = slope_of(g, own, depth, m);
+            passing.ahead += weight * slope;
+            const real e = (passing.left * slope + passing.ahead * reciprocal(1 - it.alpha)) * it.uncapped;  // the cap passes the gradient through
+            passing.left *= 1 - it.alpha;
+            const real by_rho = (real)-0.5 * e;
+            real by_depth = weight * (g.by_depth + (g.m1 + 2 * g.m2 * m) * DEPTH_SCALE * (inverse_depth * inverse_depth));
+            if (position + 1 == g.median) by_depth += g.by_median;
+            by_opacity += e;
 #pragma unroll
-                for (int f = 0; f < FEATURES; f++) by_features[f] += weight * g.gradient[f];
-                if (it.disc) {
-                    const real scaled = 2 * by_rho * it.inverse * it.inverse;
-                    const real by_p[3] = {scaled * it.x, scaled * it.y, -(2 * by_rho * it.rho + by_depth * it.depth) * it.inverse};
+            for (int f = 0; f < FEATURES; f++) by_features[f] += weight * g.gradient[f];
+            if (it.disc) {
+                const real scaled = 2 * by_rho * it.inverse * it.inverse;
+                const real by_p[3] = {scaled * it.x, scaled * it.y, -(2 * by_rho * it.rho + by_depth * depth) * it.inverse};
 #pragma unroll
-                    for (int k = 0; k < 3; k++) {
-                        by_p0[k] += by_p[k];
-                        by_px[k] += by_p[k] * it.dx;
-                        by_py[k] += by_p[k] * it.dy;
-                    }
-                    by_det += by_depth * it.inverse;
-                } else {  // the ray's place on the disc is a constant
-                    by_center_x += 4 * by_rho * it.away_x;
-                    by_center_y += 4 * by_rho * it.away_y;
-                    by_w_x += by_depth * it.x * it.inverse;
-                    by_w_y += by_depth * it.y * it.inverse;
-                    by_w_z += by_depth;
+                for (int k = 0; k < 3; k++) {
+                    by_p0[k] += by_p[k];
+                    by_px[k] += by_p[k] * it.dx;
+                    by_py[k] += by_p[k] * it.dy;
                 }
+                by_det += by_depth * it.inverse;
+            } else {  // the ray's place on the disc is a constant
+                by_center_x += 4 * by_rho * it.away_x;
+                by_center_y += 4 * by_rho * it.away_y;
+                by_w_x += by_depth * it.x * it.inverse;
+                by_w_y += by_depth * it.y * it.inverse;
+                by_w_z += by_depth;
             }
-        }
+        };
+        if (first + own_bucket * WARP < end) travel<false>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = (long long)which * (SUMS + COLORS);
         for (int k = 0; k < 3; k++) {
