@@ -1,4 +1,7 @@
-"""``python -m tools.cuda_kernels``: compiles the CUDA kernels for every architecture and writes tests/records/cuda_kernels.json.
+"""``python -m tools.cuda_kernels [--peers FOLDER]``: compiles the CUDA kernels for every architecture and writes
+tests/records/cuda_kernels.json: what each takes, its machine code counted (tools/sass.py), and times estimated from both
+(tools/kernel_estimates.py). `--peers`: cubins of Inria's and fused-ssim's kernels (NAME-sm_90.cubin), counted in the same way;
+only the figures are kept, and without them those of the last time.
 
 Registers, spills, shared memory and stack are what ptxas says; occupancy follows from them and the limits of a
 multiprocessor (CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability", and for 11.0, which it
@@ -9,14 +12,19 @@ what the multiprocessor could hold, not what it ran.
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import re
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from splatfix.kernels.nvrtc import Compiler, compile_kernels, find_compiler
+from splatfix.kernels.nvrtc import Compiled, Compiler, compile_kernels, find_compiler
+from tools.kernel_estimates import ASSUMPTIONS, estimates
+from tools.sass import Kernel, read_kernels, read_resources
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "cuda_kernels.json"
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
@@ -69,6 +77,7 @@ _THREADS = dict.fromkeys(
     ),
     128,
 )
+_PLAIN = re.compile(r"\d([a-z]\w*?CUDA)")  # of a mangled name
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
     r"(?P<loads>\d+) bytes spill loads\n.*?Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?"
@@ -95,10 +104,18 @@ def measure(module: str, architecture: int, compiler: Compiler) -> dict[str, dic
     Raises:
         ValueError: with the compiler's warnings.
     """
+    return _taken(_compiled(module, architecture, compiler).log, architecture)
+
+
+def _compiled(module: str, architecture: int, compiler: Compiler) -> Compiled:
     file, defines = MODULES[module]
-    log = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",)).log
-    if "warning" in log:
-        raise ValueError(log)
+    compiled = compile_kernels(file, defines, architecture, compiler, extra=("--ptxas-options=-v",))
+    if "warning" in compiled.log:
+        raise ValueError(compiled.log)
+    return compiled
+
+
+def _taken(log: str, architecture: int) -> dict[str, dict[str, Any]]:
     kernels = {}
     for entry in _ENTRY.finditer(log):
         registers, shared = int(entry["registers"]), int(entry["shared"] or 0)
@@ -120,6 +137,42 @@ def size(module: str, architecture: int, compiler: Compiler) -> int:
     return len(compile_kernels(file, defines, architecture, compiler).code)
 
 
+def count(kernel: Kernel) -> dict[str, Any]:
+    """Of its machine code: instructions, double-precision ones, atomic additions, and its loops that hold no other."""
+    return {
+        "instructions": len(kernel.instructions),
+        "doubles": kernel.doubles(),
+        "atomics": kernel.atomics(),
+        "loops": [loop._asdict() for loop in kernel.loops()],
+    }
+
+
+def examine(module: str, architecture: int, compiler: Compiler) -> tuple[dict[str, dict[str, Any]], int]:
+    """What each kernel of a module takes and its machine code, by name; and the module's bytes."""
+    compiled = _compiled(module, architecture, compiler)
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernels.cubin")
+        cubin.write_bytes(compiled.code)
+        kernels = read_kernels(cubin)
+    taken = _taken(compiled.log, architecture)
+    return {name: {**taken[name], **count(kernels[name])} for name in taken}, len(compiled.code)
+
+
+def peers(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Of the kernels of others, by architecture and file."""
+    result: dict[str, dict[str, dict[str, Any]]] = {}
+    for cubin in sorted(folder.glob("*-sm_*.cubin")):
+        file, architecture = cubin.stem.rsplit("-", 1)
+        kernels, resources = {}, read_resources(cubin)
+        for name, kernel in read_kernels(cubin).items():
+            registers, shared = resources[name]
+            held = occupancy(int(architecture[3:]), registers, shared, 256)
+            taken = {"registers": registers, "shared": shared, "occupancy": held}
+            kernels[_PLAIN.findall(name)[0]] = {**taken, **count(kernel)}
+        result.setdefault(architecture, {})[file] = kernels
+    return result
+
+
 def grown(measured: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any]]) -> list[str]:
     """What kernels take more of than is recorded, and kernels that only one side has, in words."""
     problems = [f"{name}: only one side has it" for name in sorted(measured.keys() ^ recorded.keys())]
@@ -131,22 +184,45 @@ def grown(measured: dict[str, dict[str, Any]], recorded: dict[str, dict[str, Any
     return problems
 
 
-def main() -> int:
+def _lines(value: Any, depth: int = 0) -> str:
+    """As JSON, what is of one kernel in a line."""
+    if depth == 4 or not isinstance(value, dict):
+        return json.dumps(value)
+    indent = " " * (depth + 1)
+    inside = ",\n".join(
+        f"{indent}{json.dumps(key)}: {_lines(item, depth + 1)}" for key, item in value.items()
+    )
+    return f"{{\n{inside}\n{' ' * depth}}}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write, name the file."""
-    compiler = find_compiler()
-    kernels, sizes = {}, {}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=Path, metavar="FOLDER")
+    asked = parser.parse_args(arguments)
+    compiler, before = find_compiler(), json.loads(RECORD.read_text())
+    kernels: dict[str, Any] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for number in ARCHITECTURES:
-        kernels[f"sm_{number}"] = {module: measure(module, number, compiler) for module in MODULES}
-        sizes[f"sm_{number}"] = {module: size(module, number, compiler) for module in MODULES}
+        examined = {module: examine(module, number, compiler) for module in MODULES}
+        kernels[f"sm_{number}"] = {module: figures for module, (figures, _) in examined.items()}
+        sizes[f"sm_{number}"] = {module: length for module, (_, length) in examined.items()}
+    theirs = before["peers"]
+    if asked.peers:
+        theirs = {**ASSUMPTIONS["peers"], "architectures": peers(asked.peers)}
     document = {
-        "schema_version": 1,
+        "schema_version": 2,
         "made_by": "python -m tools.cuda_kernels",
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "nvrtc": ".".join(map(str, compiler.version)),
         "architectures": kernels,
         "bytes": sizes,
+        "before": before["before"],
+        "peers": theirs,
+        "assumptions": {name: part for name, part in ASSUMPTIONS.items() if name != "peers"},
+        "estimated_milliseconds": estimates(kernels, theirs["architectures"]),
     }
-    RECORD.write_text(json.dumps(document, indent=1) + "\n")
+    RECORD.write_text(_lines(document) + "\n")
     print(RECORD)
     return 0
 

@@ -23,13 +23,14 @@ from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.knowledge.breakages import When, breakages
 from splatfix.knowledge.failures import failure_classes
-from tools import vram
+from tools import kernel_estimates, vram
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
 EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
+KERNEL_RECORD = ROOT / "tests" / "records" / "cuda_kernels.json"
 
 # (file, section, heading, columns; every column of the section where none are named)
 COMPATIBILITY: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -68,6 +69,9 @@ def main(out: Path) -> None:
         text = text.replace("<!-- explain-record -->", explain_record())
         text = text.replace("<!-- explain-calibration -->", explain_calibration())
         text = text.replace("<!-- vram-table -->", vram.markdown())
+        text = text.replace(
+            "<!-- kernel-record -->", kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
+        )
         text = text.replace("<!-- scene-checks -->", scene_checks())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"

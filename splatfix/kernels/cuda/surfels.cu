@@ -181,7 +181,7 @@ __device__ __forceinline__ real middle_of(In<real> depths, In<int> gaussians, in
 
 // image: [COLORS, H, W], the background under it; maps: [7, H, W]: depth, alpha, normal, median depth, distortion; moments: [2, H, W], sums of
 // weight m and weight m^2; lasts, medians: [H, W], one more than the position of the last surfel taken, and of the one of the median depth.
-extern "C" __global__ void __launch_bounds__(AREA) blend_surfels(
+extern "C" __global__ void __launch_bounds__(AREA, 4) blend_surfels(
     In<int> ranges, In<int> gaussians, In<Surfel> surfels, In<real> features, In<real> depths, In<real> background, int width, int height,
     Out<real> image, Out<real> maps, Out<real> moments, Out<int> lasts, Out<int> medians) {
     SHARED(Surfel, near, AREA);

@@ -1,0 +1,68 @@
+"""Machine code is counted as it runs, and the record's estimates are those of its own figures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tools.cuda_kernels import RECORD
+from tools.kernel_estimates import ASSUMPTIONS, estimates, markdown
+from tools.sass import Loop, _kernels
+
+# A loop of three ways round (one of them behind the kernel's end, where lanes of a divergent warp wait), with a short one inside.
+LISTING = """
+\t\tFunction : blend
+        /*0000*/                   S2R R0, SR_TID.X ;
+        /*0010*/                   MUFU.EX2 R1, R1 ;
+        /*0020*/                   BRA.DIV UR4, 0xd0 ;
+        /*0030*/                   SHFL.UP PT, R2, R2, 0x1, RZ ;
+        /*0040*/              @!P0 BRA 0x70 ;
+        /*0050*/                   RED.E.ADD.F32 [R4], R2 ;
+        /*0060*/                   DFMA R2, R2, R2, R2 ;
+        /*0070*/                   IADD3 R0, R0, 0x1, RZ ;
+        /*0080*/               @P2 BRA 0x70 ;
+        /*0090*/                   ISETP.LT.AND P1, PT, R0, R3, PT ;
+        /*00a0*/               @P1 BRA 0x10 ;
+        /*00b0*/                   STG.E [R4], R2 ;
+        /*00c0*/                   EXIT ;
+        /*00d0*/                   WARPSYNC.ALL ;
+        /*00e0*/                   SHFL.UP PT, R2, R2, 0x1, RZ ;
+        /*00f0*/                   BRA 0x40 ;
+        /*0100*/                   BRA 0x100;
+        /*0110*/                   NOP;
+"""
+
+
+def test_a_loop_is_what_comes_back_to_its_head() -> None:
+    kernel = dict(_kernels(LISTING))["blend"]
+    assert (len(kernel.instructions), kernel.doubles(), kernel.atomics()) == (15, 1, 1)
+    assert kernel.loops() == [Loop(instructions=10, shortest=8, steps=1, shuffles=1, atomics=1)]
+
+
+@pytest.fixture(scope="module")
+def record() -> Any:
+    return json.loads(RECORD.read_text())
+
+
+def test_the_estimates_follow_from_the_record(record: Any) -> None:
+    assumptions = {name: part for name, part in ASSUMPTIONS.items() if name != "peers"}
+    assert record["assumptions"] == assumptions
+    made = estimates(record["architectures"], record["peers"]["architectures"])
+    assert made == record["estimated_milliseconds"]
+    slower = json.loads(json.dumps(record["architectures"]))
+    for loop in slower["sm_120"]["blending"]["blend"]["loops"]:
+        loop["instructions"] *= 2
+    again = estimates(slower, record["peers"]["architectures"])
+    assert again["RTX 5090"]["ours"]["in all"] > made["RTX 5090"]["ours"]["in all"]
+    assert again["T4"] == made["T4"]
+
+
+def test_the_page_has_every_kernel_and_calls_an_estimate_one(record: Any) -> None:
+    page = markdown(record)
+    assert "| GPU, estimated |" in page and page.count(" ms") == 4 * len(ASSUMPTIONS["gpus"])
+    for modules in record["before"]["architectures"].values():
+        for module, kernels in modules.items():
+            assert all(f"`{kernel}` ({module})" in page for kernel in kernels)
+    assert "`renderCUDA`" in page and "→" in page
