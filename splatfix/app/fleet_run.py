@@ -143,18 +143,19 @@ def _submitted(slurm: Slurm, name: str, request: FleetRequest, nodes: Sequence[s
 
 
 def _judged(out: Path, task: Task) -> Task:
-    """A task with what is missing of it, where Slurm itself saw no fault."""
-    if task.reason:
-        return task
+    """A task with what is missing of it; a certificate that is whole counts, whatever became of its job afterwards."""
+    state = task.state or "Slurm forgot it"
     if task.name.startswith(_CERTIFICATION):
         document = object_in(_certificate(out, task.name))
         if document.get("unfinished") or document.get("interrupted"):
-            return replace(task, reason=f"it was ended before its end ({task.state or 'Slurm forgot it'})")
+            return replace(task, reason=task.reason or f"it was ended before its end ({state})")
+    elif task.reason:
+        return task
     else:
         document = object_in(verdict_file(out / VERDICTS, task.name))
     if document:
-        return task
-    return replace(task, reason=f"it left nothing ({task.state or 'Slurm forgot it'}); its log is in {LOGS}")
+        return replace(task, reason="")
+    return replace(task, reason=task.reason or f"it left nothing ({state}); its log is in {LOGS}")
 
 
 def _line(answer: NodeAnswer) -> str:

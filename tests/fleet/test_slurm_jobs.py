@@ -106,7 +106,7 @@ def test_what_came_is_merged(
     monkeypatch: pytest.MonkeyPatch,
     splatfix: Callable[..., "subprocess.CompletedProcess[str]"],
 ) -> None:
-    """n1 fine, n2 drained, n3 down, n4's job lost with its node; certification 0 killed halfway, 1 leaves nothing."""
+    """n1 fine, n2 drained, n3 down, n4's job lost with its node; certification 0 killed halfway, 1 leaves nothing, 2 whole."""
     out = tmp_path / "a run"
 
     def leave(words: list[str]) -> None:
@@ -114,7 +114,7 @@ def test_what_came_is_merged(
         assert script.startswith("exec ") and words[2].startswith("--job-name=splatfix-")
         if "--nodelist=n1" in words:
             (out / "verdicts" / "n1.json").write_text('{"state": "ok"}')
-        if "--array=0-1" in words:
+        if "--array=0-2" in words:
             # as the job's shell makes of it
             argv = subprocess.run(
                 ["sh", "-c", f"set -- {script.removeprefix('exec ')}; printf '%s\\n' \"$@\""],
@@ -126,6 +126,8 @@ def test_what_came_is_merged(
             assert argv[-4:] == ["--out", str(out / "certificates" / "0"), "--level", "3"], argv
             (out / "certificates" / "0").mkdir()
             (out / "certificates" / "0" / "certificate.json").write_text(certificate(unfinished=True))
+            (out / "certificates" / "2").mkdir()
+            (out / "certificates" / "2" / "certificate.json").write_text(certificate())
 
     cluster = Cluster(
         squeue(
@@ -133,11 +135,12 @@ def test_what_came_is_merged(
             ("18", "NODE_FAIL", "n4", "None"),
             ("19_0", "FAILED", "n1", "RaisedSignal:9(Killed)"),
             ("19_1", "FAILED", "n4", "NonZeroExitCode"),
+            ("19_2", "CANCELLED", "n1", "None"),
         ),
         leave=leave,
     )
     monkeypatch.setattr(fleet_run, "ProcessRunner", lambda: cluster)
-    done = splatfix("fleet", "run", "--slurm", "--certify", "2", "--out", out, "--json", "--", "--level", "3")
+    done = splatfix("fleet", "run", "--slurm", "--certify", "3", "--out", out, "--json", "--", "--level", "3")
     document = json.loads(done.stdout)
     assert done.returncode == 3, done.stderr
     assert {
@@ -151,6 +154,7 @@ def test_what_came_is_merged(
     reasons = {item["name"]: item["reason"] for item in document["certifications"]}
     assert reasons["certification 0"].startswith("it was ended before its end (FAILED)")
     assert reasons["certification 1"].startswith("it left nothing (FAILED)")
+    assert reasons["certification 2"] == "", "it was whole before its job was cancelled"
     assert "certification 1" in (out / "matrix" / "certificates.csv").read_text()
     assert (out / "nodes.txt").read_text().splitlines()[::2] == ["n1", "n3  # down*: Not responding"]
     done = splatfix("fleet", "run", "--out", out)
