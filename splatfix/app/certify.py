@@ -38,6 +38,7 @@ from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
 from splatfix.install.undo import written_files
 from splatfix.plan import Options
+from splatfix.report import annotations as github
 from splatfix.report import appendix, certificate, console, forms, verification
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
@@ -145,6 +146,7 @@ def forms_of(
         "junit": partial(forms.junit, made, identity),
         "prometheus": partial(forms.prometheus, made, identity),
         "issue": partial(forms.issue, made),
+        "github": partial(github.of_certificate, made),
         "appendix": partial(appendix.markdown, made),
     }
 

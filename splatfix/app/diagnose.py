@@ -114,10 +114,17 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         data=data,
         text=text,
         exit_code=exit_code_of(findings),
+        forms={"github": lambda: _annotations(findings)},
         facts=facts,
         findings=findings,
         options=options,
     )
+
+
+def _annotations(findings: Sequence[Finding]) -> str:
+    from splatfix.report.annotations import of_findings
+
+    return of_findings(findings)
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:

@@ -27,6 +27,7 @@ def diagnose(
     save: Annotated[Optional[Path], option("diagnose.save", callback=file_to_write)] = None,
     record: Annotated[Optional[Path], option("diagnose.record")] = None,
     redact: Annotated[bool, option("diagnose.redact")] = True,
+    form: Annotated[options.Annotations, option("diagnose.form")] = options.Annotations.text,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
@@ -34,6 +35,7 @@ def diagnose(
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
     targets = options.archs(target)
     conflicts.refuse(context)
+    options.one_form(as_json, form.value)
     request = app.diagnose.DiagnoseRequest(
         python=python,
         targets=targets,
@@ -46,7 +48,7 @@ def diagnose(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json)
+    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json, form.value)
 
 
 def inspect(

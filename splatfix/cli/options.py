@@ -83,6 +83,7 @@ class Form(str, Enum):
     prometheus = "prometheus"
     issue = "issue"
     appendix = "appendix"
+    github = "github"
 
 
 class Annotations(str, Enum):

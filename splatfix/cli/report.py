@@ -22,6 +22,7 @@ class ReportForm(str, Enum):
     prometheus = "prometheus"
     issue = "issue"
     appendix = "appendix"
+    github = "github"
     html = "html"
     badge = "badge"
 

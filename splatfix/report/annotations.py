@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from splatfix.certify.model import Certificate, Outcome, Verdict
 from splatfix.checks.model import Finding, Status
 
 _LEVELS = {Status.FAIL: "error", Status.CRASH: "error", Status.WARN: "warning", Status.UNKNOWN: "notice"}
@@ -18,18 +19,47 @@ _IN_PROPERTY = {**_IN_MESSAGE, ":": "%3A", ",": "%2C"}
 
 def of_findings(findings: Iterable[Finding]) -> str:
     """A line for each finding that needs attention; it names the first place that the finding names."""
-    return "".join(_annotation(item) + "\n" for item in findings if item.status in _LEVELS)
+    lines = []
+    for item in findings:
+        if item.status in _LEVELS:
+            texts = (item.subject, item.summary, *(f"{part.name} {part.value}" for part in item.evidence))
+            steps = [step.line() for step in item.remedy]
+            lines.append(
+                _annotation(_LEVELS[item.status], item.code, "\n".join([item.summary, *steps]), texts)
+            )
+    return "".join(lines)
 
 
-def _annotation(item: Finding) -> str:
-    texts = (item.subject, item.summary, *(f"{part.name} {part.value}" for part in item.evidence))
+def of_certificate(certificate: Certificate) -> str:
+    """A line for the verdict where it is none that certifies, and one for each criterion that was not met."""
+    level = {Verdict.NOT_CERTIFIED: "error", Verdict.UNDETERMINED: "warning"}.get(certificate.verdict)
+    if level is None:
+        return ""
+    lines = [_annotation(level, certificate.verdict.value, certificate.summary, (certificate.summary,))]
+    runs = [("diagnosis", certificate.diagnosis), *((run.scene, run.criteria) for run in certificate.scenes)]
+    for where, criteria in runs:
+        for item in criteria:
+            if item.outcome is Outcome.FAILED:
+                text = f"{where}: {item.measured} (required: {item.required})"
+                texts = (item.measured, item.why, item.advice)
+                lines.append(
+                    _annotation("error", item.code, "\n".join(filter(None, (text, item.advice))), texts)
+                )
+    return "".join(lines)
+
+
+def _annotation(level: str, title: str, message: str, texts: Iterable[str]) -> str:
+    """One line of it.
+
+    Args:
+        texts: the first place that one of them names is where it is shown.
+    """
     place = next(filter(None, map(_PLACE.search, texts)), None)
-    properties = {"title": item.code}
+    properties = {"title": title}
     if place:
         properties = {"file": place[1], "line": place[2], **properties}
     named = ",".join(f"{name}={_escaped(value, _IN_PROPERTY)}" for name, value in properties.items())
-    steps = [step.line() for step in item.remedy]
-    return f"::{_LEVELS[item.status]} {named}::{_escaped(chr(10).join([item.summary, *steps]), _IN_MESSAGE)}"
+    return f"::{level} {named}::{_escaped(message, _IN_MESSAGE)}\n"
 
 
 def _escaped(text: str, signs: dict[str, str]) -> str:

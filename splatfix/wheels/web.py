@@ -132,7 +132,9 @@ class Web:
             return self._opener.open(Request(address, headers=asked), timeout=self.timeout)
         except HTTPError as error:
             error.close()
-            raise WebError(f"HTTP status {error.code}", missing=error.code in _GONE) from error
+            # S3 says 403 of what is not there to whoever may not list its folder, as those who fetch wheels may not
+            of_s3 = error.code == 403 and "AmazonS3" in error.headers.get("Server", "")
+            raise WebError(f"HTTP status {error.code}", missing=of_s3 or error.code in _GONE) from error
         except URLError as error:
             raise WebError(_words(error.reason)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -165,6 +165,10 @@ class Handler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
+    def version_string(self) -> str:
+        server: Any = self.server
+        return str(server.software)
+
     def do_GET(self) -> None:
         server: Any = self.server
         parts = urlsplit(self.path)
@@ -172,7 +176,7 @@ class Handler(SimpleHTTPRequestHandler):
         if path.is_dir():
             path = path / "index.html"
         if not path.is_file():
-            self.send_error(404)
+            self.send_error(server.absent)
             return
         data, fault = path.read_bytes(), ""
         if path.suffix == ".whl" or server.everything:
@@ -233,6 +237,9 @@ class Server(ThreadingHTTPServer):
     fault = ""
     requests: list[tuple[str, str]]
     """(path, Range header) of each."""
+    absent = 404
+    """What it answers for what is not there."""
+    software = "Python"
     everything = False
     """Pages misbehave too, not only wheels."""
 

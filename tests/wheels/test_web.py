@@ -106,6 +106,15 @@ def test_a_page_that_is_missing_is_an_answer(server: Server, tmp_path: Path) -> 
     assert (answer.verdict, answer.unanswered) == (Verdict.UNSUITED, ())
 
 
+@pytest.mark.parametrize(("software", "answered"), [("AmazonS3", True), ("nginx", False)])
+def test_s3_forbids_what_is_not_there(server: Server, tmp_path: Path, software: str, answered: bool) -> None:
+    server.absent, server.software = 403, software
+    context = context_of(torch_in(tmp_path / "torch"))
+    answer = search(wanted_by_name("fused_ssim"), server.address + "/nowhere/", context)
+    assert (answer.unanswered == ()) is answered
+    assert answer.verdict is (Verdict.UNSUITED if answered else Verdict.UNKNOWN)
+
+
 def test_nobody_there(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         address = server.address
