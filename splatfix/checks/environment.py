@@ -183,10 +183,21 @@ def package_altered(context: Context, this: Check) -> Iterator[Finding]:
     for name, files in altered.items():
         paths = few([item.path for item in files], 2)
         distribution = files[0].distribution
+        summary = f"{name} is not as it was installed: {paths}."
+        evidence = [Evidence(item.path, item.found, fact.found_via) for item in files]
+        cures = {path for record in breakages() if record.installed for path in record.installed.files}
+        if cures.issuperset(item.path for item in files):
+            yield this.skip(
+                summary,
+                subject=distribution,
+                evidence=evidence,
+                remedy=f"Leave it if splatfix install {distribution} --in-place did that; splatfix revert takes it back.",
+            )
+            continue
         yield this.warn(
-            f"{name} is not as it was installed: {paths}.",
+            summary,
             subject=distribution,
-            evidence=[Evidence(item.path, item.found, fact.found_via) for item in files],
+            evidence=evidence,
             remedy=run(
                 *("splatfix", "repair", distribution, *python_option(context.facts)),
                 text="Put it back as that version's wheel has it",

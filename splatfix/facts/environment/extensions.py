@@ -20,7 +20,7 @@ _NOT_EXTENSIONS = frozenset(
 )
 _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
-_OF_ONE_PYTHON = re.compile(r"\.(cpython-|cp)\d+[\w-]*\.(so|pyd)$")
+_IMPORTS_TORCH = re.compile(r"\b(import|from)\s+torch\b")
 _LINKS_TORCH = re.compile(r"(lib)?(torch|c10)")
 _MOST_FOLDERS = 20_000
 _DEEPEST = 20
@@ -103,15 +103,15 @@ def _read(
         if links or importable:
             binaries[f"{folder}/{path}"] = binary
         python_module, is_optional = None, False
-        if importable and (links or _OF_ONE_PYTHON.search(path)):
+        if importable:
             # Python can import what exports ``PyInit_`` and its name; torch.ops loads others by their path
             stem = path.rpartition("/")[2].split(".")[0]
             with contextlib.suppress(BinaryError, OSError):
                 python_module = not system.missing_exports((f"PyInit_{stem}",), (f"{folder}/{path}",))
-        if links and python_module is False:
-            # importing its package does not load it where the package's own __init__.py says nothing of torch
+        if python_module is False:
+            # importing its package does not load it where the package's own __init__.py imports no torch
             text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
-            is_optional = text is not None and "torch" not in text
+            is_optional = text is not None and not _IMPORTS_TORCH.search(text)
         yield Extension(
             path,
             folder,

@@ -116,6 +116,7 @@ def test_without_a_home_there_is_no_cache() -> None:
     ("init", "exports", "optional"),
     [
         ("import os\n", (), True),  # open3d: torch.ops loads it in open3d.ml.torch
+        ("import importlib.util\nimportlib.util.find_spec('torch')\n", (), True),  # open3d 0.20
         ("import os\nimport torch\ntorch.ops.load_library('x')\n", (), False),  # torch_scatter
         ("import os\n", ("PyInit_some_ops",), False),
         (None, (), False),
