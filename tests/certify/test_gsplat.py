@@ -19,7 +19,8 @@ from tools import gsplat_quality
 from tools.gsplat_rehearsals import RECORD, problems
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = {row["trainer"]: row for row in json.loads(RECORD.read_text("utf-8"))["rows"]}
+RECORDED = json.loads(RECORD.read_text("utf-8"))
+ROWS = {row["trainer"]: row for row in RECORDED["rows"]}
 PROBE = ["splatfix/certify/kernel_probe.py", "gsplat", "gsplat.csrc"]
 TRAIN = [
     "-m",
@@ -97,3 +98,9 @@ def test_a_trainer_of_gsplats_far_below_ours_is_told(ours: list[float], below: b
     row = gsplat_quality.comparison("default", [25.5, 25.3], ours)
     assert row["standard_error"] == pytest.approx(0.141, abs=0.001)
     assert bool(gsplat_quality.problems(row)) is below
+
+
+@pytest.mark.parametrize("row", RECORDED["held_out"]["rows"], ids=str)
+def test_gsplats_trainer_reaches_ours(row: dict[str, Any]) -> None:
+    assert len(row["psnr"]) >= 3 and len(row["ours"]) >= 3
+    assert gsplat_quality.problems(row) == []
