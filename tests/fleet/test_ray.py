@@ -53,3 +53,9 @@ def test_a_killed_worker_and_a_lost_node_are_told_and_the_others_judged(tmp_path
     measured = ("ray", "nodes", "seconds_to_start", "seconds")
     record = {**{name: outcome[name] for name in measured}, "judged": judged, "lost": lost}
     RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def test_the_record_is_of_what_is_expected() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert record["lost"] == {name: reason for name, reason in EXPECTED.items() if reason}
+    assert record["judged"].keys() == {"n1", "n4"} and record["nodes"] == 5
