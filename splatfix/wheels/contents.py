@@ -131,6 +131,9 @@ class Contents:
                 raise Refused("face-unknown", reason, Verdict.UNKNOWN)
             faces.append(f"{expected.module} is called as in {self.wanted.source}")
         if not faces:
+            called = {row.module for row in map(variant, self.wanted.variants) if row}
+            if called and not called & sources.keys():
+                raise Refused("wrong-face", f"it has no package {' or '.join(sorted(called))}")
             for module in sources:
                 if any(row.kind == "rasterizer" for row in variants(module)):
                     faces.append(self._check_variant(self._face(sources, module)))

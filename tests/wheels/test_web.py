@@ -216,3 +216,25 @@ def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: P
     context = context_of(torch_in(tmp_path / "torch"))
     answer = search(wanted_by_name("fused_ssim"), server.address + "/", context)
     assert [item.code for item in answer.candidates] == ["unreachable", "bad-address", "bad-address"]
+
+
+@pytest.mark.parametrize(
+    ("left_out", "code", "reason"),
+    [
+        ("METADATA", "damaged", "0 METADATA"),
+        ("_C.cpython", "no-gpu-code", "it holds no compiled library"),
+        ("__init__.py", "wrong-face", "it has no package"),
+    ],
+)
+def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason: str) -> None:
+    name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
+    whole = write_wheel(tmp_path / "whole", name, variant="inria-v1")
+    (tmp_path / "less").mkdir()
+    with zipfile.ZipFile(whole) as archive, zipfile.ZipFile(tmp_path / "less" / name, "w") as less:
+        for member in archive.namelist():
+            if left_out not in member:
+                less.writestr(member, archive.read(member))
+    context = context_of(torch_in(tmp_path / "torch"))
+    answer = search(wanted_by_name("inria-v1"), str(tmp_path / "less"), context)
+    (candidate,) = answer.candidates
+    assert candidate.code == code and reason in candidate.reason, candidate
