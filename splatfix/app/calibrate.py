@@ -24,6 +24,8 @@ from splatfix.knowledge.vram import families, stack_memory
 RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
 """By family: what the smoke trainer draws with to stand for it."""
 ITERATIONS = 300
+DENSIFIED_TWICE = 101
+"""Iterations of such a run after which two of its six densifications are done."""
 WIDTHS = (160, 640)
 SECONDS = 900.0
 _OVERHEADS = ("allocator", "CUDA context")
@@ -35,7 +37,7 @@ def calibrated(
     """The training with what short runs say of it, and that in words.
 
     On a GPU the memory of two sizes is compared with the model's. The smoke trainer on a CPU tells its own count instead, by the
-    first half of a run.
+    first third of a run, in which it densifies twice.
 
     Raises:
         SplatfixError: ``no-gpu`` (exit code 3) for any stack but the smoke trainer where there is none;
@@ -76,9 +78,9 @@ def calibrated(
             return result
 
         if family == "smoke":
-            half = trained("--device", "cpu", "--stop-after", str(ITERATIONS // 2))
-            count = half["gaussians"]["final"] * families()[family].after_half
-            note = f"{half['gaussians']['final']} Gaussians after half of a short run here"
+            early = trained("--device", "cpu", "--stop-after", str(DENSIFIED_TWICE))["gaussians"]["final"]
+            count = early * families()[family].after_two
+            note = f"{early} Gaussians after two densifications of a short run here"
             return replace(need, gaussians=Span(0.8 * count, count, 1.25 * count)), note
         products = squares = 0.0
         for width in WIDTHS:

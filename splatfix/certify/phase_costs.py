@@ -68,6 +68,7 @@ def costs_of(out: Path) -> PhaseCosts | None:
     seconds = of_a_run(state, passes)
     if not passes or seconds is None:
         return None
+    growth = growth_of(out / SERIES)
     memory = {
         name: size / GIB for name, size in state["memory"].items() if name in ("train", "eval") and size
     }
@@ -77,23 +78,29 @@ def costs_of(out: Path) -> PhaseCosts | None:
         bound=bound_by(seconds),
         training_gb=memory.get("train"),
         evaluation_gb=memory.get("eval"),
-        growth_gb=_growth(out / SERIES),
+        growth_gb=growth and growth[0],
     )
 
 
-def _growth(path: Path) -> float | None:
-    """GiB in 1,000 iterations of the last stretch with one number of Gaussians: medians of its first and its last fifth."""
+def growth_of(path: Path) -> tuple[float, int, int] | None:
+    """Of the last stretch with one number of Gaussians: GiB in 1,000 iterations, by the medians of its first and its last fifth,
+    and its first and last iteration; None where it is too short."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError):
+        last: list[Mapping[str, Any]] = []
+        for row in reversed(rows):
+            if row["gaussians"] != rows[-1]["gaussians"]:
+                break
+            last.append(row)
+        last.reverse()
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    last = [row for row in rows if row["gaussians"] == rows[-1]["gaussians"]]
     if len(last) < LEAST_ITERATIONS:
         return None
     fifth = len(last) // 5
     held = [row.get("vram_allocated_gb", row["rss_gb"]) for row in last]
     grown = statistics.median(held[-fifth:]) - statistics.median(held[:fifth])
-    return 1000.0 * float(grown) / (len(last) - fifth)
+    return 1000.0 * float(grown) / (len(last) - fifth), last[0]["iteration"], last[-1]["iteration"]
 
 
 def in_words(costs: PhaseCosts) -> Sequence[tuple[str, str]]:

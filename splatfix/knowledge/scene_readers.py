@@ -27,6 +27,10 @@ class SceneReader:
     """That names another folder of the model."""
     images_option: str = ""
     """That names another folder of the photos."""
+    images_by_divisor: bool = False
+    """That option takes the divisor of the folder's copies, as ``4`` of ``images_4``."""
+    photos_as_stated: bool = False
+    """A photo must have exactly the size that its camera states; the other loaders train on with a scaled camera."""
     by_name_alone: bool = False
     """It drops the folders of a photo's name."""
     one_model: bool = False

@@ -77,8 +77,8 @@ class Family:
     """Bytes of Python and torch."""
     growth: tuple[float, ...] = ()
     """Lowest and highest final count by that at the start, of measured short runs."""
-    after_half: float = 0.0
-    """Final count by that after half of such a run."""
+    after_two: float = 0.0
+    """Final count by that after two densifications of such a run."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from smoke_trainer.data.load import SAMPLES
 from splatfix.checks.model import Status
 from splatfix.checks.scene import judge
-from splatfix.checks.scene.model import SCENE_CHECKS
+from splatfix.checks.scene.model import SCENE_CHECKS, Refusal
 from splatfix.core.errors import Exit
 from splatfix.facts.scene.reader import read_scene, scenes_below
 from splatfix.report.scene import from_above, page, show, thumbnails
@@ -125,3 +125,25 @@ def test_a_binary_model_says_what_the_text_says(tmp_path: Path) -> None:
     assert {image.name for image in ours.images} == {image.name for image in theirs.images}
     assert ours.points is not None and theirs.points is not None and ours.points.count == theirs.points.count
     assert alarms(tmp_path / "scene") == {}
+
+
+@pytest.mark.parametrize(("more", "rounding"), [(3, ""), (-1, " --downscale-rounding-mode round")])
+def test_nerfstudio_wants_the_size_that_a_camera_states(more: int, rounding: str, tmp_path: Path) -> None:
+    """The other loaders scale the camera and train on; of copies it takes the divisor, and how their size was rounded."""
+    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
+    cameras = next(scene.rglob("cameras.txt"))
+    *head, line = cameras.read_text().splitlines()
+    words = line.split()
+    words[2:4] = [str(int(side) * 4 + more) for side in words[2:4]]
+    cameras.write_text("\n".join([*head, " ".join(words)]) + "\n")
+    refusals = _refusals(scene)
+    size = refusals["nerfstudio"][-1]
+    assert size.fault == "photo-size" and size.says.startswith("AssertionError: The size of image (")
+    assert all(item.fault != "photo-size" for item in refusals["gsplat"])
+    (scene / "images").rename(scene / "images_4")
+    options = [item.option for item in _refusals(scene)["nerfstudio"]]
+    assert f"colmap --downscale-factor 4{rounding}" in options
+
+
+def _refusals(scene: Path) -> dict[str, tuple[Refusal, ...]]:
+    return {verdict.stacks[-1]: verdict.refusals for verdict in judge(read_scene(scene)).stacks}

@@ -23,7 +23,6 @@ RENDERING, METRICS = "rendering", "metrics"
 
 _OF_RENDERINGS = ("held-out-views", "held-out-psnr-rises", "held-out-not-above-training")
 _UNOBSERVED = {
-    "memory-growth": "what belongs to the model and what to the trainer is not told apart from outside",
     "ply-round-trip": "only the trainer could render before and after saving",
 }
 _LEARNS_SLOWLY = "It learns, though less than a run of this length shows with splatfix's own trainer: more iterations decide it."
@@ -106,6 +105,13 @@ def _of_resources(record: TrainingRecord) -> Iterator[Criterion]:
         yield resources.evaluation_memory(record)
     if record.memory.cuda is not None:
         yield resources.memory_utilisation(record)
+    if record.memory.growth.per_1000 is None:
+        # while Gaussians come, what belongs to the model and what to the trainer is not told apart from outside
+        yield not_measured(
+            "memory-growth", "too few iterations ran with one number of Gaussians", "not observed"
+        )
+    else:
+        yield resources.memory_growth(record)
     yield from resources.memory_spill(record)
 
 

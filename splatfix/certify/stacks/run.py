@@ -18,6 +18,7 @@ from splatfix.certify.criteria.stack import RENDERING, judge_stack
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Mend, SceneRun
+from splatfix.certify.phase_costs import SERIES, growth_of
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import child_variables, stage
@@ -40,7 +41,7 @@ PICKLES = "torch-load-pickles"
 """Of the finding of a file of pickled objects that torch refuses."""
 TIMEOUT, GPU_TIMEOUT = 3600.0, 4 * 3600.0
 _COMPARING_TIMEOUT = 600.0
-_KEPT = {"metrics.jsonl": "metrics.jsonl", "inside.txt": "observer.log"}
+_KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
 """What the observer writes, and what it is called in the report."""
 
 
@@ -100,6 +101,9 @@ class StackTrainer:
         quality, saves = self._compare(tell)
         result = result_of(observed, done, subject.iterations, quality, saves)
         result["script_errors"] = self._script_errors
+        if growth := growth_of(self._report / SERIES):
+            per_1000, start, end = growth
+            result["memory"]["growth"] = {"per_1000": per_1000 * (1 << 30), "from": start, "to": end}
         record = TrainingRecord.of(result)
         mends = (*subject.gaps.mends, *self._started.mends)
         self._loaded.look()
@@ -159,7 +163,7 @@ class StackTrainer:
         with ExitStack() as stack:
             if script == subject.script:
                 self._observed = folder
-                lines = folder / "metrics.jsonl"
+                lines = folder / SERIES
                 stack.enter_context(following(lines, subject.iterations, lambda state: tell(where, state)))
             done = self._runner.run(
                 [subject.python, str(subject.source / script), *arguments],

@@ -1,5 +1,6 @@
 """Which trainers take a scene, and with which words of their own the others refuse it."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
@@ -7,7 +8,7 @@ from splatfix.checks.scene.model import Refusal, StackVerdict
 from splatfix.checks.scene.photos import of_images
 from splatfix.core.data import dataclass, field
 from splatfix.facts.scene.colmap import MODELS
-from splatfix.facts.scene.model import Model, Scene
+from splatfix.facts.scene.model import Model, Scene, SceneImage
 from splatfix.knowledge.scene_readers import SceneReader, scene_readers
 
 _NUMBERS = {name: number for number, (name, _) in MODELS.items()}
@@ -101,7 +102,9 @@ def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
         if scene.model is not None and folder.startswith("images_"):
             values = _photo(scene, f"images/{inner}", image.name)
             option = ""
-            if reader.images_option:
+            if reader.images_by_divisor:
+                option = f"{reader.images_option} {folder.removeprefix('images_')}" + _rounding(scene, image)
+            elif reader.images_option:
                 option = f"{reader.images_option} {folder}"
             yield _Fault("photos-folder", "add the photos in a folder images", option, values)
             break
@@ -122,6 +125,32 @@ def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
         if not photo.complete:
             yield _Fault("photo-truncated", values=values)
             return
+        stated = image.camera and (image.camera.width, image.camera.height)
+        size = photo.width, photo.height
+        if (
+            reader.photos_as_stated
+            and stated
+            and all(stated)
+            and size != stated
+            and not image.path.startswith("images_")
+        ):
+            way_out = "use the photos that were reconstructed"
+            yield _Fault("photo-size", way_out, values={"width": size[0], "height": size[1]})
+            return
+
+
+def _rounding(scene: Scene, image: SceneImage) -> str:
+    """How nerfstudio must round the size of copies to take this one; "" for down, which it does unasked."""
+    photo, camera = scene.photos.get(image.path), image.camera
+    divisor = image.path.partition("/")[0].removeprefix("images_")
+    if photo is None or camera is None or not (photo.width and camera.width and divisor.isdigit()):
+        return ""
+    for mode, rounded in {"floor": math.floor, "round": round, "ceil": math.ceil}.items():
+        if (photo.width, photo.height) == tuple(
+            rounded(side / int(divisor)) for side in (camera.width, camera.height)
+        ):
+            return "" if mode == "floor" else f" --downscale-rounding-mode {mode}"
+    return ""
 
 
 def _photo(scene: Scene, path: str, name: str = "") -> Mapping[str, object]:
