@@ -160,7 +160,9 @@ def _left_out(row: Mapping[str, Any], unseen: Sequence[Mapping[str, Any]], kind:
             if j != i:
                 factor = system[j][i]
                 system[j] = [low - factor * high for low, high in zip(system[j], system[i], strict=True)]
-    return sum(value * equation[-1] for value, equation in zip(_explained_by(row), system, strict=True))
+    return float(
+        sum(value * equation[-1] for value, equation in zip(_explained_by(row), system, strict=True))
+    )
 
 
 def _explained_by(row: Mapping[str, Any]) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """Which trainers take a scene, and with which words of their own the others refuse it."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from splatfix.checks.scene.model import Refusal, StackVerdict
@@ -145,10 +145,10 @@ def _rounding(scene: Scene, image: SceneImage) -> str:
     divisor = image.path.partition("/")[0].removeprefix("images_")
     if photo is None or camera is None or not (photo.width and camera.width and divisor.isdigit()):
         return ""
-    for mode, rounded in {"floor": math.floor, "round": round, "ceil": math.ceil}.items():
-        if (photo.width, photo.height) == tuple(
-            rounded(side / int(divisor)) for side in (camera.width, camera.height)
-        ):
+    modes: Mapping[str, Callable[[float], int]] = {"floor": math.floor, "round": round, "ceil": math.ceil}
+    for mode, rounded in modes.items():
+        sides = (rounded(side / int(divisor)) for side in (camera.width, camera.height))
+        if (photo.width, photo.height) == tuple(sides):
             return "" if mode == "floor" else f" --downscale-rounding-mode {mode}"
     return ""
 
