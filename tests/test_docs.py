@@ -36,6 +36,12 @@ def test_the_first_result_is_on_the_first_screen() -> None:
     assert next(at for at, line in enumerate(lines) if "Not run on a GPU" in line) < 60
 
 
+def test_the_home_page_says_what_the_readme_says() -> None:
+    home = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    head = README.partition("# splatfix\n\n")[2].partition("    $ splatfix diagnose")[0].rstrip()
+    assert "    splatfix certify" in head and head in home
+
+
 def test_every_command_of_the_readme_exists() -> None:
     named = set(re.findall(r"`splatfix ([a-z]+)", README))
     shown = CliRunner().invoke(app, ["--help"]).output

@@ -2,6 +2,8 @@
 
 ``python -m tools.docs OUT`` copies ``docs/`` to OUT and generates the rest from what the program itself knows, so that the
 two cannot drift apart. ``make docs`` then builds the site from OUT.
+
+The page "Which torch for my GPU" (:mod:`tools.site`) takes most of the time.
 """
 
 import json
@@ -23,7 +25,7 @@ from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.knowledge.breakages import When, breakages
 from splatfix.knowledge.failures import failure_classes
-from tools import kernel_estimates, vram
+from tools import kernel_estimates, site, vram
 from tools.machines import raw_machines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,6 +82,7 @@ def main(out: Path) -> None:
     )
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
+    site.write(out / "which-torch.html")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
 
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from packaging.version import InvalidVersion, Version
 
 
+@lru_cache(maxsize=4096)  # a plan asks tens of thousands of times, of some hundred texts
 def release(text: str | None) -> tuple[int, ...]:
     """``13.0.88`` -> (13, 0, 88), ``2.11.0+cu130`` -> (2, 11, 0); of another text its first number; () without one."""
     text = (text or "")[:200]  # Python refuses to make a number of thousands of digits

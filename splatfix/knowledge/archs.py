@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from splatfix.core.data import dataclass, field
@@ -28,6 +29,7 @@ class Arch:
     variant: str = ""
 
     @classmethod
+    @lru_cache(maxsize=1024)  # a plan asks tens of thousands of times, of some dozen texts
     def parse(cls, text: str) -> Arch:
         """From ``sm_120a``, ``compute_90``, ``12.0a`` or ``120``; ValueError for anything else (``12.0+PTX`` too)."""
         match = _SPELLINGS.fullmatch(text.strip())

@@ -12,7 +12,7 @@ from splatfix.core.toml import parse_toml
 from splatfix.facts.system.playback import RawMachine
 from tools.machines.parts import simulate
 
-__all__ = ["raw_machines"]
+__all__ = ["description", "raw_machines"]
 
 DATA = Path(__file__).parent / "data"
 
@@ -20,15 +20,15 @@ DATA = Path(__file__).parent / "data"
 @cache
 def raw_machines() -> dict[str, RawMachine]:
     """The raw answers of every simulated machine, by its name."""
-    return {path.stem: simulate(_description(path.stem)) for path in sorted(DATA.glob("*.toml"))}
+    return {path.stem: simulate(description(path.stem)) for path in sorted(DATA.glob("*.toml"))}
 
 
-def _description(name: str) -> dict[str, Any]:
+def description(name: str) -> dict[str, Any]:
     """A machine's file; one with a ``base`` says what it has more than that, or otherwise."""
     own = parse_toml((DATA / f"{name}.toml").read_text(encoding="utf-8"))
     if "base" not in own:
         return own
-    merged = _description(own.pop("base"))
+    merged = description(own.pop("base"))
     for key, value in own.items():
         if isinstance(value, dict):
             merged[key] = merged.get(key, {}) | value

@@ -329,7 +329,8 @@ def simulate(description: Mapping[str, Any]) -> RawMachine:
     if "vulkaninfo" in fields:
         parts.vulkaninfo(*fields.pop("vulkaninfo"))
     parts.python(**fields.pop("python"))
-    parts.torch(**fields.pop("torch"))
+    if "torch" in fields:
+        parts.torch(**fields.pop("torch"))
     for extension in fields.pop("extensions", ()):
         parts.extension(**extension)
     if "nvml" in fields:

@@ -1,0 +1,300 @@
+"""The page "Which torch for my GPU": its answers are the planner's, and a person can use it."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from splatfix.cli import app
+from splatfix.core.codec import to_json
+from tools import site
+from tools.site import Machine, answer, compact, document_of, facts_of, machines, page
+
+EXISTING = [machine for machine in machines() if machine.exists]
+# by a step that no choice's length divides, so that all of them come
+FEW, FIFTY = EXISTING[::211], EXISTING[5::34][:50]
+
+
+def planned(machine: Machine, folder: Path) -> dict[str, Any]:
+    """The options of ``splatfix install --dry-run --why --facts`` for a machine."""
+    facts = folder / "facts.json"
+    facts.write_text(json.dumps(to_json(facts_of(machine))), encoding="utf-8")
+    shown = CliRunner().invoke(app, ["install", "--dry-run", "--why", "--json", "--facts", str(facts)])
+    assert shown.exit_code in (0, 3), shown.output
+    options: dict[str, Any] = json.loads(shown.stdout)["options"]
+    return options
+
+
+def test_the_data_behind_the_page_is_what_install_plans(tmp_path: Path) -> None:
+    answers = [answer(machine) for machine in FEW]
+    data = compact(answers)
+    for machine, number in zip(FEW, data["combinations"], strict=True):
+        options = planned(machine, tmp_path)
+        available, refused, notes, _ = data["answers"][number]
+        shown = [data["options"][item] for item in available]
+        assert [_words(data, item) for item in shown] == [
+            _planned_words(item) for item in options["available"]
+        ]
+        for item, row in zip(refused, options["rejected"], strict=True):
+            assert [data["texts"][text] for text in data["options"][item]] == [
+                row["title"],
+                row["rejected_because"],
+            ]
+        assert [data["texts"][text] for text in notes] == options["notes"]
+
+
+def _words(data: dict[str, Any], option: list[Any]) -> list[Any]:
+    title, _, steps, reasons, unsure = option
+    texts = data["texts"]
+    pairs = [[(texts[one], texts[other]) for one, other in rows] for rows in (steps, reasons)]
+    return [texts[title], *pairs, [texts[item] for item in unsure]]
+
+
+def _planned_words(option: dict[str, Any]) -> list[Any]:
+    steps = [(step["text"], step["command"] or "") for step in option["steps"]]
+    reasons = [(reason["text"], reason["found_via"]) for reason in option["reasons"]]
+    return [option["title"], steps, reasons, option["unsure"]]
+
+
+def test_an_old_driver_and_an_old_card_get_what_they_can_run() -> None:
+    by_query = {machine.query: machine for machine in EXISTING}
+    old_driver = answer(by_query["gpu=sm_89&driver=550&system=ubuntu24&python=3.12"])
+    assert "too old for CUDA 13" in old_driver.plain_pip
+    assert "cu126" in old_driver.options["available"][0]["steps"][0]["text"]
+    old_card = answer(by_query["gpu=sm_61&driver=580&system=ubuntu24&python=3.12"])
+    assert "no code for sm_61" in old_card.plain_pip
+    new = answer(by_query["gpu=sm_120&driver=610&system=ubuntu24&python=3.12"])
+    assert new.plain_pip == "" and new.options["available"]
+
+
+def test_every_stack_of_the_page_can_be_typed() -> None:
+    stacks = site.stack_rows()
+    assert len({row["name"] for row in stacks}) == len(stacks) > 15
+    for row in stacks:
+        assert row["source"] and (
+            row["clone"].startswith("git clone --recursive https://") or "==" in row["source"]
+        )
+
+
+# In a browser
+
+
+class Browser:
+    """A page in headless Chromium, driven by the DevTools protocol."""
+
+    def __init__(self, address: str) -> None:
+        websocket = pytest.importorskip(
+            "websocket", reason="websocket-client, which drives Chromium, is not installed"
+        )
+        self._socket = websocket.create_connection(address, timeout=120, suppress_origin=True)
+        self._number = 0
+        self.requests: list[str] = []
+        self("Network.enable")
+        self("Page.enable")
+
+    def __call__(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The result of a command."""
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv())
+            if message.get("method") == "Network.requestWillBeSent":
+                self.requests.append(message["params"]["request"]["url"])
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
+                return result
+
+    def value(self, script: str) -> Any:
+        """What an expression is in the page."""
+        result = self("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def open(self, address: str) -> None:
+        """Go to a page and wait for it."""
+        self("Page.navigate", url="about:blank")
+        self("Page.navigate", url=address)
+        while not self.value(
+            f"location.href.startsWith({address.partition('#')[0]!r}) && document.readyState === 'complete'"
+        ):
+            time.sleep(0.1)
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """A key, down and up."""
+        for kind in ("keyDown", "keyUp"):
+            self(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                text=text if kind == "keyDown" else "",
+            )
+
+    def screenshot(self, path: Path) -> None:
+        """What is seen, as a PNG file."""
+        path.write_bytes(base64.b64decode(self("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+
+@pytest.fixture(scope="module")
+def which_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the page with the answers of FIFTY machines."""
+    answers = {machine.query: answer(machine) for machine in FIFTY}
+    document = document_of([answers.get(machine.query) for machine in machines()])
+    path = tmp_path_factory.mktemp("site") / "which-torch.html"
+    path.write_text(page(document), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium here to open the page in")
+    profile = tmp_path / "profile"
+    options = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--remote-debugging-port=0",
+    ]
+    process = subprocess.Popen(
+        [program, *options, f"--user-data-dir={profile}", "about:blank"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        started = profile / "DevToolsActivePort"
+        while not (started.exists() and started.read_text(encoding="utf-8").count("\n")):
+            assert process.poll() is None, "Chromium ended"
+            time.sleep(0.1)
+        port = started.read_text(encoding="utf-8").splitlines()[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answered:  # nosec B310 - our own browser
+            tabs = json.load(answered)
+        yield Browser(next(tab for tab in tabs if tab["type"] == "page")["webSocketDebuggerUrl"])
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_page_answers_fifty_machines_as_install_plans_them(
+    browser: Browser, which_torch: str, tmp_path: Path
+) -> None:
+    stack = next(row for row in site.stack_rows() if row["key"] == "mip")
+    for machine in FIFTY:
+        browser.open(f"{which_torch}#{machine.query}&stack=mip")
+        commands = browser.value(
+            "[...document.querySelectorAll('#answer > ol .command')].map(item => item.textContent)"
+        )
+        options = planned(machine, tmp_path)["available"]
+        python = "py -" if machine.system["key"] == "windows" else "python"
+        expected = [stack["clone"], f"{python}{machine.python} -m venv venv"] if options else []
+        for step in options[0]["steps"] if options else []:
+            if step["command"]:
+                expected.append(
+                    step["command"].replace("SOURCE", stack["source"]).replace("CHECKOUT", stack["source"])
+                )
+        if machine.system["key"] == "windows":
+            expected = [re.sub(r"'([^'*\s]*)'", r"\1", line).replace("'", '"') for line in expected]
+        assert commands == expected, machine.query
+    assert {address.partition("#")[0] for address in browser.requests} <= {
+        which_torch,
+        "about:blank",
+        "data:,",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_page_is_used_by_keyboard_alone_and_says_aloud_what_changed(
+    browser: Browser, which_torch: str
+) -> None:
+    browser.open(f"{which_torch}#{FIFTY[0].query}")
+    browser.press("Tab", 9)
+    order = []
+    for _ in range(7):
+        order.append(browser.value("document.activeElement.id || document.activeElement.tagName"))
+        outline = browser.value("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", order
+        browser.press("Tab", 9)
+    assert order[1:6] == ["gpu", "driver", "system", "python", "stack"]
+    browser.value("document.getElementById('stack').focus()")
+    before = browser.value("document.getElementById('answer').textContent + location.hash")
+    browser.press("ArrowDown", 40)
+    assert browser.value("document.getElementById('answer').textContent + location.hash") != before
+    assert browser.value("document.getElementById('answer').getAttribute('aria-live')") == "polite"
+    unlabelled = "[...document.querySelectorAll('select')].filter(item => !item.labels.length).length"
+    assert browser.value(unlabelled) == 0
+
+
+CONTRAST = """(() => {
+  const light = text => {
+    const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
+      .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = item => {
+    const colour = getComputedStyle(item).backgroundColor;
+    return colour === "rgba(0, 0, 0, 0)" ? behind(item.parentElement) : colour;
+  };
+  const ratio = item => {
+    const [low, high] = [light(getComputedStyle(item).color), light(behind(item))].sort((a, b) => a - b);
+    return (high + .05) / (low + .05);
+  };
+  return Math.min(...[...document.querySelectorAll("main *")].filter(item => item.innerText?.trim()).map(ratio));
+})()"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_telephone_and_is_legible(
+    browser: Browser, which_torch: str, scheme: str, tmp_path: Path
+) -> None:
+    browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    for width in (400, 1280):
+        browser(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width == 400,
+        )
+        browser.open(f"{which_torch}#{FIFTY[7].query}&stack=taming")
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        assert browser.value(CONTRAST) >= 4.5
+        browser.screenshot(Path(os.environ.get("SPLATFIX_SCREENSHOTS", tmp_path)) / f"{scheme}-{width}.png")
+    dark = browser.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0] < 128")
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.slow
+def test_the_page_without_javascript_is_a_table(browser: Browser, tmp_path: Path) -> None:
+    answers = [
+        answer(machine) if machine.python == "3.12" and machine.system["key"] == "ubuntu24" else None
+        for machine in machines()
+    ]
+    path = tmp_path / "which-torch.html"
+    path.write_text(page(document_of(answers)), encoding="utf-8")
+    browser("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(path.as_uri())
+    browser("Emulation.setScriptExecutionDisabled", value=False)
+    rows = browser.value("document.querySelectorAll('tbody tr').length")
+    assert rows == len(site.MACHINES["gpus"])
+    assert browser.value(
+        "document.querySelector('#choices').hidden && /cu1\\d\\d/.test(document.querySelector('td + td').parentElement.innerText)"
+    )

@@ -1,0 +1,342 @@
+"""The page "Which torch for my GPU": splatfix's plan for each machine of ``machines.toml``, in one file without requests.
+
+The answers are the options that ``splatfix install --dry-run --why --facts`` gives for the simulated machine; here they are only
+written down, each distinct one once. ``python -m tools.site OUT.html`` writes the page alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from splatfix.app.options import options_for
+from splatfix.context import make_context
+from splatfix.core.codec import to_json
+from splatfix.core.toml import parse_toml
+from splatfix.facts import Fact, Facts
+from splatfix.facts.collect import playback
+from splatfix.knowledge import Arch
+from splatfix.knowledge.breakages import breakage
+from splatfix.knowledge.drivers import cuda_level_of_driver
+from splatfix.knowledge.stacks import recipe
+from splatfix.knowledge.tables import source_of, table
+from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
+from splatfix.plan import NO_SOURCES
+from splatfix.plan.assessment import assess, driver_objection
+from tools.machines import description
+from tools.machines.parts import simulate
+
+HERE = Path(__file__).parent
+BUILDS = HERE.parents[1] / "tests" / "records" / "native_builds.json"
+MACHINES: Mapping[str, Any] = parse_toml((HERE / "machines.toml").read_text(encoding="utf-8"))
+MOST_BYTES = 300_000
+_INSTALLED = ("torch", "toolkit", "extensions", "vulkaninfo")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One choice of the page: its rows of ``machines.toml``, and the Python."""
+
+    gpu: Mapping[str, Any]
+    driver: Mapping[str, Any]
+    system: Mapping[str, Any]
+    python: str
+
+    @property
+    def exists(self) -> bool:
+        """There is such a machine: a card with a computer of its own is in no other."""
+        return "base" not in self.gpu or self.system["key"] == MACHINES["systems"][0]["key"]
+
+    @property
+    def query(self) -> str:
+        """The part of a link that names it."""
+        sm = Arch.parse(self.gpu["cc"]).sm
+        return f"gpu={sm}&driver={self.driver['key']}&system={self.system['key']}&python={self.python}"
+
+
+def machines() -> list[Machine]:
+    """Every choice, in the order of the page's table of answers; also those that do not exist."""
+    rows = product(MACHINES["gpus"], MACHINES["drivers"], MACHINES["systems"], MACHINES["pythons"])
+    return [Machine(*row) for row in rows]
+
+
+def facts_of(machine: Machine) -> Facts:
+    """What ``splatfix diagnose --save`` would record on it."""
+    known = "linux" in machine.driver
+    # what a driver that is not known would be, so that the probes find one at all
+    driver = machine.driver if known else MACHINES["drivers"][-1]
+    version = driver["windows" if machine.system["key"] in ("windows", "wsl") else "linux"]
+    parts = {**_parts_of(machine)}
+    for name in ("kernel_module", "user_driver"):
+        if name in parts:
+            parts[name] = {**parts[name], "version": version}
+    major, minor = cuda_level_of_driver(version) or (0, 0)
+    gpu = {"name": f"NVIDIA {machine.gpu['name']}", "cc": machine.gpu["cc"], "bus_id": "00000000:01:00.0"}
+    parts["nvml"] = {"driver": version, "cuda": 1000 * major + 10 * minor, "gpus": [gpu]}
+    parts["python"] = {
+        **parts["python"],
+        "prefix": "venv",
+        "version": f"{machine.python}.0",
+        "kind": "venv",
+        "packages": "new",
+    }
+    facts = playback(simulate(parts))
+    if known:
+        return facts
+    return replace(facts, machine=replace(facts.machine, driver=Fact(error="not said")))
+
+
+def _parts_of(machine: Machine) -> dict[str, Any]:
+    own = {name: value for name, value in machine.system.items() if name not in ("key", "label", "without")}
+    base = description(machine.gpu.get("base", own.pop("base")))
+    own.pop("base", None)
+    without = (*_INSTALLED, *machine.system.get("without", ()))
+    if "base" in machine.gpu:
+        own = {}
+    return {name: value for name, value in {**base, **own}.items() if name not in without}
+
+
+# Answers
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The options for a machine as its JSON document has them, and what a plain ``pip install torch`` would do."""
+
+    options: Mapping[str, Any]
+    plain_pip: str
+
+
+def answer(machine: Machine) -> Answer:
+    """What the page says of a machine."""
+    facts = facts_of(machine)
+    options: dict[str, Any] = to_json(options_for(make_context(facts), NO_SOURCES, ()))
+    return Answer(options, plain_pip(facts))
+
+
+def plain_pip(facts: Facts) -> str:
+    """Whether the torch that ``pip install torch`` brings runs here, and why not."""
+    assessment = assess(make_context(facts))
+    if assessment.platform == "windows":
+        return "pip install torch brings a build without CUDA on Windows"
+    python = assessment.python
+    assert python is not None, "simulated machines have one"
+    release = next(item for item in reversed(releases()) if item.supports_python(python))
+    build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
+    name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
+    (arch,) = assessment.archs
+    if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
+        return f"{name}, which has no code for {arch.sm}"
+    objection = driver_objection(assessment, ".".join(map(str, build.cuda)))
+    if objection.ok is False:
+        return f"{name}: {objection.reason}"
+    if objection.ok is None:
+        return f"{name}; whether your driver starts it is not known: {objection.reason}"
+    return ""
+
+
+class Table:
+    """Values by number, each once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        """The number of a value."""
+        key = json.dumps(value)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.rows)
+            self.rows.append(value)
+        return self._numbers[key]
+
+
+def compact(answers: Iterable[Answer | None]) -> dict[str, Any]:
+    """The answers, every distinct text, option and answer once; None for a machine that does not exist is -1.
+
+    ``page.html`` says in ``answerOf`` how it is read.
+    """
+    texts, options, found = Table(), Table(), Table()
+    combinations = []
+    for item in answers:
+        if item is None:
+            combinations.append(-1)
+            continue
+        available = [options(_option(option, texts)) for option in item.options["available"]]
+        refused = [[texts(row["title"]), texts(row["rejected_because"])] for row in item.options["rejected"]]
+        notes = list(map(texts, item.options["notes"]))
+        combinations.append(
+            found([available, [options(row) for row in refused], notes, texts(item.plain_pip)])
+        )
+    return {"texts": texts.rows, "options": options.rows, "answers": found.rows, "combinations": combinations}
+
+
+def _option(option: Mapping[str, Any], texts: Table) -> list[Any]:
+    torch: Mapping[str, Any] = {}
+    build: Mapping[str, Any] = {}
+    for step in option["steps"]:
+        if step.get("kind") == "install-torch":
+            torch = step
+        elif step.get("kind") == "rebuild":
+            build = step
+    summary = (
+        f"{torch['version']} {torch['tag']}" if torch else "",
+        build.get("cuda", ""),
+        build.get("compiler", ""),
+        build.get("arch_list", ""),
+    )
+    return [
+        texts(option["title"]),
+        list(map(texts, summary)),
+        [[texts(step["text"]), texts(step["command"] or "")] for step in option["steps"]],
+        [[texts(reason["text"]), texts(reason["found_via"])] for reason in option["reasons"]],
+        list(map(texts, option["unsure"])),
+    ]
+
+
+# Stacks
+
+
+def stack_rows() -> list[dict[str, Any]]:
+    """The stacks that splatfix installs, the last commit that was read of each: what to type, and what is known to break."""
+    rows: dict[str, dict[str, Any]] = {}
+    for key, stack in table("stacks")["stacks"].items():
+        known = recipe(key)
+        if known is None or known.needs or any(part.builder == "cmake" or part.clone for part in known.parts):
+            continue
+        repository, inside = stack["repository"], any(part.path for part in known.parts)
+        folder = repository.rpartition("/")[2]
+        released = [part.install for part in known.parts if part.install]
+        rows[repository] = {
+            "key": key,
+            "name": stack["name"],
+            "clone": f"git clone --recursive https://github.com/{repository}" if inside else "",
+            "source": folder if inside or not released else " ".join(released),
+            "breaks": _known_trouble(stack, [part.note for part in known.parts]),
+            "from": f"https://github.com/{repository} at {stack['commit']}",
+            "license": stack.get("license", ""),
+        }
+    return list(rows.values())
+
+
+def _known_trouble(stack: Mapping[str, Any], notes: Sequence[str]) -> list[str]:
+    trouble = [note for note in (stack.get("note", ""), *notes) if note]
+    for key in _edits_of({stack["repository"], *stack.get("addresses", ())}):
+        record = breakage(key)
+        when = ", ".join(f"{name} {limit}" for name, limit in record.when.versions.items())
+        where = f" ({when})" if when else ""
+        trouble.append(f"{record.title}{where}. splatfix install edits it: {record.cure}")
+    return trouble
+
+
+def _edits_of(repositories: set[str]) -> list[str]:
+    """What splatfix edited in the recorded real builds of a stack's extensions."""
+    edits: dict[str, None] = {}
+    for build in json.loads(BUILDS.read_text(encoding="utf-8"))["builds"]:
+        if any(repository in build["source"] for repository in repositories):
+            edits.update(dict.fromkeys(build["edits"]))
+    return list(edits)
+
+
+# The page
+
+
+def gpu_rows() -> list[dict[str, Any]]:
+    """The cards: what a link and a person call them, and what the tables say of their architecture, with sources."""
+    rows = []
+    for gpu in MACHINES["gpus"]:
+        arch = Arch.parse(gpu["cc"])
+        row = table("archs")["archs"][str(10 * arch.major + arch.minor)]
+        first, last = (
+            row[name] and ".".join(map(str, row[name])) for name in ("first_toolkit", "last_toolkit")
+        )
+        cuda = f"CUDA {first} or newer"
+        if last:
+            cuda = f"CUDA {first} to {last}"
+        rows.append(
+            {
+                "key": arch.sm,
+                "label": f"{gpu['label']} ({arch.sm})",
+                "name": row["name"],
+                "cuda": cuda,
+                "source": source_of("archs", row),
+            }
+        )
+    return rows
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page with its data, one HTML file."""
+    text = (HERE / "page.html").read_text(encoding="utf-8")
+    # "</" would end the script element
+    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    return text.replace("<!-- table -->", _table_of(document)).replace("<!-- data -->", data)
+
+
+def document_of(answers: Iterable[Answer | None]) -> dict[str, Any]:
+    """All that the page holds: the choices, and the answers in the order of :func:`machines`, None for what is left out."""
+    return {
+        "gpus": gpu_rows(),
+        "drivers": [_driver_row(row) for row in MACHINES["drivers"]],
+        "systems": [{"key": row["key"], "label": row["label"]} for row in MACHINES["systems"]],
+        "pythons": [{"key": version, "label": version} for version in MACHINES["pythons"]],
+        "stacks": stack_rows(),
+        **compact(answers),
+    }
+
+
+def _driver_row(row: Mapping[str, Any]) -> dict[str, str]:
+    if "linux" not in row:
+        return {"key": row["key"], "label": row["label"]}
+    cuda = cuda_level_of_driver(row["linux"])
+    assert cuda is not None, f"the tables do not know driver {row['linux']}"
+    return {"key": row["key"], "label": f"{row['key']} (nvidia-smi says CUDA {cuda[0]}.{cuda[1]})"}
+
+
+_TABLE_SYSTEM, _TABLE_PYTHON = "ubuntu24", "3.12"
+
+
+def _table_of(document: Mapping[str, Any]) -> str:
+    """The torch of the first option for each card and driver on one system, for who reads without JavaScript."""
+    texts, options, answers = document["texts"], document["options"], document["answers"]
+    drivers = [row for row in document["drivers"] if row["key"] != "unknown"]
+    head = "".join(f'<th scope="col">{escape(row["key"])}</th>' for row in drivers)
+    cells: dict[tuple[str, str], str] = {}
+    for machine, number in zip(machines(), document["combinations"], strict=True):
+        if machine.python != _TABLE_PYTHON or machine.system["key"] != _TABLE_SYSTEM:
+            continue
+        if number >= 0 and (available := answers[number][0]):
+            torch, cuda, _, _ = (texts[item] for item in options[available[0]][1])
+            cells[machine.gpu["cc"], machine.driver["key"]] = f"{torch}, CUDA {cuda}"
+    lines = []
+    for gpu, row in zip(MACHINES["gpus"], document["gpus"], strict=True):
+        own = [cells.get((gpu["cc"], driver["key"]), "none") for driver in drivers]
+        columns = "".join(f"<td>{escape(text)}</td>" for text in own)
+        lines.append(
+            f'<tr><th scope="row">{escape(row["label"])}</th><td>{escape(row["cuda"])}</td>{columns}</tr>'
+        )
+    body = "\n".join(lines)
+    return f'<thead><tr><th scope="col">GPU</th><th scope="col">compiled by</th>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>'
+
+
+def all_answers() -> list[Answer | None]:
+    """Of every machine, in the order of :func:`machines`; takes a minute or two of every core."""
+    every = machines()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        answers = pool.map(answer, [machine for machine in every if machine.exists], chunksize=32)
+        return [next(answers) if machine.exists else None for machine in every]
+
+
+def write(out: Path) -> None:
+    """The page, as a file that needs no other."""
+    text = page(document_of(all_answers()))
+    if (size := len(text.encode())) > MOST_BYTES:
+        raise SystemExit(f"{out} would have {size} bytes; it may have {MOST_BYTES}: leave choices out of machines.toml")
+    out.write_text(text, encoding="utf-8")
