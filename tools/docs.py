@@ -66,7 +66,7 @@ def main(out: Path) -> None:
     shutil.copytree(ROOT / "docs", out)
     for page in sorted(out.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
-        text = re.sub(r"<!-- options: (.+?) -->", lambda m: options_of(m[1].split()), text)
+        text = re.sub(r"<!-- options: (.+?) -->.*", lambda m: options_of(m[1].split()), text)
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
         text = text.replace("<!-- explain-record -->", explain_record())
         text = text.replace("<!-- explain-calibration -->", explain_calibration())

@@ -338,5 +338,7 @@ def write(out: Path) -> None:
     """The page, as a file that needs no other."""
     text = page(document_of(all_answers()))
     if (size := len(text.encode())) > MOST_BYTES:
-        raise SystemExit(f"{out} would have {size} bytes; it may have {MOST_BYTES}: leave choices out of machines.toml")
+        raise SystemExit(
+            f"{out} would have {size} bytes; it may have {MOST_BYTES}: leave choices out of machines.toml"
+        )
     out.write_text(text, encoding="utf-8")
