@@ -1,21 +1,16 @@
-"""``splatfix fleet manifest``: valid for Kubernetes, played by Podman, and as node-problem-detector takes it."""
+"""``splatfix fleet manifest``: valid for Kubernetes, and as node-problem-detector takes it."""
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from splatfix.app.fleet_manifest import manifest
 from splatfix.core.errors import SplatfixError
-from tests.conftest import ROOT
-
-if TYPE_CHECKING:
-    from tests.containers.conftest import TestEngine
 
 IMAGE = "localhost/splatfix-gate:test"
 KINDS = ("job", "daemonset", "init")
@@ -90,53 +85,3 @@ def test_names_that_are_none_are_refused(image: str) -> None:
 def test_it_is_printed_as_it_is(splatfix: Splatfix) -> None:
     done = splatfix("fleet", "manifest", "daemonset", "--image", IMAGE)
     assert done.returncode == 0 and done.stdout == made("daemonset")
-
-
-@pytest.mark.docker
-@pytest.mark.timeout(600)
-def test_podman_plays_the_job(podman_engine: "TestEngine", tmp_path: Path) -> None:
-    """Podman 4.3 knows neither a Job nor ``spec.nodeName``, and without root sets no limits: its pod is played, with those
-    replaced, and nothing else."""
-    yaml = pytest.importorskip("yaml")
-    if not shutil.which("catatonit"):
-        pytest.skip("NOT PLAYED BY PODMAN: catatonit is not installed")
-    for name in ("splatfix", "smoke_trainer", "patches", "dockerfiles"):
-        shutil.copytree(ROOT / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    installed = Path(pytest.__file__).parents[1]
-    for name in (
-        "typer",
-        "rich",
-        "packaging",
-        "markdown_it",
-        "mdurl",
-        "pygments",
-        "shellingham",
-        "click",
-        "annotated_doc",
-    ):
-        if (installed / name).is_dir():
-            shutil.copytree(installed / name, tmp_path / "site" / name)
-    for name in ("pynvml.py", "typing_extensions.py"):
-        shutil.copy(installed / name, tmp_path / "site")
-    (tmp_path / "Dockerfile").write_text(
-        f"FROM {podman_engine.base_image}\nCOPY site /opt/site\nRUN ln -s /usr/bin/python3 /usr/local/bin/python\n"
-        "ENV PYTHONPATH=/opt/site HOME=/scratch\n"
-    )
-    podman_engine.engine.client.images.build(path=str(tmp_path), tag=IMAGE, network_mode="host")
-    template = parsed(made("job"))["spec"]["template"]
-    template["metadata"]["name"] = "gate"
-    (gate,) = template["spec"]["containers"]
-    gate["env"] = [{"name": "NODE_NAME", "value": "node-7"}]
-    del gate["resources"]
-    pod = tmp_path / "pod.yaml"
-    pod.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **template}))
-    podman = ["podman", "--url", podman_engine.engine.endpoint.host]
-    played = subprocess.run(
-        [*podman, "kube", "play", "--network", "host", pod], capture_output=True, text=True
-    )
-    assert played.returncode == 0, played.stderr
-    container = podman_engine.engine.client.containers.get("gate-gate")
-    assert container.wait(timeout=60)["StatusCode"] == 0
-    said = container.logs().decode()
-    assert said.startswith(("ok: ", "unknown: ")), said
-    subprocess.run([*podman, "pod", "rm", "--force", "gate"], check=True, capture_output=True)
