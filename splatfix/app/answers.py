@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from splatfix.context import Context
-from splatfix.context.commands import pip
+from splatfix.context.commands import pip, python_option
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
@@ -58,8 +58,11 @@ class Answers:
             if context.platform is None:
                 return ()
             text = f"{text}; install a CUDA build of torch first"
-        argv = ("splatfix", "install", *named, "--backend", "nvrtc")
-        if context and not context.archs:
+        argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
+        if context is None:
+            return (run(*argv, text=text),)
+        argv += python_option(context.facts)
+        if not context.archs:
             return (fill_in(*argv, "--target", "ARCH", text=text),)
         return (run(*argv, text=text),)
 

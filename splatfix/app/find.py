@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, Rejected, make_context
-from splatfix.context.commands import pip
+from splatfix.context.commands import pip, python_option
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say, target_options
@@ -100,7 +100,7 @@ def _wanted(text: str, facts: Facts) -> list[Wanted]:
 
 
 def _next(search: Search, context: Context) -> list[Step]:
-    options = target_options(context.archs)
+    options = (*target_options(context.archs), *python_option(context.facts))
     if search.best is None:
         return [_otherwise(search, options)]
     if Path(search.source).is_absolute():
@@ -128,7 +128,8 @@ def _otherwise(search: Search, options: Sequence[str]) -> Step:
         item.name for item in DROPINS if name in map(canonicalize_name, (item.name, item.distribution))
     ]
     if len(dropins) == 1:
-        return run("splatfix", "install", *dropins, "--backend", "pure", text="Or take the drop-in")
+        argv = ("splatfix", "install", *dropins, "--backend", "pure", *options)
+        return run(*argv, text="Or take the drop-in")
     # of several the one that its callers need is chosen by the checkout
     return say(f"Or get the source or the checkout that calls {search.name}: splatfix install FOLDER.")
 

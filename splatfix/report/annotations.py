@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from splatfix.certify.model import Certificate, Outcome, Verdict
 from splatfix.checks.model import Finding, Status
+from splatfix.report.console import shorten_home
 
 _LEVELS = {Status.FAIL: "error", Status.CRASH: "error", Status.WARN: "warning", Status.UNKNOWN: "notice"}
 _PLACE = re.compile(r"(?<![\w./-])([\w.-]+(?:/[\w.-]+)*\.\w+)(?::| line )(\d+)")
@@ -59,7 +60,7 @@ def _annotation(level: str, title: str, message: str, texts: Iterable[str]) -> s
     if place:
         properties = {"file": place[1], "line": place[2], **properties}
     named = ",".join(f"{name}={_escaped(value, _IN_PROPERTY)}" for name, value in properties.items())
-    return f"::{level} {named}::{_escaped(message, _IN_MESSAGE)}\n"
+    return f"::{level} {named}::{_escaped(shorten_home(message), _IN_MESSAGE)}\n"
 
 
 def _escaped(text: str, signs: dict[str, str]) -> str:

@@ -136,8 +136,8 @@ def test_what_is_needed_is_what_splatfix_declares() -> None:
     project = parse_toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = [*project["dependencies"], *project["optional-dependencies"]["certify"]]
     names = {re.match(r"[\w-]+", text)[0] for text in declared}  # type: ignore[index]
-    # fastjsonschema is imported for a --knowledge file only, tomli before Python 3.11
-    assert names - {"fastjsonschema", "tomli"} <= needs.PACKAGES.keys() | needs.MORE.keys()
+    # fastjsonschema is imported for a --knowledge file only, tomlkit for `project write`, tomli before Python 3.11
+    assert names - {"fastjsonschema", "tomlkit", "tomli"} <= needs.PACKAGES.keys() | needs.MORE.keys()
 
 
 def test_an_older_python_is_one_line(
