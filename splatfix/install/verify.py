@@ -27,6 +27,7 @@ from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
+from splatfix.knowledge.imports import requirement_of
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
 
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
@@ -263,7 +264,9 @@ def _import_failed(module: str, completed: Completed) -> SplatfixError:
 def _advice(message: str) -> tuple[Step, ...]:
     absent = re.search(r"No module named '(\w+)", message)
     if absent:
-        return (say(f"Install {absent.group(1)} with pip, then run the same command again."),)
+        module = absent.group(1)
+        name = requirement_of(module) or module
+        return (say(f"Install {name} with pip, then run the same command again."),)
     symbol = re.search(r"undefined symbol: (\S+)", message)
     if symbol is None:
         return ()

@@ -150,6 +150,9 @@ def test_trainers_by_what_they_reach(tmp_path: Path) -> None:
     (tmp_path / "slam.py").write_text("from utils.back import run\nif __name__ == '__main__':\n    run()\n")
     (tmp_path / "view.py").write_text("if __name__ == '__main__':\n    print()\n")
     (tmp_path / "utils" / "back.py").write_text("def run(loss):\n    loss.backward()\n")
+    (tmp_path / "tests").mkdir()
+    for test in ("tests/strategy.py", "test_strategy.py"):
+        (tmp_path / test).write_text("if __name__ == '__main__':\n    loss.backward()\n")
     assert find_trainers(tmp_path) == ("slam.py",)
     (tmp_path / "train.py").write_text("")
     assert find_trainers(tmp_path) == ("train.py",)

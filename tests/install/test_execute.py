@@ -75,6 +75,7 @@ LACKS = "extern int nowhere(void);\nint (*keep)(void) = nowhere;\n"
     ("file", "before", "code", "words", "status"),
     [
         (BEGINS, "raise RuntimeError('no such GPU')\n", "import-failed", "no such GPU", "rolled-back"),
+        (BEGINS, "import cv2\n", "import-failed", "No module named 'cv2'", "rolled-back"),
         (BEGINS, "import os\nos._exit(0)\n", "import-failed", "exit code 0", "rolled-back"),
         ("probe.c", DIES, "import-failed", "SIGABRT", "rolled-back"),
         ("probe.c", LACKS, "import-failed", "undefined symbol: nowhere", "rolled-back"),
@@ -88,6 +89,8 @@ def test_code_that_fails_is_named_and_taken_back(
     (source / file).write_text(before + (source / file).read_text())
     error = refused(install, environment, source)
     assert (error.code, words in error.what) == (code, True), error.what
+    if "cv2" in words:
+        assert "Install opencv-python with pip" in error.todo[0].text
     if code == "build-failed":
         assert "expected expression" in Path(error.details["log"]).read_text()
     assert snapshot(environment) == stages.files["one"] and last_status(environment) == status

@@ -109,12 +109,14 @@ def as_reached(
 
 def find_trainers(root: Path) -> tuple[str, ...]:
     """Scripts of a folder that train: ``train.py`` alone, if there; else those that are started by their name and run backward
-    passes, failing that, those that reach one."""
+    passes, failing that, those that reach one. Tests are none."""
     if (root / "train.py").is_file():
         return ("train.py",)
     reader = FolderReader()
     texts = {
-        file: reader.text(file) for file in reader.files_below(root, (".py",), depth=2, skip=("submodules",))
+        file: reader.text(file)
+        for file in reader.files_below(root, (".py",), depth=2, skip=("submodules", "test", "tests"))
+        if not file.name.startswith("test_")
     }
     started = [
         file
