@@ -75,7 +75,7 @@ LACKS = "extern int nowhere(void);\nint (*keep)(void) = nowhere;\n"
     ("file", "before", "code", "words", "status"),
     [
         (BEGINS, "raise RuntimeError('no such GPU')\n", "import-failed", "no such GPU", "rolled-back"),
-        (BEGINS, "import cv2\n", "import-failed", "No module named 'cv2'", "rolled-back"),
+        (BEGINS, "__import__('cv' + '2')\n", "import-failed", "No module named 'cv2'", "rolled-back"),
         (BEGINS, "import os\nos._exit(0)\n", "import-failed", "exit code 0", "rolled-back"),
         ("probe.c", DIES, "import-failed", "SIGABRT", "rolled-back"),
         ("probe.c", LACKS, "import-failed", "undefined symbol: nowhere", "rolled-back"),
