@@ -134,7 +134,7 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
         checkout / "train.py",
         "import torch\n",
         "import torch\nimport plyfile\nfrom einops import rearrange\nfrom h5py import Dataset\n"
-        "def scaled(rows: TensorType['n', 3] | None): ...\n",
+        "def scaled(rows: Dataset['n', 3] | None): ...\n",
     )
     made = rehearse(3)
     assert failed_criteria(made) == {"runs-as-it-is"}
