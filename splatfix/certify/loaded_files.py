@@ -111,6 +111,8 @@ class LoadedFiles:
         self._installed = _Installed(facts, journal)
         self._began = False
         self._trainings: dict[str, Sequence[str]] = {}
+        self._told: dict[str, set[str]] = {}
+        """By training, what was read of it: perhaps before it is known that it ended well."""
         self._read: set[Path] = set()
         self._results: dict[str, Difference | _Replaced | str | None] = {}
         """By file, function or bytecode: what is different, why it is not known, or None for what is as installed."""
@@ -173,7 +175,6 @@ class LoadedFiles:
 
     def _compare(self) -> None:
         sources: list[tuple[str, str]] = []
-        told: dict[str, set[str]] = {}
         for path in sorted(self.folder.rglob("loaded-*.json")):
             if path in self._read:
                 continue
@@ -187,14 +188,15 @@ class LoadedFiles:
                 if cached and loaded.TRAINED_BY.fullmatch(name) and file in self._installed.files:
                     sources.append((file, cached))
             libraries: list[str] = document.get("libraries", [])
-            told.setdefault(path.parent.name, set()).update(modules, libraries)
+            self._told.setdefault(path.parent.name, set()).update(modules, libraries)
             for file in libraries:
                 self._look_at(file, "", python)
             for function, file in document.get("replaced", {}).items():
                 self._look_at_function(function, file, python)
         self._look_at_bytecode(sources)
-        for training in self._trainings.keys() & told.keys():
-            self._look_at_list(training, told[training])
+        for training in tuple(self._trainings):
+            if training in self._told:
+                self._look_at_list(training, self._told[training])
 
     def _look_at_list(self, training: str, told: set[str]) -> None:
         """What a training told, modules and libraries, has what it surely loaded."""

@@ -238,3 +238,16 @@ def test_libraries_of_a_process_are_read_by_its_argument(tmp_path: Path) -> None
         assert any("_ctypes" in file for file in libraries_of(str(tmp_path)))
         child.stdin.close()
     assert libraries_of(str(tmp_path)) == []
+
+
+def test_a_list_that_was_read_before_its_training_was_known(known: Facts, tmp_path: Path) -> None:
+    """Beside other work the comparison begins late: what it reads then is held against the training all the same."""
+    files = LoadedFiles(known, sys.executable, ProcessRunner(), tmp_path / "told", [], {})
+    told = files.folder_of("figurine") / "loaded-1.json"
+    told.write_text(json.dumps({"libraries": []}), encoding="utf-8")
+    files.look()
+    files.result(wait=True)
+    files.trained("figurine", ())
+    files.look()
+    result = files.result(wait=True)
+    assert result is not None and "does not tell of smoke_trainer.data.images" in str(result.differences)
