@@ -4,10 +4,10 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from splatfix.app.fleet_run import NODES, VERDICTS, FleetRun, NodeAnswer, exit_code_of, show
+from splatfix.app.fleet_run import NODES, VERDICTS, FleetRun, NodeAnswer, exit_code_of, show, write_nodes
 from splatfix.app.result import Result, show_message
 from splatfix.core.codec import to_json
-from splatfix.core.files import make_folder, set_aside, write_text
+from splatfix.core.files import make_folder, set_aside
 from splatfix.core.visible import visible
 from splatfix.fleet.ray_cluster import Answer, ask
 from splatfix.fleet.verdict import write_verdict
@@ -32,13 +32,11 @@ def run_on_ray(address: str, out: Path, *, wait: float, all_nodes: bool = False,
             answers.append(answer)
             show_message(f"{len(answers):4} {visible(answer.node)}: {_outcome(answer)}")
     answers.sort(key=lambda answer: answer.node)
-    # fleet report tells of those behind whose name there is a reason
-    lines = [f"{answer.node} # {answer.reason}" if answer.reason else answer.node for answer in answers]
-    write_text(out / NODES, "".join(f"{visible(line)}\n" for line in lines))
     nodes = [
         NodeAnswer(answer.node, answer.verdict.state if answer.verdict else None, answer.reason)
         for answer in answers
     ]
+    write_nodes(out, nodes)
     ran = FleetRun(tuple(nodes), (), str(out), ())
     return Result("fleet run", lambda: to_json(ran), lambda console: show(console, ran), exit_code_of(ran))
 

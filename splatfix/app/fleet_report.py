@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+from splatfix.app.fleet_run import VERDICTS
 from splatfix.app.report import certificates_below, load_keys, read_certificates, require
 from splatfix.app.result import Result
 from splatfix.app.stored import NAME
@@ -23,8 +24,6 @@ from splatfix.report.documents import envelope
 from splatfix.report.html import fleet_page
 from splatfix.report.nodes import Before, Fleet, NodeMerger, Why
 
-VERDICTS = "verdicts"
-"""In the folder of a run, as :mod:`splatfix.app.fleet_run` has it."""
 PAGE, DATA, ROWS, GAUGES = "fleet.html", "fleet.json", "fleet.csv", "fleet.prom"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _COMMAND = "fleet report"

@@ -19,6 +19,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, read_json, set_aside, write_text
 from splatfix.core.lenient import object_in
 from splatfix.core.runner import ProcessRunner
+from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.fleet.slurm_jobs import Slurm, Task, script, watch
 from splatfix.fleet.verdict import State, verdict_file
@@ -96,7 +97,7 @@ def run_on_slurm(request: FleetRequest) -> Result:
         tasks += [_judged(out, task) for task in watch(slurm, name, jobs, request.wait)]
     tasks.sort(key=lambda task: task.name)
     judged = [NodeAnswer(task.name, _state(out, task), task.reason) for task in tasks if task.name in nodes]
-    write_text(out / NODES, "".join(map(_line, judged)))
+    write_nodes(out, judged)
     certifications = [task for task in tasks if task.name not in nodes]
     files: list[str] = []
     if certifications:
@@ -158,12 +159,14 @@ def _judged(out: Path, task: Task) -> Task:
     return replace(task, reason=task.reason or f"it left nothing ({state}); its log is in {LOGS}")
 
 
-def _line(answer: NodeAnswer) -> str:
-    """As ``fleet report --nodes`` reads it."""
-    why = ""
-    if answer.reason:
-        why = f"  # {' '.join(answer.reason.split())}"
-    return f"{answer.node}{why}\n"
+def write_nodes(out: Path, answers: Sequence[NodeAnswer]) -> None:
+    """A line for each node, with why it gave no verdict, as ``fleet report --nodes`` reads it.
+
+    Raises:
+        SplatfixError: ``cannot-write`` (exit code 3).
+    """
+    lines = [f"{answer.node}  # {answer.reason}" if answer.reason else answer.node for answer in answers]
+    write_text(out / NODES, "".join(f"{visible(line)}\n" for line in lines))
 
 
 def _certificate(out: Path, name: str) -> Path:

@@ -40,10 +40,6 @@ class GatePolicy:
     good: int = 1
     gpus: int = 0
 
-    def identity(self, text: str) -> Policy:
-        """How a verdict names it."""
-        return Policy(self.name, hashlib.sha256(text.encode()).hexdigest()[:12])
-
 
 def read_policy(path: Path | None) -> tuple[GatePolicy, Policy]:
     """The policy of a file, or where none is named the default one, and how a verdict names it.
@@ -60,9 +56,7 @@ def read_policy(path: Path | None) -> tuple[GatePolicy, Policy]:
         _refuse_nonsense(policy)
     except (CodecError, ValueError) as error:
         raise SplatfixError.of("fleet.bad-policy", path=file, reason=error) from error
-    if not policy.name:
-        return policy, Policy(file.stem, policy.identity(text).digest)
-    return policy, policy.identity(text)
+    return policy, Policy(policy.name or file.stem, hashlib.sha256(text.encode()).hexdigest()[:12])
 
 
 def _refuse_nonsense(policy: GatePolicy) -> None:

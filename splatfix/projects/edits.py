@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from splatfix.facts.project.model import Manifest
+from splatfix.facts.project.pyproject import requirement_text
 from splatfix.knowledge.torch_releases import TorchBuild, index_url
 from splatfix.projects.model import Repair
 from splatfix.projects.resolution import FAMILY
@@ -64,7 +65,7 @@ def _of_pyproject(text: str, manifest: Manifest, repair: Repair) -> str:
         if build.match_runtime:
             extra = _table(uv, "extra-build-dependencies")
             match = _inline({"requirement": "torch", "match-runtime": True})
-            kept = [item for item in extra.get(name, ()) if _name_of(_requirement(item)) != "torch"]
+            kept = [item for item in extra.get(name, ()) if _name_of(requirement_text(item)) != "torch"]
             extra[name] = _array(*kept, match)
         if build.variables:
             variables = _table(uv, "extra-build-variables")
@@ -151,10 +152,6 @@ def _name_of(words: str) -> str:
     except InvalidRequirement:
         return ""
     return "" if parsed.url else canonicalize_name(parsed.name)
-
-
-def _requirement(item: Any) -> str:
-    return str(item.get("requirement", "")) if isinstance(item, MutableMapping) else str(item)
 
 
 def _table(parent: Table, *keys: str) -> Table:

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.data import replace
 from splatfix.core.redact import without_credentials
 from splatfix.facts.project.model import BuildSettings, Dependency, Locked, Manager, Manifest
-from splatfix.facts.project.pyproject import line_of_key, pep440, table, texts
+from splatfix.facts.project.pyproject import line_of_key, pep440, place_of, table, texts
 from splatfix.facts.project.requirements import dependency_of
 
 # A colon alone is that of a key, as in "- pip:"; two are behind a channel's name.
@@ -93,16 +93,13 @@ def _tables(pixi: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 def _of_pypi(text: str, name: str, names: Mapping[str, Any]) -> Dependency:
     row = names[name] if isinstance(names[name], Mapping) else {"version": str(names[name])}
-    folder = str(row.get("path", "")).rstrip("/")
-    address = str(row.get("url") or folder)
-    if "git" in row:
-        address = f"git+{row['git']}"
+    address, folder = place_of(row)
     version = str(row.get("version", "*"))
     return Dependency(
         canonicalize_name(name),
         pep440(version),
         line_of_key(text, name),
-        address=without_credentials(address),
+        address=address,
         folder=folder,
         index=str(row.get("index", "")),
     )

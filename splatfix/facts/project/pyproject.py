@@ -183,7 +183,7 @@ def _builds(uv: Toml, names: list[str]) -> dict[str, BuildSettings]:
     for name in dict.fromkeys((*names, *extra, *variables, *alone)):
         given = extra.get(name)
         entries = given if isinstance(given, list) else []
-        torch = [item for item in entries if re.match(r"torch\b", _requirement(item))]
+        torch = [item for item in entries if re.match(r"torch\b", requirement_text(item))]
         builds[name] = BuildSettings(
             torch=bool(torch),
             match_runtime=any(
@@ -196,7 +196,8 @@ def _builds(uv: Toml, names: list[str]) -> dict[str, BuildSettings]:
     return builds
 
 
-def _requirement(item: Any) -> str:
+def requirement_text(item: Any) -> str:
+    """A requirement of uv's tables of builds: a string, or a table that has it."""
     return str(item.get("requirement", "")) if isinstance(item, Mapping) else str(item)
 
 
@@ -216,23 +217,29 @@ def _with_poetry(manifest: Manifest, text: str, tool: Toml) -> Manifest:
             if name == "python":
                 python = python or specifier
                 continue
-            folder = str(row.get("path", "")).rstrip("/")
-            address = str(row.get("url") or folder)
-            if "git" in row:
-                address = f"git+{row['git']}"
+            address, folder = place_of(row)
             dependencies.append(
                 Dependency(
                     canonicalize_name(name),
                     specifier,
                     line_of_key(text, name),
                     str(row.get("markers", "")),
-                    without_credentials(address),
+                    address,
                     folder,
                     indexes.get(str(row.get("source", "")), ""),
                 )
             )
     others = tuple(url for name, url in indexes.items() if name not in explicit)
     return replace(manifest, dependencies=tuple(dependencies), requires_python=python, indexes=others)
+
+
+def place_of(row: Toml) -> tuple[str, str]:
+    """Address and folder of a dependency of Poetry's or pixi's that no index has; "" each for another."""
+    folder = str(row.get("path", "")).rstrip("/")
+    address = str(row.get("url") or folder)
+    if "git" in row:
+        address = f"git+{row['git']}"
+    return without_credentials(address), folder
 
 
 def pep440(text: str) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from splatfix.core.data import replace
 from splatfix.core.redact import without_credentials
 from splatfix.facts.project.model import Dependency, Manager, Manifest
 
@@ -38,7 +39,7 @@ def read(file: str, text: str, text_of: Callable[[str], str]) -> Manifest:
                 if "/" not in words and words != file and (included := text_of(words)):
                     inner = read(words, included, lambda _: "")
                     # what is included has lines of its own: it is named by the line that includes it
-                    dependencies += [_at(item, number) for item in inner.dependencies]
+                    dependencies += [replace(item, line=number) for item in inner.dependencies]
                     indexes += inner.indexes
                     replaces = replaces or inner.replaces_pypi
                     wrong += inner.wrong
@@ -94,10 +95,6 @@ def _folder_of(address: str) -> str:
     """The folder of a ``file:`` address that is relative to the project; "" for any other."""
     path = re.fullmatch(r"file:(?!/)(\S+)|(\.{1,2}/\S*)", address)
     return str(PurePosixPath(path[1] or path[2])) if path else ""
-
-
-def _at(item: Dependency, line: int) -> Dependency:
-    return Dependency(item.name, item.specifier, line, item.marker, item.address, item.folder)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
