@@ -203,6 +203,7 @@ class LoadedFiles:
         libraries = [file for file in self._trainings[training] if file in self._installed.files]
         for file in libraries:
             self._look_at(file, "", ())
+        self._results.pop(training, None)  # judged before, of a part of its processes
         if hidden := [name for name in (*SURELY_LOADED, *libraries) if name not in told]:
             text = f"the training of {training} does not tell of {few(hidden, 3)}, which it loaded"
             self._results[training] = Difference(text)

@@ -21,6 +21,7 @@ from splatfix.certify.kernels import WHICH
 from splatfix.certify.loaded_files import SURELY_LOADED
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
+from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
@@ -52,9 +53,8 @@ def result(**changes: Any) -> dict[str, Any]:
 
 
 def tell_loaded(variables: Mapping[str, str]) -> None:
-    """As a process of the environment does at its end."""
-    document = {"libraries": SURELY_LOADED}
-    Path(variables[loaded.VARIABLE], "loaded-0.json").write_text(json.dumps(document), encoding="utf-8")
+    """As a process of the environment does at its end: whole or not at all, since a thread reads beside it."""
+    write_json(Path(variables[loaded.VARIABLE], "loaded-0.json"), {"libraries": SURELY_LOADED})
 
 
 class RecordedKernels(ProcessRunner):

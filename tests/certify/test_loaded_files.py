@@ -23,6 +23,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import SURELY_LOADED, LoadedCode, LoadedFiles
 from splatfix.certify.smoke_training import libraries_of
 from splatfix.core.data import replace
+from splatfix.core.files import write_json
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
 from tests.certify import conftest
@@ -190,8 +191,7 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
                     "path": [str(site)],
                     "modules": {"fused_ssim.ssim": [str(site / "fused_ssim" / "ssim.py"), ""]},
                 }
-                told = Path(options["env"][loaded.VARIABLE]) / "loaded-1.json"
-                told.write_text(json.dumps(document), encoding="utf-8")
+                write_json(Path(options["env"][loaded.VARIABLE], "loaded-1.json"), document)
             return super().run(argv, **options)
 
     made = certify(subject(SHORT, tmp_path / "out"), known, runner=Telling(figurine={}))
@@ -251,3 +251,15 @@ def test_a_list_that_was_read_before_its_training_was_known(known: Facts, tmp_pa
     files.look()
     result = files.result(wait=True)
     assert result is not None and "does not tell of smoke_trainer.data.images" in str(result.differences)
+
+
+def test_the_last_process_of_a_training_completes_its_list(known: Facts, tmp_path: Path) -> None:
+    files = LoadedFiles(known, sys.executable, ProcessRunner(), tmp_path / "told", [], {})
+    folder = files.folder_of("figurine")
+    files.trained("figurine", ())
+    for name, told in (("loaded-1.json", SURELY_LOADED[:3]), ("loaded-2.json", SURELY_LOADED[3:])):
+        write_json(folder / name, {"libraries": told})
+        files.look()
+        result = files.result(wait=True)
+        assert result is not None
+        assert bool(result.differences) is (name == "loaded-1.json")
