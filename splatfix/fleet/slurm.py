@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from splatfix.core.runner import Completed, Runner
-from splatfix.fleet.verdict import NodeVerdict
+from splatfix.fleet.verdict import NodeVerdict, State
 
 OURS = "splatfix: "
 """How the reason of a node begins that this drained; one that somebody else drained stays as it is."""
@@ -30,7 +30,9 @@ def apply(verdict: NodeVerdict, runner: Runner, seconds: float) -> str:
     if verdict.drain and not drained:
         text = f"{OURS}{verdict.reason}"[:_LONGEST_REASON]
         return _failed(_update(verdict.node, runner, seconds, "State=DRAIN", f"Reason={text}"))
-    if not verdict.drain and drained and ours:
+    # what a prolog drained at once, the health check has yet to count
+    well = verdict.state in (State.OK, State.WARN)
+    if well and not verdict.drain and drained and ours:
         return _failed(_update(verdict.node, runner, seconds, "State=RESUME"))
     return ""
 

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -103,6 +104,11 @@ class Cluster:
             text = text.replace("#!/bin/sh\n", f"#!/bin/sh\nexport PYTHONPATH={ROOT} PATH=/usr/bin:/bin\n")
             (ETC / name).write_text(text)
             (ETC / name).chmod(0o755)
+
+    def reconfigure(self, *lines: str) -> None:
+        """As an administrator does it."""
+        self.configure(*lines)
+        subprocess.run(["scontrol", "reconfigure"], check=True)
 
     def start_controller(self) -> None:
         subprocess.run(["slurmctld"], check=True)
@@ -210,13 +216,18 @@ def cluster() -> Iterator[Cluster]:
 OURS = "splatfix: driver-library-mismatch"
 
 
+def every_two_seconds() -> list[str]:
+    """The page's health check, which it runs every five minutes."""
+    return blocks("ini")[0].replace("Interval=300", "Interval=2").splitlines()
+
+
 def health_checks(made: Cluster) -> dict[str, Any]:
     """The broken node is drained with our reason, the unknown one is not, the mended one is returned."""
     for node, facts in zip(
         NODES, ("h200", "driver-without-reboot", "silent", "driver-without-reboot"), strict=True
     ):
         made.become(node, facts)
-    made.configure(*re.sub("Interval=300", "Interval=2", blocks("ini")[0]).splitlines())
+    made.configure(*every_two_seconds())
     started = time.monotonic()
     made.start_controller()
     for node in NODES:
@@ -246,9 +257,8 @@ def health_checks(made: Cluster) -> dict[str, Any]:
 
 def prolog(made: Cluster) -> dict[str, Any]:
     """A job on a node that broke since its last check goes back into the queue."""
-    made.configure(blocks("ini")[1], "HealthCheckInterval=0")
-    subprocess.run(["scontrol", "reconfigure"], check=True)
-    time.sleep(2)
+    made.reconfigure(blocks("ini")[1], "HealthCheckInterval=0")
+    time.sleep(5)  # each slurmd reads it in its own time, and says nothing
     made.become("n2", "driver-without-reboot")
     argv = ["sbatch", "--parsable", "--nodelist=n2", f"--output={made.place}/job.log", "--wrap=true"]
     job = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
@@ -267,11 +277,36 @@ def prolog(made: Cluster) -> dict[str, Any]:
     return {"job": "requeued", "reason": reason}
 
 
-# Name of an array, how many certifications, and how: as short as certify lets one be, and with a training in it.
-ARRAYS = (
-    ("diagnosis", 20, ("--level", "1")),
-    ("training", 6, ("--scene", "plaza", "--iterations", "5", "--device", "cpu")),
-)
+def epilog(made: Cluster) -> dict[str, Any]:
+    """A job breaks its node: nothing follows it there, until the health check finds the node well."""
+    made.become("n2", "driver-without-reboot")
+    broken = (made.place / "nodes" / "n2.json").rename(made.place / "broken.json")
+    made.become("n2", "h200")
+    script = f"cp {broken} {made.place}/nodes/n2.json"
+    subprocess.run(
+        ["sbatch", "--wait", "--nodelist=n2", "--output=/dev/null", f"--wrap={script}"], check=True
+    )
+    wait_for("the epilog drains the node", partial(drained, "n2", OURS))
+    reason = state("n2")[1]
+
+    (made.place / "verdicts" / "n2.json").unlink()
+    made.reconfigure(*every_two_seconds(), blocks("ini")[1])
+
+    def checked() -> tuple[str, int]:
+        assert drained("n2", OURS), "a check that fails, or is the first that fails, returns nothing"
+        verdict = object_in(made.place / "verdicts" / "n2.json")
+        return verdict.get("state", ""), (verdict.get("previous") or {}).get("count", 0)
+
+    wait_for("three health checks fail", lambda: checked()[0] == "fail" and checked()[1] >= 2)
+    made.become("n2", "silent")
+    wait_for("two more know nothing", lambda: checked()[0] == "unknown" and checked()[1] >= 1)
+    made.become("n2", "h200")
+    wait_for("the mended node is returned", lambda: not drained("n2"))
+    return {"job": "completed", "reason": reason, "returned_by": "health check"}
+
+
+# Twenty as short as certify judges one with a training in it.
+COUNT, HOW = 20, ("--scene", "plaza", "--iterations", "100", "--device", "cpu")
 
 
 def under_way() -> list[list[str]]:
@@ -281,52 +316,57 @@ def under_way() -> list[list[str]]:
     return [row.split() for row in rows if len(row.split()) == 3 and row.split()[1] != "N/A"]
 
 
-def certifications(made: Cluster, name: str, count: int, how: Sequence[str]) -> dict[str, Any]:
-    """One job is killed and one node lost, halfway."""
-    made.configure("HealthCheckInterval=0")
-    subprocess.run(["scontrol", "reconfigure"], check=True)
-    out = made.place / name
+def certifications(made: Cluster) -> dict[str, Any]:
+    """One job is killed and one node lost while they train."""
+    made.reconfigure("HealthCheckInterval=0")
+    out = made.place / "run"
     argv = [sys.executable, "-m", "splatfix", "fleet", "run", "--slurm", "--json", "--out", str(out)]
-    options = ["--certify", str(count), "--sbatch=--gres=gpu:1", "--", *how]
+    options = ["--certify", str(COUNT), "--sbatch=--gres=gpu:1", "--", *HOW]
     started = time.monotonic()
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}  # four jobs run at a time, on how ever few cores
     running = subprocess.Popen([*argv, *options], cwd=ROOT, env=one_thread, stdout=subprocess.PIPE, text=True)
 
-    def report(number: str) -> dict[str, Any]:
-        return object_in(out / "certificates" / number / "certificate.json")
+    def report(number: int | str) -> dict[str, Any]:
+        return object_in(out / "certificates" / str(number) / "certificate.json")
 
-    def ready() -> tuple[list[str], list[str]] | None:
-        """Two on different nodes that have written nothing yet or, where they train, one of them an unfinished certificate."""
-        rows = [row for row in under_way() if report(row[1]).get("unfinished", True)]
-        begun = [row for row in rows if name != "training" or report(row[1])]
-        return next(((one, two) for one in begun for two in rows if one[2] != two[2]), None)
+    chosen: list[tuple[list[str], list[str]]] = []
 
-    wait_for(f"{name}: two certifications are under way", ready, 600)
-    chosen = ready()
-    assert chosen is not None
-    (array, victim, _), (_, moved, lost) = chosen
+    def ready() -> bool:
+        """Two on different nodes have begun their trainings."""
+        rows = [row for row in under_way() if report(row[1]).get("unfinished")]
+        chosen[:] = [(one, two) for one in rows for two in rows if one[2] != two[2]]
+        return bool(chosen)
+
+    wait_for("two certifications train", ready, 1200)
+    (array, victim, _), (_, moved, lost) = chosen[0]
     subprocess.run(["scancel", "--signal=KILL", "--full", f"{array}_{victim}"], check=True)
     made.cut_power(lost)
     print(f"killed {victim}, cut the power of {lost} with {moved} on it", flush=True)
     output, _ = running.communicate()
     tasks = {item["name"]: item for item in json.loads(output)["certifications"]}
     with (out / "matrix" / "certificates.csv").open(newline="") as table:
-        matrix = list(csv.DictReader(table))
-    reports = [report(str(number)) for number in range(count)]
+        matrix = {row["file"].split("/")[-2]: row["verdict"] for row in csv.DictReader(table)}
+    reports = [report(number) for number in range(COUNT)]
     made.start_node(lost)
     wait_for(f"{lost} is back", lambda: state(lost)[0] == "IDLE")
-    return {
-        "options": " ".join(how),
+    whole = [item for item in reports if item and not item["unfinished"]]
+    seen = {
+        "options": " ".join(HOW),
         "seconds": round(time.monotonic() - started),
-        "certifications": count,
-        "certificates": sum(bool(item) and not item["unfinished"] for item in reports),
-        "verdicts": sorted({item["verdict"] for item in reports if item and not item["unfinished"]}),
+        "certifications": COUNT,
+        "certificates": len(whole),
+        "trained": sum(bool(item["scenes"]) for item in whole),
+        "verdicts": sorted({item["verdict"] for item in whole}),
         "unfinished": [item for item in tasks.values() if item["reason"]],
         "lost_node": lost,
         "its_certification_ran_on": tasks[f"certification {moved}"]["node"],
-        "rows_of_the_matrix": len(matrix),
+        "matrix": dict(Counter(matrix.values())),
         "exit_code": running.returncode,
     }
+    print(json.dumps({**seen, "rows": matrix}, indent=2), flush=True)
+    assert [item["name"] for item in seen["unfinished"]] == [f"certification {victim}"]
+    assert seen["its_certification_ran_on"] not in ("", lost) and running.returncode == 3
+    return seen
 
 
 def main() -> None:
@@ -342,8 +382,9 @@ def main() -> None:
     with cluster() as made:
         record["health_checks"] = health_checks(made)
         record["prolog"] = prolog(made)
-        for name, count, how in ARRAYS[: None if given.training else 1]:
-            record[name] = certifications(made, name, count, how)
+        record["epilog"] = epilog(made)
+        if given.training:
+            record["certifications"] = certifications(made)
     given.record.write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
 

@@ -277,6 +277,8 @@ NODE = "NodeName=n1 Arch=x86_64 State={} ThreadsPerCore=1 Reason={} [root@2026-1
         (NODE.format("IDLE+DRAIN", "splatfix: driver-x"), verdict_of(MISMATCH), None),
         (NODE.format("IDLE+DRAIN", "splatfix: driver-x"), verdict_of(FINE, drain=True), None),
         (NODE.format("IDLE+DRAIN", "splatfix: driver-x"), verdict_of(FINE), ["State=RESUME"]),
+        (NODE.format("IDLE+DRAIN", "splatfix: driver-x"), verdict_of(MISMATCH, drain=False), None),
+        (NODE.format("IDLE+DRAIN", "splatfix: driver-x"), verdict_of(UNKNOWN), None),
         (NODE.format("MIXED+DRAIN", "new fans"), verdict_of(FINE), None),
         (NODE.format("IDLE+DRAIN", "new fans"), verdict_of(MISMATCH), None),
     ],
