@@ -4,7 +4,8 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from splatfix.app.fleet_run import NODES, VERDICTS, FleetRun, NodeAnswer, exit_code_of, show, write_nodes
+from splatfix.app.fleet_report import VERDICTS
+from splatfix.app.fleet_run import NODES, FleetRun, NodeAnswer, exit_code_of, show, write_nodes
 from splatfix.app.result import Result, show_message
 from splatfix.core.codec import to_json
 from splatfix.core.files import make_folder, set_aside

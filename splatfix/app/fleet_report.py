@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from splatfix.app.fleet_run import VERDICTS
 from splatfix.app.report import certificates_below, load_keys, read_certificates, require
 from splatfix.app.result import Result
 from splatfix.app.stored import NAME
@@ -24,6 +23,8 @@ from splatfix.report.documents import envelope
 from splatfix.report.html import fleet_page
 from splatfix.report.nodes import Before, Fleet, NodeMerger, Why
 
+VERDICTS = "verdicts"
+"""A run's folder of them."""
 PAGE, DATA, ROWS, GAUGES = "fleet.html", "fleet.json", "fleet.csv", "fleet.prom"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _COMMAND = "fleet report"
@@ -59,16 +60,8 @@ def report(
         require(path)
     before = _earlier(since, out)
     merger = NodeMerger(datetime.now(timezone.utc), age)
+    read_verdicts(paths, out, merger)
     unreadable: list[tuple[str, str]] = []
-    gc.disable()  # as for certificates
-    try:
-        for file in _verdicts(paths, out):
-            try:
-                merger.add(file, read_verdict(Path(file)))
-            except ValueError as problem:
-                merger.refuse(file, os.path.basename(file), str(problem))  # noqa: PTH119 - thousands of times
-    finally:
-        gc.enable()
     certificates = read_certificates(_certificates(paths, unreadable), out, public, unreadable)
     matrix = certificates.merged()
     fleet = merger.merged(listed, before, matrix)
@@ -89,6 +82,23 @@ def report(
     return Result(
         _COMMAND, lambda: content, lambda console: words.show(console, fleet, str(out / PAGE)), exit_code
     )
+
+
+def read_verdicts(paths: Sequence[Path], out: Path, merger: NodeMerger) -> None:
+    """Add all verdicts that are named, or lie in folders that are; of a file that is none, why.
+
+    Args:
+        out: of the report, whose own file is left out.
+    """
+    gc.disable()  # as for certificates
+    try:
+        for file in _verdicts(paths, out):
+            try:
+                merger.add(file, read_verdict(Path(file)))
+            except ValueError as problem:
+                merger.refuse(file, os.path.basename(file), str(problem))  # noqa: PTH119 - thousands of times
+    finally:
+        gc.enable()
 
 
 def _exit_code(fleet: Fleet) -> Exit:

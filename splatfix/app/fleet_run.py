@@ -6,29 +6,32 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix.app import report
+from splatfix.app.certify import EXIT_CODES
+from splatfix.app.fleet_report import VERDICTS, read_verdicts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
-from splatfix.app.stored import NAME
+from splatfix.app.stored import NAME, read_without_facts
+from splatfix.certify.model import Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, read_json, set_aside, write_text
-from splatfix.core.lenient import object_in
+from splatfix.core.files import make_folder, set_aside, write_text
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.fleet.slurm_jobs import Slurm, Task, script, watch
-from splatfix.fleet.verdict import State, verdict_file
+from splatfix.fleet.verdict import State
+from splatfix.report.nodes import WORST, NodeMerger, Why
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-VERDICTS, CERTIFICATES, LOGS, MATRIX, NODES = "verdicts", "certificates", "logs", "matrix", "nodes.txt"
-
+CERTIFICATES, LOGS, MATRIX, NODES = "certificates", "logs", "matrix", "nodes.txt"
 
 _CERTIFICATION = "certification "
 """How the names of tasks begin that are no node's."""
@@ -94,11 +97,12 @@ def run_on_slurm(request: FleetRequest) -> Result:
     interrupted = f"Interrupted: the jobs go on. End them with\n  $ scancel --name={name}"
     with on_interrupt(interrupted):
         jobs = _submitted(slurm, name, request, [node for node, aside in nodes.items() if not aside])
-        tasks += [_judged(out, task) for task in watch(slurm, name, jobs, request.wait)]
+        tasks += watch(slurm, name, jobs, request.wait)
     tasks.sort(key=lambda task: task.name)
-    judged = [NodeAnswer(task.name, _state(out, task), task.reason) for task in tasks if task.name in nodes]
-    write_nodes(out, judged)
-    certifications = [task for task in tasks if task.name not in nodes]
+    answers = _answers(out, [task for task in tasks if task.name in nodes])
+    write_nodes(out, answers)
+    judged = [_judged(out, task) for task in tasks if task.name not in nodes]
+    certifications, codes = [task for task, _ in judged], [code for _, code in judged]
     files: list[str] = []
     if certifications:
         lost = {
@@ -106,8 +110,7 @@ def run_on_slurm(request: FleetRequest) -> Result:
         }
         merged = report.merge([out / CERTIFICATES], out / MATRIX, lost)
         files = list(merged.data()["files"])
-    ran = FleetRun(tuple(judged), tuple(certifications), str(out), tuple(files))
-    codes = [_code(out, task) for task in certifications]
+    ran = FleetRun(tuple(answers), tuple(certifications), str(out), tuple(files))
     return Result(
         "fleet run", lambda: to_json(ran), lambda console: show(console, ran), exit_code_of(ran, codes)
     )
@@ -143,20 +146,49 @@ def _submitted(slurm: Slurm, name: str, request: FleetRequest, nodes: Sequence[s
     return jobs
 
 
-def _judged(out: Path, task: Task) -> Task:
-    """A task with what is missing of it; a certificate that is whole counts, whatever became of its job afterwards."""
-    state = task.state or "Slurm forgot it"
-    if task.name.startswith(_CERTIFICATION):
-        document = object_in(_certificate(out, task.name))
-        if document.get("unfinished") or document.get("interrupted"):
-            return replace(task, reason=task.reason or f"it was ended before its end ({state})")
-    elif task.reason:
-        return task
-    else:
-        document = object_in(verdict_file(out / VERDICTS, task.name))
-    if document:
-        return replace(task, reason="")
-    return replace(task, reason=task.reason or f"it left nothing ({state}); its log is in {LOGS}")
+def _answers(out: Path, tasks: Sequence[Task]) -> list[NodeAnswer]:
+    """What the nodes' jobs left, as ``fleet report`` reads it: other machines write into that folder."""
+    merger = NodeMerger(datetime.now(timezone.utc))
+    read_verdicts([out / VERDICTS], out, merger)
+    fleet = merger.merged()
+    unread = {item.node: item.reason for item in fleet.remarks if item.why is Why.UNREAD}
+    states: dict[str, set[State]] = {}
+    for node in fleet.nodes:
+        states.setdefault(node.name, set()).add(node.state)
+    answers = []
+    for task in tasks:
+        reason = task.reason
+        if not reason and task.name in unread:
+            reason = f"its verdict cannot be read: {unread[task.name]}"
+        elif not reason and task.name not in states:
+            reason = _nothing(task)
+        state = None if reason else min(states[task.name], key=WORST.index)
+        answers.append(NodeAnswer(task.name, state, reason))
+    return answers
+
+
+def _judged(out: Path, task: Task) -> tuple[Task, Exit]:
+    """A certification with what is missing of it, and its exit code, 3 for one that came to no end. A certificate that is whole
+    counts, whatever became of its job afterwards."""
+    file = _certificate(out, task.name)
+    if not file.is_file():
+        return replace(task, reason=task.reason or _nothing(task)), Exit.UNDETERMINED
+    try:
+        document = read_without_facts(str(file))
+    except SplatfixError as problem:
+        return replace(task, reason=task.reason or problem.what), Exit.UNDETERMINED
+    if document.get("unfinished") or document.get("interrupted"):
+        reason = task.reason or f"it was ended before its end ({_state(task)})"
+        return replace(task, reason=reason), Exit.UNDETERMINED
+    return replace(task, reason=""), EXIT_CODES.get(Verdict(document["verdict"]), Exit.UNDETERMINED)
+
+
+def _nothing(task: Task) -> str:
+    return f"it left nothing ({_state(task)}); its log is in {LOGS}"
+
+
+def _state(task: Task) -> str:
+    return task.state or "Slurm forgot it"
 
 
 def write_nodes(out: Path, answers: Sequence[NodeAnswer]) -> None:
@@ -175,21 +207,6 @@ def _certificate(out: Path, name: str) -> Path:
 
 def _refusal(task: Task) -> SplatfixError:
     return SplatfixError("no-certificate", f"No certificate: {task.reason}.")
-
-
-def _state(out: Path, task: Task) -> State | None:
-    if task.reason:
-        return None
-    document = read_json(verdict_file(out / VERDICTS, task.name), "a verdict of splatfix")
-    return State(document["state"])
-
-
-def _code(out: Path, task: Task) -> int:
-    """The exit code of a certification; 3 for one that came to no end."""
-    if task.reason:
-        return Exit.UNDETERMINED
-    document = read_json(_certificate(out, task.name), "a certificate of splatfix")
-    return int(document["exit_code"])
 
 
 def exit_code_of(ran: FleetRun, codes: Sequence[int] = ()) -> Exit:

@@ -12,6 +12,8 @@ from splatfix.app import fleet_run
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.fleet.slurm_jobs import Slurm, Task, watch
+from tests.app.test_merge import BASE
+from tests.report.verdicts import TOO_OLD, verdict, write
 
 SINFO = "n1|idle|none\nn2|drained|splatfix: driver-library-mismatch: The NVIDIA\nn3|down*|Not responding\nn4|mixed|none\n"
 
@@ -96,9 +98,7 @@ def test_no_slurm(sinfo: str | None) -> None:
 
 
 def certificate(**values: object) -> str:
-    return json.dumps(
-        {"schema_version": 2, "command": "certify", "exit_code": 0, "unfinished": False, **values}
-    )
+    return json.dumps({"unfinished": False, **BASE} | values)
 
 
 def test_what_came_is_merged(
@@ -113,7 +113,7 @@ def test_what_came_is_merged(
         script = words[-1].removeprefix("--wrap=")
         assert script.startswith("exec ") and words[2].startswith("--job-name=splatfix-")
         if "--nodelist=n1" in words:
-            (out / "verdicts" / "n1.json").write_text('{"state": "ok"}')
+            write(out / "verdicts", verdict("n1"))
         if "--array=0-2" in words:
             # as the job's shell makes of it
             argv = subprocess.run(
@@ -125,7 +125,9 @@ def test_what_came_is_merged(
             ).stdout.splitlines()
             assert argv[-4:] == ["--out", str(out / "certificates" / "0"), "--level", "3"], argv
             (out / "certificates" / "0").mkdir()
-            (out / "certificates" / "0" / "certificate.json").write_text(certificate(unfinished=True))
+            (out / "certificates" / "0" / "certificate.json").write_text(
+                certificate(unfinished=True, verdict="undetermined")
+            )
             (out / "certificates" / "2").mkdir()
             (out / "certificates" / "2" / "certificate.json").write_text(certificate())
 
@@ -159,3 +161,53 @@ def test_what_came_is_merged(
     assert (out / "nodes.txt").read_text().splitlines()[::2] == ["n1", "n3  # down*: Not responding"]
     done = splatfix("fleet", "run", "--out", out)
     assert done.returncode == 2 and "scheduler" in done.stderr
+
+
+def test_what_lies_in_its_folder_is_read_as_a_strangers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    splatfix: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    """Each of the nodes and certifications did end well, by what Slurm says."""
+    whole = json.dumps(verdict("torn"))
+    left = {
+        "torn": whole[: len(whole) // 2],
+        "liar": json.dumps(verdict("liar", TOO_OLD, state="ok")),
+        "other": '{"state": "ok"}',
+        "mask": json.dumps(verdict("nobody")),
+        "twins": json.dumps(verdict("twins", machine="a")),
+        "twins-b": json.dumps(verdict("twins", TOO_OLD, machine="b")),
+        "ahead": json.dumps(verdict("ahead", finished="2126-01-01T00:00:00+00:00")),
+    }
+    expected = {
+        "ahead": ("unknown", ""),
+        "liar": (None, "its verdict cannot be read: it says ok"),
+        "mask": (None, "it left nothing"),
+        "none": (None, "it left nothing"),
+        "other": (None, "its verdict cannot be read: it is no verdict"),
+        "torn": (None, "its verdict cannot be read: it is cut off"),
+        "twins": ("fail", ""),
+    }
+    certificates = ("{", '{"exit_code": "x"}', certificate(verdict="undetermined"))
+
+    def leave(words: list[str]) -> None:
+        for name, text in left.items():
+            (tmp_path / "run" / "verdicts" / f"{name}.json").write_text(text)
+        for number, text in enumerate(certificates):
+            (tmp_path / "run" / "certificates" / str(number)).mkdir(exist_ok=True)
+            (tmp_path / "run" / "certificates" / str(number) / "certificate.json").write_text(text)
+
+    jobs = [str(17 + number) for number in range(len(expected))] + [f"24_{number}" for number in range(3)]
+    done_well = squeue(*((job, "COMPLETED", "n", "None") for job in jobs))
+    cluster = Cluster(done_well, sinfo="".join(f"{node}|idle|none\n" for node in expected), leave=leave)
+    monkeypatch.setattr(fleet_run, "ProcessRunner", lambda: cluster)
+    done = splatfix("fleet", "run", "--slurm", "--certify", "3", "--out", tmp_path / "run", "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    for item in document["nodes"]:
+        state, reason = expected[item["node"]]
+        assert item["state"] == state and item["reason"].startswith(reason), item
+        assert bool(reason) == bool(item["reason"])
+    assert len(document["nodes"]) == len(expected)
+    reasons = [item["reason"] for item in document["certifications"]]
+    assert "JSON" in reasons[0] and "not a certificate" in reasons[1] and reasons[2] == "", reasons
