@@ -74,14 +74,20 @@ def with_facts(facts: Facts, **values: Any) -> Facts:
 
 
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
-    """The findings that ask for attention, by code; each must have evidence and a remedy where it fails."""
+    """The findings that ask for attention, by code; each is whole."""
     findings = run_checks(make_context(facts, goal(*targets)))
     found = {item.code: item for item in findings if item.status in LOUD}
     for item in found.values():
+        assert_whole(item)
+    return found
+
+
+def assert_whole(item: Finding) -> None:
+    """What asks for attention has evidence, a summary of one line, and what to do where that is known."""
+    assert "\n" not in item.summary
+    if item.status in LOUD:
         assert item.evidence, item
         assert item.remedy or item.status is Status.UNKNOWN, item
-        assert "\n" not in item.summary
-    return found
 
 
 def only(facts: Facts, code: str, *targets: str) -> Finding:

@@ -4,11 +4,10 @@ import pytest
 
 from splatfix.checks import Status
 from splatfix.core.step import set_variable
-from splatfix.facts import Facts, FatbinGroup
+from splatfix.facts import Facts
 from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
-from .conftest import Changer, TorchWith, loud, of, only, ptx, sass
-from .test_checkout import source, with_checkout
+from .conftest import Changer, loud
 
 
 def listed(changed: Changer, text: str, **values: object) -> Facts:
@@ -34,27 +33,3 @@ def test_a_list_that_stops_torch(changed: Changer, text: str, words: str, mended
     assert words in finding.summary
     assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", f"{mended}")
     assert isinstance(expand_arch_list(mended, "2.9.1"), ArchList), "what is offered must be what torch takes"
-
-
-def test_plain_numbers_where_a_source_reads_them(rtx_5080: Facts, changed: Changer) -> None:
-    ssim = source("fused_ssim2", flags=("-arch=sm_75",), reads=("CUDA_ARCHITECTURES",))
-    wrong = with_checkout(changed(variables={"CUDA_ARCHITECTURES": "8.6;12.0+PTX"}), sources=(ssim,))
-    finding = of(wrong, "arch-list-malformed")[0]
-    assert finding.status is Status.FAIL
-    assert finding.remedy[0] == set_variable("CUDA_ARCHITECTURES", "86;120")
-    right = with_checkout(changed(variables={"CUDA_ARCHITECTURES": "86;120"}), sources=(ssim,))
-    assert not of(right, "arch-list-malformed")
-    assert not of(changed(variables={"CUDA_ARCHITECTURES": "native"}), "arch-list-malformed"), (
-        "CMake's own, for others"
-    )
-
-
-def test_clamping(changed: Changer, torch_with: TorchWith) -> None:
-    """A torch of sm_90 with PTX runs on an RTX 5080; what it builds there would be for 9.0+PTX."""
-    entries = (*sass("sm_80", "sm_90").entries, *ptx("sm_90", (8, 0)).entries)
-    clamped = torch_with(code=(FatbinGroup(entries, 400),))
-    finding = only(changed(torch=clamped), "arch-clamped")
-    assert finding.status is Status.WARN
-    assert "9.0+PTX" in finding.summary
-    assert finding.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "12.0")
-    assert not of(listed(changed, "12.0", torch=clamped), "arch-clamped"), "a list that is set is not clamped"

@@ -23,7 +23,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge import stacks
 
-from .conftest import Changer, cuda, extension, loud, of, only, sass, statuses
+from .conftest import Changer, cuda, extension, loud, of, only, sass
 from .test_packages import package, packages
 
 INRIA = stacks.stack("inria-v1")
@@ -53,11 +53,6 @@ def test_a_known_stack(rtx_5080: Facts) -> None:
     assert finding.status is Status.PASS
     assert "commit 472689c" in finding.summary
     assert not loud(with_checkout(rtx_5080))
-
-
-def test_a_checkout_that_cannot_be_read(rtx_5080: Facts) -> None:
-    unreadable = dataclasses.replace(rtx_5080, checkout=Fact(None, "", "it is not a folder"))
-    assert only(unreadable, "checkout-stack-unknown").status is Status.UNKNOWN
 
 
 # --- is it complete
@@ -148,53 +143,6 @@ def calling(changed: Changer, installed: SplatPackage | str, *calls: RenderCall)
 RASTERIZER = "diff_gaussian_rasterization"
 
 
-@pytest.mark.parametrize(
-    ("key", "values", "words"),
-    [
-        ("inria-v1", {"settings": (*BASE, "antialiasing"), "unpacks": 3}, "antialiasing"),
-        ("mip", {}, "leaves out kernel_size, subpixel_offset"),
-        ("inria-2024-dr_aa", {}, "2 results, 3 come back"),
-        ("mcmc", {}, "2 results, 3 come back"),
-        ("inria-v1", {"forward": (*F, "dc")}, "dc"),
-        ("inria-v1", {"forward": F[2:]}, "leaves out means3D, means2D"),
-        ("inria-v1", {"settings": (), "settings_positional": 11}, "leaves out debug"),
-        ("inria-v1", {"forward": (), "forward_positional": 2}, "leaves out opacities"),
-        ("inria-v1", {"unpacks": None, "at_least": 3}, "result 3, 2 come back"),
-    ],
-)
-def test_a_call_of_another_variant(changed: Changer, key: str, values: dict[str, Any], words: str) -> None:
-    finding = only(calling(changed, key, call(**values)), "rasterizer-api-mismatch")
-    assert finding.status is Status.FAIL
-    assert words in finding.summary and key in finding.summary
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"settings": (), "settings_positional": 12},
-        {"settings": (), "settings_positional": -1},
-        {"unpacks": None},
-        {"forward": ()},
-        {"forward": (), "forward_positional": -1},
-        {"forward": F[2:], "forward_positional": 2},
-        {"unpacks": None, "at_least": 2},
-    ],
-)
-def test_what_a_call_hides_is_not_held_against_it(changed: Changer, values: dict[str, Any]) -> None:
-    facts = calling(changed, "inria-v1", call(**values))
-    assert not loud(facts) and statuses(facts, "rasterizer-api-mismatch") == "pass"
-
-
-def test_one_of_several_calls_is_enough(changed: Changer) -> None:
-    """Inria's 2024 renderer passes ``dc`` only where the accelerated rasterizer is installed."""
-    settings = (*BASE, "antialiasing")
-    fast = call(settings=settings, forward=(*F, "dc"), unpacks=3)
-    plain = call(settings=settings, unpacks=3, line=60)
-    assert not loud(calling(changed, "inria-2024-dr_aa", fast, plain))
-    assert set(loud(calling(changed, "inria-2024-dr_aa", fast))) == {"rasterizer-api-mismatch"}
-
-
 def dropin(key: str, name: str) -> SplatPackage:
     """One of splatfix's drop-ins as its source shows it: no compiled part, no autograd function of its own."""
     return package(key, native=(), exports=("mark_visible",), returns=None, dropin=f"{RASTERIZER}@{name}")
@@ -209,18 +157,6 @@ def test_a_drop_in_is_judged_by_its_manifest(changed: Changer) -> None:
         assert found.status is Status.PASS and f"splatfix's drop-in {RASTERIZER}@v1" in found.summary
     wrong = calling(changed, dropin("mcmc", "mcmc"), call())
     assert "2 results, 3 come back" in only(wrong, "rasterizer-api-mismatch").summary
-
-
-@pytest.mark.parametrize(
-    ("key", "name", "has"), [("inria-2024-dr_aa", "dr_aa", False), ("3dgs-accel", "3dgs_accel", True)]
-)
-def test_a_drop_in_without_sparse_adam_is_not_broken(
-    changed: Changer, key: str, name: str, has: bool
-) -> None:
-    """Its variant never had it; a native build was advised."""
-    facts = with_checkout(changed(packages=packages(dropin(key, name))), guarded=(ADAM,))
-    (found,) = of(facts, "silent-fallback")
-    assert found.status is (Status.PASS if has else Status.SKIP) and not found.remedy
 
 
 def test_what_is_not_installed(changed: Changer) -> None:

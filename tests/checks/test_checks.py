@@ -9,7 +9,7 @@ from splatfix.checks import Finding, Status, all_checks, checks_without_checkout
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import commands, set_variable
+from splatfix.core.step import commands
 from splatfix.facts import (
     Compiler,
     Driver,
@@ -20,17 +20,12 @@ from splatfix.facts import (
     Gpu,
     ImportProbe,
     MachineFacts,
-    Toolkit,
     ToolkitChoice,
 )
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
 from .conftest import Changer, TorchWith, cuda, extension, loud, only, sass
-
-
-def toolkit(version: str, root: str, *archs: str, missing: tuple[str, ...] = ()) -> Toolkit:
-    return Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 14, 19, missing)
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -78,43 +73,7 @@ def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None
     assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
 
 
-def test_rocm_torch_where_an_nvidia_gpu_is_meant(changed: Changer, torch_with: TorchWith) -> None:
-    rocm = torch_with(version="2.9.1+rocm6.4", cuda=None, hip="6.4", code=())
-    assert "ROCm build" in loud(changed(torch=rocm, extensions=Fact((), "")))["cpu-only-torch"].summary
-    amd = {
-        "gpus": Fact((Gpu(0, "Radeon", "amd"),), "PCI"),
-        "driver": Fact(None, "", "no NVIDIA driver", absent=True),
-    }
-    alone = changed(torch=rocm, extensions=Fact((), ""), **amd)
-    assert not loud(alone), "an AMD machine of its own"
-    assert loud(alone, "sm_120")["cpu-only-torch"].status is Status.FAIL
-
-
 # --- toolkit
-
-
-def chosen(root: str, rule: str = "CUDA_HOME", **values: Any) -> Fact[ToolkitChoice]:
-    """What torch would take for CUDA_HOME."""
-    return Fact(ToolkitChoice(root, rule, f"{root}/bin/nvcc", **values))
-
-
-GOOD = "/usr/local/cuda-12.9"
-WRAPPER = {"real_root": GOOD, "has_headers": False}
-TWO = Fact((toolkit("13.0.88", "/opt/cuda"), toolkit("12.6.85", "/opt/cuda-12.6")), "PATH")
-
-
-@pytest.mark.parametrize(
-    ("code", "facts", "root"),
-    [
-        ("cuda-home-wrong", {"toolkit_choice": chosen("/usr/local", "the first nvcc on PATH", **WRAPPER)}, GOOD),
-        ("cuda-home-wrong", {"toolkit_choice": chosen("/opt/nothing", has_headers=False)}, GOOD),
-        ("cuda-torch-mismatch", {"toolkits": TWO, "toolkit_choice": chosen("/opt/cuda", has_headers=True)}, "/opt/cuda-12.6"),
-    ],
-)  # fmt: skip
-def test_the_right_toolkit_is_named(changed: Changer, code: str, facts: dict[str, Any], root: str) -> None:
-    finding = only(changed(**facts), code)
-    assert finding.status is Status.FAIL
-    assert finding.remedy[0] == set_variable("CUDA_HOME", root)
 
 
 # --- extensions

@@ -8,14 +8,6 @@ from splatfix.facts import Confinement, Fact
 from .conftest import Changer, of
 
 
-@pytest.mark.parametrize(
-    "code", ["container-shm-small", "container-memory-limit", "container-root-read-only"]
-)
-def test_what_is_not_known_or_not_limited_is_no_finding(changed: Changer, code: str) -> None:
-    assert not of(changed(container="docker"), code), "facts of an older splatfix"
-    assert not of(changed(container="docker", confinement=Fact(Confinement(), "x")), code)
-
-
 def test_podman_and_containerd_are_called_by_their_own_names(changed: Changer) -> None:
     for container, program in (("podman", "podman"), ("containerd", "nerdctl"), ("buildkit", "docker")):
         facts = changed(container=container, confinement=Fact(Confinement(shm=8 * 2**20), "test"))

@@ -13,12 +13,11 @@ from splatfix.facts import (
     Driver,
     Fact,
     Facts,
-    FatbinGroup,
     Gpu,
     Torch,
 )
 
-from .conftest import Changer, extension, loud, of, ptx, sass
+from .conftest import Changer, extension, of, ptx
 
 
 @pytest.mark.parametrize(
@@ -40,26 +39,6 @@ def test_driver_known_from_proc_alone_judges_ptx(changed: Changer, driver: Drive
     assert said.status.value == status
     if status == "fail":
         assert said.evidence[1].value.endswith("(CUDA 12.2)") and "PTX of CUDA 12.4" in said.summary
-
-
-def test_this_driver_says_nothing_of_a_gpu_elsewhere(changed: Changer) -> None:
-    """A GPU that is not in this machine has a driver of its own, which knows it."""
-    leans = extension("leans", sass("sm_86"), ptx("sm_90", (8, 7)))
-    both = extension("both", FatbinGroup((*sass("sm_86").entries, *ptx("sm_90", (8, 7)).entries), 1))
-    here = changed(
-        gpus=Fact((Gpu(0, "RTX 3090", cc="8.6"),), "NVML"),
-        driver=Fact(Driver("535.183.01", "12.2"), "NVML"),
-        extensions=Fact((both,), ""),
-    )
-    assert not of(here, "ptx-newer-than-driver", "sm_120")
-    old = changed(
-        gpus=Fact((Gpu(0, "RTX 5080", cc="12.0"),), "NVML"),
-        driver=Fact(Driver("570.1", "12.2"), "NVML"),
-        extensions=Fact((both,), ""),
-    )
-    assert of(old, "ptx-newer-than-driver", "sm_120")
-    missing = changed(extensions=Fact((leans,), ""))
-    assert "no-kernel-image" in loud(missing, "sm_120"), "one fatbin without anything is enough"
 
 
 def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from splatfix.checks import Status
-from splatfix.facts import AlteredFile, Distribution, Fact, Facts, GuardedImport, Installer
-from splatfix.knowledge import stacks, torch_releases
+from splatfix.facts import AlteredFile, Distribution, Fact, Facts
+from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
 
 from .conftest import Changer, loud, of, statuses, with_python
@@ -77,45 +77,3 @@ def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> Non
     environment = dataclasses.replace(made.environment, distributions=at_first_use)
     told = set(loud(dataclasses.replace(made, environment=environment)))
     assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told
-
-
-def guarded(module: str, *names: str) -> tuple[GuardedImport, ...]:
-    return (GuardedImport("scene/gaussian_model.py", 25, module, names, "everything"),)
-
-
-def test_another_stacks_rasterizer_is_no_fallback(changed: Changer) -> None:
-    """FastGS tries SparseGaussianAdam of a rasterizer that is not its own and that it does not bring."""
-    fastgs = stacks.stack("fastgs")
-    assert fastgs is not None
-    facts = changed(packages=packages(), extensions=Fact((), ""))
-    asked = guarded("diff_gaussian_rasterization", "SparseGaussianAdam")
-    (said,) = of(with_checkout(facts, paths=fastgs.recognise, guarded=asked), "silent-fallback")
-    assert said.status is Status.SKIP and "FastGS does not bring it" in said.summary
-    rasterizer = (source("diff_gaussian_rasterization"),)
-    for other in (
-        with_checkout(facts, paths=fastgs.recognise, guarded=guarded("fused_ssim", "fused_ssim")),
-        with_checkout(facts, paths=fastgs.recognise, guarded=asked, sources=rasterizer),
-        with_checkout(facts, paths=("mine.py",), guarded=asked),
-    ):
-        assert statuses(other, "silent-fallback") == "warn"
-
-
-@pytest.mark.parametrize(
-    ("python", "installer", "status", "says"),
-    [
-        ({}, Installer(), Status.PASS, "own pip"),
-        ({"kind": "uv"}, Installer("uv", "uv", "0.13.9"), Status.PASS, "uv 0.13.9"),
-        ({}, Installer("pip", "/own/bin/python", "26.3"), Status.PASS, "pip 26.3"),
-        ({"lock_file": "/project/uv.lock"}, Installer(), Status.PASS, "`uv sync`"),
-        ({"lock_file": "C:\\project\\poetry.lock"}, Installer(), Status.PASS, "`poetry sync`"),
-        ({"externally_managed": True}, Installer(), Status.WARN, "PEP 668"),
-        ({}, None, Status.WARN, "no pip"),
-    ],
-)
-def test_what_installs_there(
-    changed: Changer, python: dict[str, object], installer: Installer | None, status: Status, says: str
-) -> None:
-    facts = changed(installer=Fact(installer, "test", "" if installer else "nothing found"))
-    (finding,) = of(with_python(facts, **python), "no-installer")
-    assert finding.status is status and says in finding.summary and finding.evidence
-    assert bool(finding.remedy) is (status is Status.WARN)

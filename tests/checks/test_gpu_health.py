@@ -2,13 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from splatfix.core.runner import Completed
-from splatfix.facts import Disk, Fact, Gpu, Xid
+from splatfix.facts import Disk, Fact, Xid
 from splatfix.facts.machine import health
-
-from .conftest import Changer, of, statuses
 
 # Lines as reports have them: an old driver's, a new one's, and one that is no Xid.
 LOG = """\
@@ -63,35 +59,3 @@ def test_what_the_kernel_and_df_say() -> None:
         Disk("/tmp", 65536 << 10, 0),
     )
     assert asked(health.disks, "", "df: no such file", 1).value is None
-
-
-def test_only_faults_of_the_card_are_told(changed: Changer) -> None:
-    xids = Fact((Xid("0000:01:00", 31, 9), Xid("0000:10:1c", 79, 2)), "dmesg")
-    (finding,) = of(changed(xids=xids), "gpu-xid")
-    assert finding.status.value == "warn" and "0000:10:1c" in finding.summary and "bus" in finding.summary
-    assert not of(changed(), "gpu-xid"), "where the log cannot be read nothing is said"
-
-
-@pytest.mark.parametrize(
-    ("values", "status"),
-    [
-        ({}, ""),
-        ({"uncorrected_errors": 0, "remap_pending": False, "remap_failed": False}, "pass"),
-        ({"uncorrected_errors": 3}, "warn"),
-        ({"uncorrected_errors": 0, "remap_pending": True}, "warn"),
-        ({"remap_pending": True, "remap_failed": True}, "fail"),
-    ],
-)
-def test_memory_errors(values: dict[str, Any], status: str, changed: Changer) -> None:
-    gpu = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="8.0", **values)
-    assert statuses(changed(gpus=Fact((gpu,), "NVML")), "gpu-memory-errors") == status
-
-
-def test_full_disks(changed: Changer) -> None:
-    disks = [
-        Disk("/", 10 << 30, 5 << 30),
-        Disk("/tmp", 10 << 30, 1 << 29),
-        Disk("/var/tmp", 10 << 30, 1 << 20),
-    ]
-    assert statuses(changed(disks=Fact(tuple(disks), "df")), "disk-full") == "pass warn fail"
-    assert statuses(changed(), "disk-full") == ""

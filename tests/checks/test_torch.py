@@ -3,52 +3,15 @@
 import pytest
 
 from splatfix.checks import Status
-from splatfix.checks.torch import own_archs
-from splatfix.core.step import commands, set_variable
+from splatfix.core.step import commands
 from splatfix.core.versions import major_minor
 from splatfix.facts import Driver, Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
 
-from .conftest import Changer, TorchWith, extension, of, sass, with_python
+from .conftest import Changer, TorchWith, of, sass, with_python
 from .test_checkout import with_checkout
-
-RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
-TORCH_113 = ("sm_37", "sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86")
-OLD = ("5.0", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6")
-
-
-def with_torch_113(changed: Changer, torch_with: TorchWith, gpu: Gpu = RTX_4090, **more: object) -> Facts:
-    """The classic: the torch that Inria's file pins, on a GPU that came after it."""
-    return changed(
-        gpus=Fact((gpu,), "NVML"),
-        extensions=Fact((extension("a", sass(f"sm_{gpu.cc}".replace(".", ""), "sm_86")),), ""),
-        torch=torch_with(version="1.13.1+cu117", cuda="11.7", code=(sass(*TORCH_113),), knows_archs=OLD),
-        **more,
-    )
-
-
-def test_an_rtx_4090_is_not_told_that_its_number_is_missing(changed: Changer, torch_with: TorchWith) -> None:
-    facts = with_torch_113(changed, torch_with)
-    (said,) = of(facts, "arch-unknown-to-torch")
-    assert said.status is Status.SKIP and "8.6 is what to build, and runs on sm_89" in said.summary
-    assert said.remedy == (set_variable("TORCH_CUDA_ARCH_LIST", "8.6"),)
-    assert of(facts, "torch-arch-unsupported")[0].status is Status.PASS
-
-
-def test_a_number_that_torch_works_out_and_does_not_know(changed: Changer, torch_with: TorchWith) -> None:
-    """torch 2.7 of CUDA 12.8 has sm_120, so that a B300 (10.3) is not clamped, and 10.3 is not in its list."""
-    known = ("8.0", "9.0", "10.0", "12.0")
-    facts = changed(
-        gpus=Fact((Gpu(0, "NVIDIA B300", cc="10.3"),), "NVML"),
-        variables={},
-        extensions=Fact((extension("a", sass("sm_100")),), ""),
-        torch=torch_with(version="2.7.1+cu128", knows_archs=known),
-    )
-    (said,) = of(facts, "arch-unknown-to-torch")
-    assert said.status is Status.WARN and "stops" in said.summary
-    assert said.remedy[0] == set_variable("TORCH_CUDA_ARCH_LIST", "10.0")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +42,6 @@ def test_whatever_torch_would_build_is_said(changed: Changer, torch_with: TorchW
             # clamped to PTX: arch-clamped says it where torch itself runs there
             expected = {Status.FAIL, Status.WARN} | ({Status.SKIP} if isinstance(built, ArchList) else set())
             assert found[0].status in expected, cc
-
-
-def test_own_archs_are_those_of_most_containers(torch_with: TorchWith) -> None:
-    torch = torch_with(code=(sass("sm_80", "sm_90", count=10), sass("sm_90", "sm_90a", count=1))).value
-    assert torch is not None and own_archs(torch) == ("sm_80", "sm_90")
 
 
 def mixed(
