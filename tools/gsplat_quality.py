@@ -1,4 +1,4 @@
-"""Held-out PSNR of gsplat's own ``simple_trainer.py`` and of our trainer on its schedule, several seeds each, on the CPU.
+"""Held-out PSNR of gsplat's ``simple_trainer.py``, of splatfacto and of our trainer on their schedule, several seeds, on the CPU.
 
 ``python -m tools.gsplat_quality SOURCES ENVIRONMENTS`` (``make gsplat``; both as for ``tools.gsplat_rehearsals``) puts the means
 and the standard error of their difference into ``tests/records/gsplat.json``. A training that ended is not done again.
@@ -6,8 +6,9 @@ and the standard error of their difference into ``tests/records/gsplat.json``. A
 Both see the same photos, poses, points, held-out views, near plane and steps; SSIM without the border, rotations drawn at
 random at first (those of the room's walls give ours 0.3 dB more), Gaussians of MCMC as wide as their points lie apart, for it
 has 300 steps, and no reset of opacities: gsplat 1.5.3's ``step % reset_every == 0 & step > 0`` chains comparisons, and is
-False. The sample is a room with 24 photos at 160x120, held-out views among the others. The photos of fruit lie on an arc,
-and its first held-out view beyond the end: 15 to 16 dB beside 25, and our trainer's seeds lay up to 2.4 dB apart there.
+False. splatfacto gets gsplat's threshold of growth, and positions whose rate decays within its 300 steps. The sample is a room
+with 24 photos at 160x120, held-out views among the others. The photos of fruit lie on an arc, and its first held-out view
+beyond the end: 15 to 16 dB beside 25, and our trainer's seeds lay up to 2.4 dB apart there.
 """
 
 from __future__ import annotations
@@ -30,10 +31,19 @@ from splatfix.core.files import make_folder
 from splatfix.core.lenient import object_in
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.kernels.ssim import fused_ssim
-from tools.gsplat_rehearsals import observed_run, update_record
+from tools.gsplat_rehearsals import update_record
+from tools.gsplat_trainers import (
+    CAP,
+    Schedule,
+    evaluate_splatfacto,
+    observed_run,
+    simple_trainer_options,
+    simple_trainer_stats,
+    train_splatfacto,
+)
 
 SAMPLE, DIVISOR = "study", 8
-STEPS, START, EVERY, STOP, DEGREE_EVERY, CAP = 300, 100, 50, 250, 75, 4000
+SCHEDULE = Schedule(steps=300, start=100, every=50, stop=250, degree_every=75)
 NEAR = 0.2
 """The near plane of both, in the sample's own units: gsplat's trainer is told not to change them."""
 ALLOWED = 0.3
@@ -50,6 +60,10 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+STRATEGIES = {"default": "default", "mcmc": "mcmc", "splatfacto": "default"}
+"""Of our trainer, beside each of theirs."""
+
+
 def staged_scene(folder: Path) -> Path:
     """The sample as gsplat's parser wants it: the names of its full photos stand in ``images``, too."""
     sample = smoke_trainer_folder() / "samples" / SAMPLE
@@ -61,54 +75,60 @@ def staged_scene(folder: Path) -> Path:
 
 def gsplats(kind: str, seed: int, scene: Path, sources: Path, python: Path, out: Path) -> float:
     """Held-out PSNR of gsplat's trainer in dB."""
-    stats = out / "results" / "stats" / f"val_step{STEPS - 1:04d}.json"
-    if stats.exists():
-        return float(object_in(stats)["psnr"])
+    results = out / "results"
+    if stats := simple_trainer_stats(results, SCHEDULE):
+        return float(stats["psnr"])
     examples = sources / "gsplat" / "examples"
-    options = {
-        "data_dir": scene,
-        "data_factor": DIVISOR,
-        "result_dir": out / "results",
-        "max_steps": STEPS,
-        "eval_steps": STEPS,
-        "save_steps": STEPS,
-        "sh_degree_interval": DEGREE_EVERY,
-        "near_plane": NEAR,
-        "strategy.refine-start-iter": START,
-        "strategy.refine-every": EVERY,
-        "strategy.refine-stop-iter": STOP,
-    }
-    if kind == "mcmc":
-        options |= {"strategy.cap-max": CAP, "init_scale": 1.0}
     driver = make_folder(out) / "seeded.py"
     driver.write_text(_SEEDED, encoding="utf-8")
-    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    argv = [str(driver), str(seed), str(examples / "simple_trainer.py"), kind, *given]
-    argv += ["--disable_viewer", "--disable_video", "--no-normalize_world_space"]
-    observed_run(python, argv, examples, out, threads=1)
-    return float(object_in(stats)["psnr"])
+    words = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
+    words += ["--near_plane", str(NEAR), "--no-normalize_world_space"]
+    if kind == "mcmc":
+        words += ["--init_scale", "1.0"]
+    argv = [str(driver), str(seed), str(examples / "simple_trainer.py"), *words]
+    observed_run(python, argv, examples, out)
+    return float(simple_trainer_stats(results, SCHEDULE)["psnr"])
 
 
-def ours(kind: str, seed: int, scene: Path, out: Path) -> float:
+def splatfactos(seed: int, scene: Path, python: Path, out: Path) -> float:
+    """Held-out PSNR of nerfstudio's splatfacto with gsplat's own threshold of growth, in dB."""
+    answer = out / "again" / "eval.json"
+    if not answer.exists():
+        options = {
+            "machine.seed": seed,
+            "optimizers.means.scheduler.max-steps": SCHEDULE.steps,
+            "pipeline.model.use-absgrad": False,
+            "pipeline.model.densify-grad-thresh": 0.0002,
+        }
+        train_splatfacto(python, scene, DIVISOR, make_folder(out), SCHEDULE, options)
+        evaluate_splatfacto(python, out, answer.parent)
+    return float(object_in(answer)["results"]["psnr"])
+
+
+def ours(strategy: str, seed: int, scene: Path, out: Path) -> float:
     """Held-out PSNR of our trainer with our rasterizer, on gsplat's schedule and rates, in dB."""
     result = out / "result.json"
     if result.exists():
         return float(object_in(result)["heldout"]["psnr"])
     densify = DensifyConfig(
-        refine_start_iter=START, refine_stop_iter=STOP, refine_every=EVERY, reset_stop_iter=0, cap_max=CAP
+        refine_start_iter=SCHEDULE.start,
+        refine_stop_iter=SCHEDULE.stop,
+        refine_every=SCHEDULE.every,
+        reset_stop_iter=0,
+        cap_max=CAP,
     )
     config = TrainConfig(
         scene=str(scene),
-        iterations=STEPS,
+        iterations=SCHEDULE.steps,
         out=out,
         resolution=DIVISOR,
         seed=seed,
-        strategy=kind,
-        sh_degree_interval=DEGREE_EVERY,
+        strategy=strategy,
+        sh_degree_interval=SCHEDULE.degree_every,
         lrs=LearningRates(opacity=0.05),
         densify=densify,
     )
-    if kind == "mcmc":
+    if strategy == "mcmc":
         config = replace(config, initial_opacity=0.5)
     return float(training.train(config).document["heldout"]["psnr"])
 
@@ -137,7 +157,7 @@ def comparison(kind: str, theirs: list[float], own: list[float]) -> dict[str, An
     """For the record, in dB: each seed's, and gsplat's mean less ours with its standard error."""
     spread = statistics.variance(theirs) / len(theirs) + statistics.variance(own) / len(own)
     return {
-        "trainer": f"simple_trainer {kind}",
+        "trainer": "splatfacto" if kind == "splatfacto" else f"simple_trainer {kind}",
         "psnr": [round(value, 2) for value in theirs],
         "ours": [round(value, 2) for value in own],
         "difference": round(statistics.fmean(theirs) - statistics.fmean(own), 3),
@@ -161,21 +181,30 @@ def main() -> int:
     parser.add_argument("environments", type=Path)
     parser.add_argument("--out", type=Path, default=Path("build/gsplat-quality"))
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--kinds", nargs="+", default=["default", "mcmc"])
+    parser.add_argument("--kinds", nargs="+", default=list(STRATEGIES))
     options = parser.parse_args()
     torch.set_num_threads(1)
     as_gsplat_begins()
     out, sources = make_folder(options.out.resolve()), options.sources.resolve()
-    python, scene = options.environments / "trainer" / "bin" / "python", staged_scene(out / SAMPLE)
+    scene = staged_scene(out / SAMPLE)
+    trainer, nerfstudio = (
+        options.environments / name / "bin" / "python" for name in ("trainer", "nerfstudio")
+    )
     rows = []
     for kind in options.kinds:
         theirs, own = [], []
         for seed in range(options.seeds):
-            theirs.append(gsplats(kind, seed, scene, sources, python, out / kind / f"gsplat-{seed}"))
-            own.append(ours(kind, seed, scene, out / kind / f"ours-{seed}"))
+            folder = out / kind / f"gsplat-{seed}"
+            if kind == "splatfacto":
+                theirs.append(splatfactos(seed, scene, nerfstudio, folder))
+            else:
+                theirs.append(gsplats(kind, seed, scene, sources, trainer, folder))
+            strategy = STRATEGIES[kind]
+            own.append(ours(strategy, seed, scene, out / strategy / f"ours-{seed}"))
         rows.append(comparison(kind, theirs, own))
         print(rows[-1])
-    setting = f"{SAMPLE} at 160x120, {STEPS} steps, refined every {EVERY} from {START} to {STOP}"
+    refined = f"refined every {SCHEDULE.every} from {SCHEDULE.start} to {SCHEDULE.stop}"
+    setting = f"{SAMPLE} at 160x120, {SCHEDULE.steps} steps, {refined}"
     update_record({"held_out": {"setting": setting, "rows": rows}})
     found = [text for row in rows for text in problems(row)]
     print("\n".join(found), file=sys.stderr)

@@ -2,8 +2,7 @@
 
 ``python -m tools.gsplat_rehearsals SOURCES ENVIRONMENTS`` (``make gsplat``) writes ``tests/records/gsplat.json``. SOURCES has
 the checkout ``gsplat`` at v1.5.3; ENVIRONMENTS the venvs ``trainer`` (gsplat 1.5.3 and what its examples ask for) and
-``nerfstudio`` (nerfstudio 1.1.5). Both get the drop-in by ``splatfix install``. What a trainer asks of CUDA lands on the CPU, as
-in ``splatfix rehearse``.
+``nerfstudio`` (nerfstudio 1.1.5). Both get the drop-in by ``splatfix install``.
 """
 
 from __future__ import annotations
@@ -11,59 +10,26 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import re
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from splatfix.certify.stacks.child import stage_inside
-from splatfix.certify.stacks.observed import read_observed
-from splatfix.certify.stacks.subject import Gaps
-from splatfix.certify.stacks.threads import Threads
 from splatfix.core.files import make_folder
 from splatfix.core.lenient import object_in
-from splatfix.core.runner import Completed, ProcessRunner
+from tools.gsplat_trainers import (
+    Schedule,
+    evaluate_splatfacto,
+    observed_run,
+    simple_trainer_options,
+    simple_trainer_stats,
+    train_splatfacto,
+)
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "gsplat.json"
 SCENE, DIVISOR = "fruit", 2
-STEPS, START, EVERY, STOP, DEGREE_EVERY = 600, 100, 50, 450, 150
-"""gsplat's schedule of 30,000 steps as far as it matters here: refined early and often, one degree of harmonics each quarter."""
-CAP = 4000
-"""Gaussians of MCMC."""
-_TIMEOUT = 3 * 3600.0
-
-
-def observed_run(
-    python: Path, argv: list[str], root: Path, folder: Path, threads: int
-) -> tuple[Completed, dict[str, Any]]:
-    """Run a trainer as ``splatfix rehearse`` runs one; how it ended, and what its observer saw.
-
-    Args:
-        root: where its own code lies.
-        folder: for all that it writes.
-    """
-    observed = make_folder(folder / "observed")
-    subject = SimpleNamespace(
-        gaps=Gaps((), (), ()),
-        source=root,
-        rehearsed=True,
-        extensions=("gsplat",),
-        needed=(),
-        dropins=None,
-        threads=Threads(threads, ""),
-    )
-    variables = stage_inside(make_folder(folder / "inside"), cast("Any", subject), observed, (folder,))
-    # no compiler is found by a trainer that looks for one
-    variables["PATH"] = os.pathsep.join((str(folder / "inside" / "bin"), str(python.parent)))
-    variables["TORCHDYNAMO_DISABLE"] = "1"
-    log = folder / "trainer.log"
-    done = ProcessRunner().run([str(python), *argv], timeout=_TIMEOUT, env=variables, cwd=folder, log=log)
-    if not done.ok:
-        sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
-    return done, read_observed(observed, Path(argv[0]).name)
+SCHEDULE = Schedule(steps=600, start=100, every=50, stop=450, degree_every=150)
 
 
 def row_of(name: str, argv: list[str], observed: dict[str, Any], began: float) -> dict[str, Any]:
@@ -92,32 +58,16 @@ def simple_trainer(
 ) -> dict[str, Any]:
     """gsplat's ``examples/simple_trainer.py``: train, then evaluate again from the checkpoint that it left."""
     began, examples = time.monotonic(), sources / "gsplat" / "examples"
-    results = out / kind / "results"
-    options = {
-        "data_dir": scene,
-        "data_factor": DIVISOR,
-        "result_dir": results,
-        "max_steps": STEPS,
-        "eval_steps": STEPS,
-        "save_steps": STEPS,
-        "sh_degree_interval": DEGREE_EVERY,
-        "strategy.refine-start-iter": START,
-        "strategy.refine-every": EVERY,
-        "strategy.refine-stop-iter": STOP,
-    }
-    if kind == "mcmc":
-        options["strategy.cap-max"] = CAP
-    given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    script = str(examples / "simple_trainer.py")
-    argv = [script, kind, *given, "--disable_viewer", "--disable_video"]
-    _, observed = observed_run(python, argv, examples, make_folder(out / kind), threads)
-    stats = object_in(results / "stats" / f"val_step{STEPS - 1:04d}.json")
+    script, folder, again = str(examples / "simple_trainer.py"), out / kind, out / f"{kind}-again"
+    results = folder / "results"
+    words = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
+    observed = observed_run(python, [script, *words], examples, make_folder(folder), threads)
+    stats = simple_trainer_stats(results, SCHEDULE)
     (checkpoint,) = (results / "ckpts").glob("ckpt_*.pt")
-    row = row_of(f"simple_trainer {kind}", argv[1:], observed, began)
-    again = [*argv, "--ckpt", str(checkpoint)]
-    again[again.index("--result_dir") + 1] = str(out / f"{kind}-again" / "results")
-    observed_run(python, again, examples, make_folder(out / f"{kind}-again"), threads)
-    reloaded = object_in(out / f"{kind}-again" / "results" / "stats" / f"val_step{STEPS - 1:04d}.json")
+    row = row_of(f"simple_trainer {kind}", words, observed, began)
+    words = simple_trainer_options(kind, scene, DIVISOR, again / "results", SCHEDULE)
+    observed_run(python, [script, *words, "--ckpt", str(checkpoint)], examples, make_folder(again), threads)
+    reloaded = simple_trainer_stats(again / "results", SCHEDULE)
     return {
         **row,
         "psnr": stats["psnr"],
@@ -129,54 +79,21 @@ def simple_trainer(
 def splatfacto(python: Path, scene: Path, out: Path, threads: int) -> dict[str, Any]:
     """nerfstudio's splatfacto by its own command lines: ``ns-train``, then ``ns-eval`` from the checkpoint."""
     began, folder = time.monotonic(), make_folder(out / "splatfacto")
-    model = {
-        "warmup-length": START,
-        "refine-every": EVERY,
-        "stop-split-at": STOP,
-        "sh-degree-interval": DEGREE_EVERY,
-        "num-downscales": 0,
-        "background-color": "black",
-        "cull-alpha-thresh": 0.005,
-    }
-    given = [word for name, value in model.items() for word in (f"--pipeline.model.{name}", str(value))]
-    root = next((python.parent.parent / "lib").glob("python3*/site-packages/nerfstudio"))
-    argv = [
-        str(python.parent / "ns-train"),
-        "splatfacto",
-        "--max-num-iterations",
-        str(STEPS),
-        "--vis",
-        "tensorboard",
-    ]
-    argv += ["--output-dir", str(folder / "outputs"), "--steps-per-eval-all-images", str(10 * STEPS), *given]
-    argv += ["colmap", "--data", str(scene), "--colmap-path", "sparse/0", "--downscale-factor", str(DIVISOR)]
-    argv += ["--eval-mode", "interval", "--eval-interval", "8"]
-    _, observed = observed_run(python, argv, root, folder, threads)
-    row = row_of("splatfacto", argv[1:], observed, began)
-    (configuration,) = (folder / "outputs").rglob("config.yml")
-    answer = folder / "eval.json"
-    again = [
-        str(python.parent / "ns-eval"),
-        "--load-config",
-        str(configuration),
-        "--output-path",
-        str(answer),
-    ]
-    _, observed = observed_run(python, again, root, make_folder(out / "splatfacto-again"), threads)
-    results = object_in(answer)["results"]
+    words, observed = train_splatfacto(python, scene, DIVISOR, folder, SCHEDULE, threads=threads)
+    row = row_of("splatfacto", words, observed, began)
+    results = evaluate_splatfacto(python, folder, out / "splatfacto-again", threads)
     # its optimizers name no parameter groups, so the observer has only the last number
     points = int.from_bytes((scene / "sparse" / "0" / "points3D.bin").read_bytes()[:8], "little")
     row["gaussians"][0] = points
-    quality = {"psnr": results["psnr"], "ssim": results["ssim"]}
-    return {**row, **quality}
+    return {**row, "psnr": results["psnr"], "ssim": results["ssim"]}
 
 
 def problems(row: dict[str, Any]) -> list[str]:
     """What a training did not show; [] where it showed all: the loss fell, it densified, every gradient was finite, and its
     checkpoint draws what it drew. How its held-out PSNR compares with our trainer's: ``tools.gsplat_quality``."""
     found = []
-    if row["steps"] != STEPS:
-        found.append(f"{row['steps']} steps, not {STEPS}")
+    if row["steps"] != SCHEDULE.steps:
+        found.append(f"{row['steps']} steps, not {SCHEDULE.steps}")
     first, last = row["loss"]
     if last > 0.6 * first:
         found.append(f"the loss went from {first:.3f} to {last:.3f} only")
