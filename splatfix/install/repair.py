@@ -2,6 +2,8 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
@@ -78,11 +80,25 @@ def _requirement(distribution: Distribution, info: Path) -> str:
         return f"{distribution.name}=={distribution.version}"
     direct: dict[str, Any] = object_in(info / "direct_url.json")
     if "archive_info" in direct and address.partition("#")[0].endswith(".whl"):
-        return f"{distribution.name} @ {address}"
+        return _as_fetched(distribution, address) or f"{distribution.name} @ {address}"
     if distribution.source:
         again = run("splatfix", "install", distribution.source, "--reinstall")
         raise _refused(distribution, f"it was built from {distribution.source}", again)
     raise _refused(distribution, f"it was built from {address}")
+
+
+def _as_fetched(distribution: Distribution, address: str) -> str:
+    """What splatfix asked pip for, where it fetched the wheel itself: pip wrote down the path that splatfix gave it, in a
+    journal entry whose wheels are not kept. Empty where that is no such path."""
+    for entry in Path(url2pathname(urlsplit(address).path)).parents:
+        if entry.parts[-3:-1] == (".splatfix", "journal"):
+            break
+    else:
+        return ""
+    for step in object_in(entry / "plan.json").get("steps", ()):
+        if step.get("kind") == FetchWheel.kind and step.get("subject") == distribution.name:
+            return str(step["requirement"])
+    return f"{distribution.name}=={distribution.version}"  # it came with another, or the entry was removed
 
 
 def _with_wheel(distribution: Distribution, requirement: str, facts: Facts) -> InstallPlan:

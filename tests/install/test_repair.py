@@ -56,7 +56,12 @@ def test_it_is_put_back_and_that_is_undone(
     assert splatfix("repair", "Tiny", *python, "--yes") == 0
     assert path.read_bytes() == SOURCE
     assert "$ splatfix diagnose" in capsys.readouterr().out
-    assert splatfix("revert", *python) == 0
+    altered(environment)
+    assert splatfix("repair", "tiny", *python, "--yes") == 0, (
+        "again, though the wheel that was fetched is gone"
+    )
+    assert path.read_bytes() == SOURCE
+    assert splatfix("revert", *python) == splatfix("revert", *python) == 0
     assert snapshot(environment) == before, "with the edit"
 
 
