@@ -15,8 +15,8 @@ from splatfix.fleet import ray_task
 from splatfix.fleet.reading import verdict_of
 from splatfix.fleet.verdict import NodeVerdict
 
-_GRACE = 30.0
-"""Seconds in which a node whose worker was killed takes another task."""
+_GRACE = 60.0
+"""Seconds at least in which a node whose worker was killed takes another task; a busy one starts a worker in half of that."""
 _LOST = "Ray has lost the node"
 _CONNECT = 5.0
 """Seconds in which the cluster's head takes a connection."""
@@ -103,34 +103,38 @@ def _answers(ray: Any, nodes: list[_RayNode], wait: float, policy: str) -> Itera
     # by value: the node's own splatfix may be another, or none
     ray.cloudpickle.register_pickle_by_value(ray_task)
     asked = {_on(ray, node, ray_task.judge).remote(node.name, policy): node for node in nodes}
-    crashed = []
+    crashed: dict[_RayNode, str] = {}
     until = time.monotonic() + wait
     pending = list(asked)
     while pending and time.monotonic() < until:
         ready, pending = ray.wait(pending, timeout=max(0.1, min(5.0, until - time.monotonic())))
         for task_of in ready:
-            answer = _answer(ray, task_of, asked[task_of])
-            if answer is None:
-                crashed.append(asked[task_of])
-            else:
+            node = asked[task_of]
+            answer = _answer(ray, task_of, node)
+            if isinstance(answer, Answer):
                 yield answer
+            else:
+                crashed[node] = answer
     for late in pending:
         ray.cancel(late, force=True)
         yield Answer(asked[late].name, None, f"no answer within {wait:.0f} s")
-    yield from _why_crashed(ray, crashed)
+    yield from _why_crashed(ray, crashed, max(until, time.monotonic() + _GRACE))
 
 
-def _why_crashed(ray: Any, nodes: list[_RayNode]) -> Iterator[Answer]:
-    """Ray may list a node as alive for half a minute after its end: whether it still is, another task tells."""
-    asked = {_on(ray, node, ray_task.is_there).remote(): node for node in nodes}
-    until = time.monotonic() + _GRACE
+def _why_crashed(ray: Any, crashed: dict[_RayNode, str], until: float) -> Iterator[Answer]:
+    """Ray may list a node as alive for half a minute after its end: whether it still is, another task tells.
+
+    Args:
+        crashed: nodes, and what was killed there if not the node itself.
+    """
+    asked = {_on(ray, node, ray_task.is_there).remote(): node for node in crashed}
     pending = list(asked)
     while pending:
         ready, pending = ray.wait(pending, timeout=max(0.0, until - time.monotonic()))
         if not ready:
             break
         for task in ready:
-            reason = "its worker was killed"
+            reason = crashed[asked[task]]
             try:
                 ray.get(task)
             except ray.exceptions.RayError:
@@ -148,8 +152,8 @@ def _on(ray: Any, node: _RayNode, function: Callable[..., Any]) -> Any:
     return ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(function)
 
 
-def _answer(ray: Any, task_of: Any, node: _RayNode) -> Answer | None:
-    """What a task that has ended brought; None where its worker or its node ended before it."""
+def _answer(ray: Any, task_of: Any, node: _RayNode) -> Answer | str:
+    """What a task that has ended brought; where it was ended from outside, what was, if it was not its node that ended."""
     try:
         code, out, err = ray.get(task_of)
     except ray.exceptions.RayTaskError as error:
@@ -159,7 +163,10 @@ def _answer(ray: Any, task_of: Any, node: _RayNode) -> Answer | None:
     except ray.exceptions.TaskUnschedulableError:
         return Answer(node.name, None, _LOST)
     except ray.exceptions.RayError:
-        return None
+        return "its worker was killed"
+    if code < 0:
+        # a node that ends kills what runs on it one by one, and this first
+        return f"splatfix gate was killed there by signal {-code}"
     try:
         document = parse_json(out)
         verdict = verdict_of(document["verdict"])

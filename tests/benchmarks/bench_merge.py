@@ -8,7 +8,6 @@ torch, stack and outcome, each in a report folder of its own. Processor time is 
 
 import dataclasses
 import json
-import statistics
 import sys
 import tempfile
 from functools import partial
@@ -16,15 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import measuring
-from measuring import Taken, conditions, keep
-
-PEER = """
-import json, os, sys
-for place, folders, files in os.walk(sys.argv[1]):
-    for name in files:
-        with open(os.path.join(place, name), encoding="utf-8") as file:
-            json.load(file)
-"""
+from measuring import beside_json_load, conditions, keep
 
 
 def base_document(folder: Path) -> dict[str, Any]:
@@ -51,39 +42,21 @@ def main() -> None:
         lab, out = Path(name) / "lab", Path(name) / "out"
         files = write_lab(lab, base_document(Path(name) / "base"), options.count)
         size = sum(path.stat().st_size for path in files)
-        merges: list[Taken] = []
-        peers: list[Taken] = []
         merge = [sys.executable, "-m", "splatfix", "report", "merge", str(lab), "--out", str(out)]
-        for _ in range(options.rounds):
-            merges.append(measuring.run(merge))
-            peers.append(measuring.run([sys.executable, "-c", PEER, str(lab)]))
+        taken = beside_json_load(merge, lab, options.rounds)
         page = (out / "certificates.html").stat().st_size
-    seconds, peer = (statistics.median(run[0] for run in runs) for runs in (merges, peers))
-    busy, peer_busy = (statistics.median(run[1] for run in runs) for runs in (merges, peers))
     result = {
         "certificates": options.count,
         "mean_bytes": size // options.count,
         "rounds": options.rounds,
         **conditions(),
-        "seconds": seconds,
-        "slowest_seconds": max(run[0] for run in merges),
-        "certificates_per_second": options.count / seconds,
-        "largest_resident_mib": max(run[2] for run in merges),
-        "processor_seconds": busy,
-        "json_load_seconds": peer,
-        "json_load_processor_seconds": peer_busy,
-        "ratio_to_json_load": seconds / peer,
+        **taken,
+        "certificates_per_second": options.count / taken["seconds"],
         "page_bytes": page,
     }
     print(f"{options.count} certificates of {size // options.count} bytes, load {result['load']:.1f}")
-    print(
-        f"report merge   {seconds:7.2f} s   {result['certificates_per_second']:7.0f} a second   "
-        f"{result['ratio_to_json_load']:.2f} of json.load ({peer:.2f} s)"
-    )
-    print(f"processor time {busy:7.2f} s   {busy / peer_busy:.2f} of json.load ({peer_busy:.2f} s)")
-    print(
-        f"memory         {result['largest_resident_mib']:7.0f} MiB at most; the page has {page / 2**20:.1f} MiB"
-    )
+    measuring.show("report merge", taken)
+    print(f"{result['certificates_per_second']:.0f} a second; the page has {page / 2**20:.1f} MiB")
     keep(result, options.json)
 
 

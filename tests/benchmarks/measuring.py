@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -74,6 +75,51 @@ def run(
         raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}: {output.strip()[-500:]}")
     seconds = time.perf_counter() - begun
     return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+JSON_LOAD = """
+import json, os, sys
+for place, folders, files in os.walk(sys.argv[1]):
+    for name in files:
+        with open(os.path.join(place, name), encoding="utf-8") as file:
+            try:
+                json.load(file)
+            except ValueError:
+                pass
+"""
+
+
+def beside_json_load(
+    argv: Sequence[str], folder: Path, rounds: int, allowed: Sequence[int] = (0,)
+) -> dict[str, float]:
+    """A command that reads all documents of a folder, and json.load of each of them in turn with it."""
+    own: list[Taken] = []
+    peers: list[Taken] = []
+    for _ in range(rounds):
+        own.append(run(argv, allowed))
+        peers.append(run([sys.executable, "-c", JSON_LOAD, str(folder)]))
+    seconds, peer = (statistics.median(item.seconds for item in items) for items in (own, peers))
+    busy, peer_busy = (statistics.median(item.processor for item in items) for items in (own, peers))
+    return {
+        "seconds": seconds,
+        "slowest_seconds": max(item.seconds for item in own),
+        "largest_resident_mib": max(item.mib for item in own),
+        "processor_seconds": busy,
+        "json_load_seconds": peer,
+        "json_load_processor_seconds": peer_busy,
+        "ratio_to_json_load": seconds / peer,
+        "processor_ratio_to_json_load": busy / peer_busy,
+    }
+
+
+def show(name: str, taken: Mapping[str, float]) -> None:
+    """What :func:`beside_json_load` gave, for people."""
+    for what, key in (("", ""), ("of a processor ", "processor_")):
+        print(
+            f"{name} {taken[f'{key}seconds']:.2f} s {what}beside {taken[f'json_load_{key}seconds']:.2f} s of "
+            f"json.load: {taken[f'{key}ratio_to_json_load']:.2f}"
+        )
+    print(f"memory {taken['largest_resident_mib']:.0f} MiB at most")
 
 
 class PeakMemory:

@@ -18,17 +18,19 @@ import ray
 from ray.cluster_utils import Cluster
 
 STORE = 80 << 20
+LONG = 300
+"""Seconds that anything may take: on a busy machine a worker starts within half a minute."""
 SLOW = """
 import sys, time
 if "gate" in sys.orig_argv and {"n2", "n3"} & set(sys.orig_argv):
-    time.sleep(300)
+    time.sleep(3000)
 """
 """A sitecustomize.py: so long do the gates of two nodes take that there is time to kill them."""
 
 
 def gate_of(node: str) -> tuple[int, int]:
     """The process of a node's gate, and the Ray worker that started it."""
-    until = time.monotonic() + 150
+    until = time.monotonic() + LONG
     while time.monotonic() < until:
         for place in Path("/proc").glob("[0-9]*"):
             try:
@@ -67,7 +69,7 @@ def main() -> None:
             node_name=name,
             env_vars=slow if name in ("n2", "n3") else {},
         )
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(LONG)
     up = time.monotonic() - begun
     argv = [
         sys.executable,
@@ -82,12 +84,12 @@ def main() -> None:
     ]
     begun = time.monotonic()
     with subprocess.Popen(
-        [*argv, "--wait", "120", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*argv, "--wait", str(LONG), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as asked:
         gates = {name: gate_of(name) for name in ("n2", "n3")}
         os.kill(gates["n2"][1], signal.SIGKILL)
         cluster.remove_node(nodes["n3"], allow_graceful=False)
-        out, err = asked.communicate(timeout=200)
+        out, err = asked.communicate(timeout=2 * LONG)
     seconds = time.monotonic() - begun
     if not out.startswith("{"):
         sys.exit(f"fleet run ended with {asked.returncode}: {out[:2000]}{err[-2000:]}")
@@ -96,7 +98,7 @@ def main() -> None:
             os.kill(gate, signal.SIGKILL)
     cluster.shutdown()
     again = [*argv[:-1], str(folder / "again"), "--json"]
-    gone = subprocess.run(again, capture_output=True, text=True, check=False, timeout=120).stdout
+    gone = subprocess.run(again, capture_output=True, text=True, check=False, timeout=LONG).stdout
     print(
         json.dumps(
             {
