@@ -39,7 +39,9 @@ def manifest(kind: str, image: str = "", *, gpus: int | None = None, claim: str 
             )
     if gpus is None:
         gpus = 0 if kind == "daemonset" else 1
-    values = {"kind": kind, "image": image, "gpus": gpus, "claim": claim, "gate": GATE}
+    # of the init container's Job: a training is no gate
+    own = "training" if kind == "init" else "splatfix-gate"
+    values = {"kind": kind, "name": own, "image": image, "gpus": gpus, "claim": claim, "gate": GATE}
     # not a page: nothing is escaped, and every value was checked above
     text = jinja().get_template(template).render(version=splatfix.__version__, **values)
     return Result(

@@ -39,7 +39,7 @@ _EXIT_CODES: Mapping[Caller | None, Mapping[State, int]] = {
     Caller.gcm: _MONITORING,
 }
 _LONGEST_OF_NPD = 80
-"""Characters of a line that node-problem-detector keeps unless it is told otherwise (``max_output_length``)."""
+"""Bytes of a line that node-problem-detector keeps unless it is told otherwise (``max_output_length``)."""
 
 
 def exit_code_for(caller: Caller | None, verdict: NodeVerdict) -> int:
@@ -63,8 +63,8 @@ def line_for(caller: Caller | None, verdict: NodeVerdict) -> str:
             verdict.state, verdict.state.value.upper()
         )
         return f"SPLATFIX {label} - {text.replace('|', '/')} | {_performance(verdict)}\n"
-    if caller is Caller.npd and len(text) > _LONGEST_OF_NPD:
-        text = f"{text[: _LONGEST_OF_NPD - 3]}..."
+    if caller is Caller.npd and len(text.encode()) > _LONGEST_OF_NPD:
+        text = f"{text.encode()[: _LONGEST_OF_NPD - 3].decode(errors='ignore')}..."
     if caller is None:
         text = f"{verdict.node}: {text}"
     return f"{text}\n"

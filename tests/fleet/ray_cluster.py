@@ -12,12 +12,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 import ray
 from ray.cluster_utils import Cluster
 
 STORE = 80 << 20
+NOT_STARTED = 75
+"""Exit code where Ray's own processes did not come up: to be tried again."""
 LONG = 300
 """Seconds that anything may take: on a busy machine a worker starts within half a minute."""
 SLOW = """
@@ -44,21 +47,10 @@ def gate_of(node: str) -> tuple[int, int]:
     raise TimeoutError(f"no gate of {node}")
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
-    (folder / "slow").mkdir(parents=True)
-    (folder / "slow" / "sitecustomize.py").write_text(SLOW)
-    begun = time.monotonic()
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={
-            "num_cpus": 1,
-            "object_store_memory": STORE,
-            "node_name": "head",
-            "include_dashboard": False,
-        },
-    )
-    slow = {"PYTHONPATH": str(folder / "slow")}
+def started(slow: dict[str, str]) -> tuple[Cluster, dict[str, Any]]:
+    """A head and four nodes, of which two are slow. Ray gives each of them 30 seconds, which a busy machine may not have."""
+    head = {"num_cpus": 1, "object_store_memory": STORE, "node_name": "head", "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = {}
     for name in ("n1", "n2", "n3", "n4"):
         nodes[name] = cluster.add_node(
@@ -70,6 +62,19 @@ def main() -> None:
             env_vars=slow if name in ("n2", "n3") else {},
         )
     cluster.wait_for_nodes(LONG)
+    return cluster, nodes
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    (folder / "slow").mkdir(parents=True, exist_ok=True)
+    (folder / "slow" / "sitecustomize.py").write_text(SLOW)
+    begun = time.monotonic()
+    try:
+        cluster, nodes = started({"PYTHONPATH": str(folder / "slow")})
+    except Exception as error:  # noqa: BLE001 - what Ray raises has no class of its own
+        print(error, file=sys.stderr)
+        sys.exit(NOT_STARTED)
     up = time.monotonic() - begun
     argv = [
         sys.executable,

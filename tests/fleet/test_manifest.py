@@ -11,6 +11,10 @@ import pytest
 
 from splatfix.app.fleet_manifest import manifest
 from splatfix.core.errors import SplatfixError
+from splatfix.fleet.callers import Caller, line_for
+from splatfix.fleet.verdict import Action, CheckVerdict, State
+from tests.fleet.test_gate import verdict_of
+from tests.machines import folder
 
 IMAGE = "localhost/splatfix-gate:test"
 KINDS = ("job", "daemonset", "init")
@@ -72,6 +76,21 @@ def test_the_plugin_of_node_problem_detector_is_as_it_validates() -> None:
         item["type"] for item in config["conditions"]
     }
     assert rule["args"][:3] == ["gate", "--for", "npd"] and Path(rule["path"]).is_absolute()
+
+
+def test_its_output_is_as_node_problem_detector_takes_it(splatfix: Splatfix, tmp_path: Path) -> None:
+    """Of its standard output it keeps max_output_length bytes; 0 and 1 are states, all else is none (plugin.go)."""
+    config = json.loads(manifest("npd").data()["manifest"])
+    *args, state = config["rules"][0]["args"]
+    assert args[-1] == "--state" and Path(state).is_absolute()
+    for machine, codes in (("h200", [0, 0]), ("driver-without-reboot", [0, 1])):
+        for code in codes:
+            done = splatfix(*args, tmp_path, "--facts", folder(machine), "--timeout", "60")
+            assert done.returncode == code, done
+            assert 0 < len(done.stdout.strip().encode()) <= config["pluginConfig"]["max_output_length"]
+    accented = CheckVerdict("disk-full", State.FAIL, Action.WARN, "é" * 90)
+    line = line_for(Caller.npd, verdict_of(accented)).strip()
+    assert 77 < len(line.encode()) <= 80 and line.endswith("é...")
 
 
 @pytest.mark.parametrize("image", ["", 'x"\nkind: Pod', "$(x)", "a b", "-x", "x{{ y }}"])

@@ -12,16 +12,23 @@ from tests.conftest import ROOT
 
 SCRIPT = ROOT / "tests" / "fleet" / "ray_cluster.py"
 RECORD = ROOT / "tests" / "records" / "ray.json"
+NOT_STARTED = 75
+"""Ray's processes did not come up in the time that Ray gives them."""
 EXPECTED = {"n1": "", "n2": "its worker was killed", "n3": "Ray has lost the node", "n4": ""}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1300)
+@pytest.mark.timeout(3000)
 def test_a_killed_worker_and_a_lost_node_are_told_and_the_others_judged(tmp_path: Path) -> None:
     python = os.environ.get("SPLATFIX_RAY_PYTHON")
     if not python:
         pytest.skip("NOT RUN ON RAY: make ray")
-    done = subprocess.run([python, SCRIPT, tmp_path / "lane"], capture_output=True, text=True, timeout=1200)
+    for _ in range(5):
+        done = subprocess.run(
+            [python, SCRIPT, tmp_path / "lane"], capture_output=True, text=True, timeout=1200
+        )
+        if done.returncode != NOT_STARTED:
+            break
     assert done.returncode == 0, done.stderr[-3000:]
     outcome: dict[str, Any] = json.loads(done.stdout)
     ran = outcome["run"]
