@@ -11,6 +11,7 @@ from typing import Any
 from splatfix.core.codec import parse_json
 from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
+from splatfix.core.lenient import json_object
 from splatfix.fleet import ray_task
 from splatfix.fleet.reading import verdict_of
 from splatfix.fleet.verdict import NodeVerdict
@@ -57,7 +58,7 @@ def ask(address: str, wait: float, *, all_nodes: bool = False, policy: str = "")
         # a driver that prints what its workers print would mix into our own output
         ray.init(address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise SplatfixError.of("fleet.ray-not-reached", address=address, reason=reason) from error
     try:
         nodes = [node for node in _nodes(ray).values() if all_nodes or node.gpus]
@@ -171,11 +172,17 @@ def _answer(ray: Any, task_of: Any, node: _RayNode) -> Answer | str:
         document = parse_json(out)
         verdict = verdict_of(document["verdict"])
     except (KeyError, TypeError, ValueError) as error:
-        why = _last_line(err) or str(error)
+        why = _last_line(err) or _message(out) or str(error)
         return Answer(node.name, None, f"splatfix gate gave no verdict there (exit code {code}): {why}")
     if verdict.node != node.name:
         return Answer(node.name, None, f"the verdict that came is of {verdict.node!a}")
     return Answer(node.name, verdict, "")
+
+
+def _message(out: str) -> str:
+    """Of the error that a document is; "" where it is another."""
+    error = json_object(out).get("error")
+    return str(error.get("what", "")) if isinstance(error, dict) else ""
 
 
 def _last_line(text: str) -> str:
