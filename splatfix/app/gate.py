@@ -18,11 +18,11 @@ from splatfix import __version__
 from splatfix.app.result import Result, show_message
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.forked import in_copy
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.redact import redacted
-from splatfix.fleet.callers import Caller, exit_code_for, line_for
+from splatfix.fleet.callers import Caller, exit_code_for, line_for, unknown_code
 from splatfix.fleet.history import next_of, read_history, write_history
 from splatfix.fleet.policy import GatePolicy, read_policy
 from splatfix.fleet.verdict import (
@@ -35,6 +35,7 @@ from splatfix.fleet.verdict import (
     reason_of,
     shortened,
     state_of,
+    verdict_file,
     write_verdict,
 )
 
@@ -116,6 +117,9 @@ def gate(request: GateRequest) -> Gate:
     except SplatfixError as problem:
         looked = _Looked.in_vain(problem.code, problem.what, problem)
         verdict = _verdict(node, started, identity, looked)
+    except OSError as error:  # no process more, no memory
+        looked = _Looked.in_vain("gate-broke", f"The judgement broke: {error.strerror or error}.")
+        verdict = _verdict(node, started, identity, looked)
     if looked.problem is not None and request.caller is None:
         raise looked.problem
     if request.apply and not busy:
@@ -131,6 +135,13 @@ def gate(request: GateRequest) -> Gate:
         forms={"line": lambda: line},
         verdict=verdict,
     )
+
+
+def code_of_unknown(caller: str) -> Exit | None:
+    """The exit code for a node of which nothing is known; None for a caller that there is not."""
+    if caller not in {item.value for item in Caller}:
+        return None
+    return Exit(unknown_code(Caller(caller)))
 
 
 def _now() -> str:
@@ -213,7 +224,7 @@ def _remembered(request: GateRequest, policy: GatePolicy, verdict: NodeVerdict) 
     """
     if request.state is None:
         return verdict
-    path = request.state / f"{quote(verdict.node, safe='', errors='surrogatepass')}.json"
+    path = verdict_file(request.state, verdict.node)
     before, unread = read_history(path)
     history = next_of(before, verdict.state, verdict.reason, verdict.finished, policy)
     unwritten = write_history(path, redacted(history))
@@ -288,7 +299,7 @@ def _written(folder: Path, verdict: NodeVerdict, seconds: float) -> str:
         return in_copy(write, seconds)
     except TimeoutError:
         return f"{folder} takes no file within {seconds:.1f} s; the verdict was not written."
-    except ChildProcessError as error:
+    except OSError as error:
         return f"The verdict was not written: {error}."
 
 

@@ -9,7 +9,8 @@ import typer
 from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import examples, finish, folder_to_write, option
-from splatfix.core.errors import SplatfixError
+from splatfix.cli.process import Invocation
+from splatfix.core.errors import Exit, SplatfixError
 
 
 class Caller(str, Enum):
@@ -54,7 +55,10 @@ def gate(
         timeout=timeout,
         apply=apply,
     )
-    finish(app.gate.gate(request), as_json, "" if as_json else "line")
+    made = app.gate.gate(request)
+    if caller:  # a line that nobody takes changes no verdict
+        context.ensure_object(Invocation).unknown = Exit(made.exit_code)
+    finish(made, as_json, "" if as_json else "line")
 
 
 @fleet_app.command("run", epilog=examples("fleet-run"))

@@ -31,9 +31,10 @@ class Invocation:
     command: str = "splatfix"
     """Such as ``cache list``; ``splatfix`` where no command, or none of a group's, was recognised."""
     as_json: bool = False
-    monitoring: bool = False
-    """``--exit-codes monitoring``: whatever keeps a command from a verdict is 3, unknown, because a monitoring system takes 1
-    for a warning, and 2 and what is above 3 for critical."""
+    unknown: Exit | None = None
+    """The exit code of whatever keeps a command from a verdict, where a program acts on that: with ``--exit-codes monitoring``
+    3, because a monitoring system takes 1 for a warning, and 2 and what is above 3 for critical; that of ``gate --for``, because
+    a scheduler would drain every node for a slip."""
     python: str = ""
     """The environment that was named."""
     debug: bool = False
@@ -52,7 +53,12 @@ class Invocation:
         lenient = command.context_class(command, parent=context, info_name=path[-1], **settings)
         typed, _, _ = command.make_parser(lenient).parse_args(list(arguments))
         self.as_json = bool(typed.get("as_json"))
-        self.monitoring = typed.get("exit_codes") == "monitoring"
+        if typed.get("exit_codes") == "monitoring":
+            self.unknown = Exit.UNDETERMINED
+        if self.command == "gate" and typed.get("caller"):
+            from splatfix.app.gate import code_of_unknown
+
+            self.unknown = code_of_unknown(typed["caller"])
         self.python = typed.get("python") or ""
 
 
@@ -128,14 +134,14 @@ def _ignore_interrupts(problem: threading.ExceptHookArgs) -> None:
 def end_with(problem: SplatfixError, invocation: Invocation) -> NoReturn:
     """Show an error in the form that was asked for, and end the process."""
     problem.todo = tuple(naming_python(step, invocation.python) for step in problem.todo)
-    if invocation.monitoring:
-        problem.exit_code = Exit.UNDETERMINED
+    if invocation.unknown is not None:
+        problem.exit_code = invocation.unknown
     raise SystemExit(deliver_error(problem, invocation.command, as_json=invocation.as_json))
 
 
 def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
     """Show words that the command line could not parse: as typer does, unless a program reads it."""
-    if invocation.as_json or invocation.monitoring:
+    if invocation.as_json or invocation.unknown is not None:
         todo = say("splatfix --help, or --help after the command's name, lists the options.")
         end_with(usage_error("wrong-usage", error.format_message(), todo), invocation)
     from typer.rich_utils import rich_format_error
@@ -146,7 +152,7 @@ def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
 
 def end_interrupted(text: str, invocation: Invocation) -> int:
     """Say in which state an interrupted command leaves things, with ``--json`` as an error document; returns the exit code."""
-    code = Exit.UNDETERMINED if invocation.monitoring else Exit.INTERRUPTED
+    code = Exit.INTERRUPTED if invocation.unknown is None else invocation.unknown
     if invocation.as_json:
         problem = SplatfixError("interrupted", text, exit_code=code)
         return deliver_error(problem, invocation.command, as_json=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 
+from splatfix.core.words import counted
 from splatfix.fleet.verdict import NodeVerdict, State, reason_of
 
 
@@ -52,6 +53,11 @@ def exit_code_for(caller: Caller | None, verdict: NodeVerdict) -> int:
     return codes.get(verdict.state, 0)
 
 
+def unknown_code(caller: Caller) -> int:
+    """For a node of which nothing is known."""
+    return _EXIT_CODES[caller][State.UNKNOWN]
+
+
 def line_for(caller: Caller | None, verdict: NodeVerdict) -> str:
     """The one line that a caller shows or keeps; for Prometheus the lines of its text format."""
     if caller is Caller.prometheus:
@@ -78,7 +84,7 @@ def _sentence(verdict: NodeVerdict) -> str:
         return f"not returned yet, {verdict.state.value} now; {verdict.reason}"
     if reason:
         return f"{verdict.state.value}: {reason}"
-    return f"ok: nothing is wrong in {len(verdict.checks)} findings"
+    return f"ok: nothing is wrong in {counted(len(verdict.checks), 'finding')}"
 
 
 def _performance(verdict: NodeVerdict) -> str:

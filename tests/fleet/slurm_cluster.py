@@ -94,14 +94,13 @@ class Cluster:
         (ETC / "gres.conf").write_text(gres)
         (ETC / "slurm.conf").write_text(CONF.format(folder=self.place) + "\n".join(lines) + "\n")
         for name, text in zip(("splatfix-health", "splatfix-prolog"), blocks("sh")[1:3], strict=True):
-            program = f"{sys.executable} -m splatfix gate --facts {self.place}/nodes/$SLURMD_NODENAME.json"
+            # slurmd gives its programs no PATH, and no folder to import from
+            program = f"env PYTHONPATH={ROOT} {sys.executable} -m splatfix gate --facts {self.place}/nodes/$SLURMD_NODENAME.json"
             text = text.replace("/shared/splatfix/bin/splatfix gate", program)
             text = text.replace("/var/lib/splatfix", f"{self.place}/state").replace(
                 "/shared/verdicts", f"{self.place}/verdicts"
             )
             assert program in text and "/shared" not in text
-            # slurmd gives its programs no PATH and no folder to import from
-            text = text.replace("#!/bin/sh\n", f"#!/bin/sh\nexport PYTHONPATH={ROOT} PATH=/usr/bin:/bin\n")
             (ETC / name).write_text(text)
             (ETC / name).chmod(0o755)
 

@@ -178,6 +178,42 @@ def test_a_policy_decides(
         assert done.returncode == 0 and done.stdout.startswith("unknown: bad-policy"), (text, done)
 
 
+@pytest.mark.parametrize(
+    ("caller", "code"),
+    [("slurm", 0), ("kubernetes", 0), ("npd", 2), ("nagios", 3), ("prometheus", 0), ("gcm", 3)],
+)
+def test_a_slip_in_the_call_is_unknown_to_who_acts_on_it(
+    caller: str, code: int, splatfix: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    """Of a prolog, 1 and 2 would drain every node."""
+    for slip in (("--polcy", "x"), ("--timeout", "0"), ("--facts",), ("more",)):
+        for words in ((*slip, "--for", caller), ("--for", caller, *slip)):
+            if slip == ("--facts",) and words[0] == "--facts":
+                continue  # it would take --for for its file
+            done = splatfix("gate", *words)
+            assert done.returncode == code and "wrong-usage" in done.stderr, (words, done)
+    assert splatfix("gate", "--timeout", "0").returncode == 2
+
+
+@pytest.mark.parametrize("to", [">/dev/full", ">&-"])
+def test_a_line_that_nobody_takes_changes_no_verdict(to: str) -> None:
+    gate_of = f'exec "$0" -m splatfix gate --for slurm --facts "$1" --timeout 60 {to}'
+    for machine, code in (("h200", 0), ("driver-without-reboot", 1)):
+        argv = ["sh", "-c", gate_of, sys.executable, folder(machine)]
+        done = subprocess.run(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == code and "error" in done.stderr, done
+
+
+def test_without_another_process_it_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fork() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    made = gate(GateRequest(caller="slurm", node="n1", out=tmp_path / "out"))
+    assert (made.exit_code, made.verdict.checks[0].code) == (0, "gate-broke")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_second_gate_of_the_same_node_does_not_run(tmp_path: Path) -> None:
     request = GateRequest(
         caller="gcm",
@@ -315,6 +351,8 @@ def test_a_controller_that_is_away_is_no_failure() -> None:
     ["n1", "../../etc/passwd", ".hidden", "rack 3/blade", "ü" * 200, "nul\0", "a" * 300, "\ud800", "%2E"],
 )
 def test_odd_names_stay_in_their_folder_and_apart(node: str, tmp_path: Path) -> None:
+    made = gate(GateRequest(node=node, facts_file=folder("h200"), state=tmp_path / "state", timeout=60))
+    assert made.exit_code == 0 and len(list((tmp_path / "state").glob("*.json"))) == 1
     path = write_verdict(tmp_path, verdict_of(FINE, node=node))
     assert path.parent == tmp_path and path.is_file() and not path.name.startswith(".")
     assert json.loads(path.read_bytes())["node"] == node

@@ -13,6 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.fleet.slurm_jobs import Slurm, Task, watch
 from tests.app.test_merge import BASE
+from tests.fleet.slurm_cluster import blocks
 from tests.report.verdicts import TOO_OLD, verdict, write
 
 SINFO = "n1|idle|none\nn2|drained|splatfix: driver-library-mismatch: The NVIDIA\nn3|down*|Not responding\nn4|mixed|none\n"
@@ -87,6 +88,14 @@ def test_a_job_that_slurm_forgot_and_one_that_never_starts() -> None:
     assert tasks["n1"].state == "" and not tasks["n1"].reason, "its folder tells"
     assert tasks["n2"].reason == "it did not start: ReqNodeNotAvail"
     assert ["scancel", "--name=x"] in cluster.calls
+
+
+def test_of_a_prolog_only_a_verdict_drains() -> None:
+    """The page's: also where its disk is away (127), or the gate is killed."""
+    script = blocks("sh")[2]
+    for code, drains in ((0, 0), (1, 1), (2, 0), (3, 0), (127, 0), (137, 0)):
+        instead = script.replace("/shared/splatfix/bin/splatfix", f"sh -c 'exit {code}'")
+        assert instead != script and subprocess.run(["sh", "-c", instead], check=False).returncode == drains
 
 
 @pytest.mark.parametrize("sinfo", ["", None])
