@@ -23,7 +23,7 @@ def run_on_ray(address: str, out: Path, *, wait: float, all_nodes: bool = False,
         SplatfixError: as :func:`splatfix.fleet.ray_cluster.ask`; ``cannot-write`` (exit code 3).
     """
     out = out.absolute()
-    answers = []
+    answers: list[Answer] = []
     with redirect_stdout(sys.stderr):  # Ray tells there of workers that ended
         for answer in ask(address, wait, all_nodes=all_nodes, policy=policy):
             if not answers:  # a cluster that is not reached leaves the last run as it is
