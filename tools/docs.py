@@ -158,7 +158,7 @@ def explain_record() -> str:
     for title, row in measured.items():
         shares = (row["top_1"], row["wrong_while_confident"], row["not_recognised"])
         rows.append((title, str(row["cases"]), *(f"{100 * share:.1f} %" for share in shares)))
-    return _table(("cases", "number", "right", "wrong at 0.5 or more", "not recognised"), rows)
+    return _table(("cases", "number", "right", "wrong while named", "not recognised"), rows)
 
 
 def explain_calibration() -> str:

@@ -11,7 +11,7 @@ from splatfix.core.data import dataclass
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 from splatfix.explain.judges import LAST_LINE
-from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass, Line
+from splatfix.explain.model import LIKELY, SURE, Explanation, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, read_log, unwrapped
 from splatfix.explain.signs import Log, Sign, find_guesses, find_signs
 from splatfix.explain.words import count_words, shipped_counts
@@ -28,11 +28,13 @@ _ENDS = 1500
 _LEAST_CONFIDENCE = 0.1
 """Confidence below which a failure is not named at all: it would be one of many, and wrong nine times of ten."""
 # Most confidence of what only hints and words point to: it may be considered, and is never named as the cause.
-_UNSURE = SURE - 0.01
+_UNSURE = LIKELY - 0.01
+# Most confidence of a cause of which what stopped the command says nothing, or that is about something else than the log.
+_ELSEWHERE = SURE - 0.01
 # Least share of a failure's confidence that another must have to explain it away. A strong sign is no consequence of a weak
 # one. At 0.5 one more held-out case is wrong; at 1.0 one of the given cases.
 _AS_SURE = 0.7
-# What is left of a failure's confidence where another explains its signs: less than :data:`SURE`, so never named first.
+# What is left of a failure's confidence where another explains its signs: less than :data:`LIKELY`, so never named first.
 _CONSEQUENCE = 0.35
 # Most confidence of a consequence as a share of its cause's: it stands below it however unsure both are.
 _BELOW_CAUSE = 0.9
@@ -41,9 +43,9 @@ _BELOW_CAUSE = 0.9
 _RIVALRY = 0.4
 # What is left of the doubt about a failure that a failing check predicts: the machine has what it takes to fail so.
 _DOUBT_PREDICTED = 0.3
-# What is left of the confidence in a failure of which the checks see all and found nothing. More than half: the facts can be
-# those of another environment than the one that failed, the log's line cannot.
-_RULED_OUT = 0.7
+# What is left of the confidence in a failure of which the checks see all and found nothing. So much that a line that proves it
+# still names it: the facts can be those of another environment than the one that failed, the log's line cannot.
+_RULED_OUT = 0.8
 
 _FIRST_ERROR = re.compile(
     r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"
@@ -113,28 +115,29 @@ def _causes(
     lines: Sequence[Line], machine: MachineEvidence, without: Collection[Wording]
 ) -> tuple[FailureCause, ...]:
     """The causes by the lines; where none is sure, with the wraps of a terminal undone, then by hints and words."""
-    causes = _ranked(find_signs(Log(lines), machine.toolkit, without), machine)
-    if _sure(causes):
+    log = Log(lines)
+    causes = _ranked(find_signs(log, machine.toolkit, without), log, machine)
+    if _likely(causes):
         return causes
     if len(lines) > 2 * _ENDS:
         lines = [*lines[:_ENDS], *lines[-_ENDS:]]
     log = Log(unwrapped(lines))
     signs = find_signs(log, machine.toolkit, without)
-    causes = _ranked(signs, machine)
-    if _sure(causes):
+    causes = _ranked(signs, log, machine)
+    if _likely(causes):
         return causes
     counts = count_words(without) if without else shipped_counts()
     for name, sign in find_guesses(log, counts, without).items():
         signs.setdefault(name, []).append(sign)
-    return _ranked(signs, machine, most=_UNSURE)
+    return _ranked(signs, log, machine, most=_UNSURE)
 
 
-def _sure(causes: Sequence[FailureCause]) -> bool:
-    return bool(causes) and causes[0].confidence >= SURE
+def _likely(causes: Sequence[FailureCause]) -> bool:
+    return bool(causes) and causes[0].confidence >= LIKELY
 
 
 def _ranked(
-    signs: Mapping[str, Sequence[Sign]], machine: MachineEvidence, *, most: float = 1.0
+    signs: Mapping[str, Sequence[Sign]], log: Log, machine: MachineEvidence, *, most: float = 1.0
 ) -> tuple[FailureCause, ...]:
     """Causes by confidence. What another cause explains comes after it; rivals take from each other's confidence.
 
@@ -154,6 +157,8 @@ def _ranked(
         # a warning is evidence where it says why an error came
         if errors.isdisjoint(failures()[name].explains):
             scores[name] = min(scores[name], _UNSURE)
+    for name in scores.keys() - _nameable(signs, log):
+        scores[name] = min(scores[name], _ELSEWHERE)
     explained_by = {name: _cause_among(scores, name) for name in scores}
     confidences = dict(scores)
     for name, cause in explained_by.items():
@@ -177,6 +182,18 @@ def _ranked(
     return tuple(causes)
 
 
+def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
+    """The failures of what the log is about, as far as what stopped the command, if it shows that, speaks for them.
+
+    A failure that explains one of those is one, too.
+    """
+    signs = {name: of_it for name, of_it in signs.items() if log.is_about(failures()[name])}
+    if not log.stops:
+        return set(signs)
+    names = {name for name, of_it in signs.items() if any(sign.line.number in log.stops for sign in of_it)}
+    return {name for name in signs if name in names or not names.isdisjoint(failures()[name].explains)}
+
+
 def _together(signs: Sequence[Sign]) -> float:
     """Signs add up; where a log was cut is one of its own, as it says no more than the words around it do."""
     at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
@@ -186,7 +203,7 @@ def _together(signs: Sequence[Sign]) -> float:
 
 def _cause_among(scores: Mapping[str, float], name: str) -> str:
     """The failure of which this one is a consequence, the surest where several are; "" where none is."""
-    least = max(SURE, _AS_SURE * scores[name])
+    least = max(LIKELY, _AS_SURE * scores[name])
     if failure_class(name) is None:
         # what is no class of the vocabulary gives way to any class that is likely at all
         least = _LEAST_CONFIDENCE

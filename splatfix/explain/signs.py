@@ -9,7 +9,7 @@ from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain
 from splatfix.explain.words import WordCounts, words_in
-from splatfix.knowledge.failures import Wording, failures, observations
+from splatfix.knowledge.failures import Failure, Wording, failures, observations
 from splatfix.knowledge.log_patterns import LogPattern
 
 # Weights of the classes that hints and words point to most. Measured on the cases: of 91 first guesses on wordings held out,
@@ -30,6 +30,20 @@ _WARNING = re.compile(
 _ERROR = re.compile(
     r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|^\s{0,12}ERROR\b"
     r"|\bFAILED\b|\bfatal\s{0,4}: "
+)
+
+_COMPILER_ERROR = re.compile(
+    r"^\s*\S.{0,400}(:\d+(:\d+)?:|\(\d+\) ?:) (catastrophic |fatal )?(error|Error|错误)\b"
+    r"|^\s*(nvcc|ptxas|cicc|nvlink)\b.{0,200} (fatal|error) ?:|\berror (C|LNK)\d{4}|undefined reference to|cannot find -l"
+)
+# Lines beside a compiler's error that belong to it: where it is from, and the code.
+_ABOVE, _BELOW = 1, 2
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+_EXCEPTION = re.compile(r"^\W{0,12}(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,80}(Error|Exception)\b")
+# What cannot be imported was not built, and what a program below says of itself stands above.
+_CONSEQUENCE = re.compile(
+    r"\b(Import|ModuleNotFound|System|CalledProcess)Error\b|Error (compiling|building)|Command .{0,200}(failed|returned)"
 )
 
 
@@ -82,12 +96,38 @@ class Log:
         return numbers
 
     @cached_property
+    def stops(self) -> frozenset[int]:
+        """Numbers of the lines that say what stopped the command, where the log shows that; else none.
+
+        They are a compiler's errors, else the last traceback with what comes after it.
+        """
+        errors = [line.number for line in self.lines if _COMPILER_ERROR.search(line.text)]
+        if errors:
+            return frozenset(at for number in errors for at in range(number - _ABOVE, number + _BELOW + 1))
+        begin, raised, chained = 0, "", False
+        for line in self.lines:
+            if _TRACEBACK in line.text:
+                begin = begin if chained and begin else line.number
+                chained = False
+            elif _CHAINED.search(line.text):
+                chained = True
+            elif begin and _EXCEPTION.search(line.text):
+                raised = line.text
+        if not raised or _CONSEQUENCE.search(raised):
+            return frozenset()
+        return frozenset(line.number for line in self.lines if line.number >= begin)
+
+    @cached_property
     def last_texts(self) -> tuple[str, ...]:
         """The last line with a text, with the one before it where it only names the next frame of a traceback."""
         texts = [text for text in self.texts[-_CUT_WITHIN:] if text.strip(" ^~")]
         if texts and texts[-1].lstrip().startswith('File "'):
             return tuple(texts[-2:])
         return tuple(texts[-1:])
+
+    def is_about(self, failure: Failure) -> bool:
+        """Whether it makes an observation without which the failure is not named."""
+        return not failure.about or not self.observations.isdisjoint(failure.about)
 
     def has(self, pattern: LogPattern) -> bool:
         """Whether some line matches."""

@@ -69,6 +69,8 @@ class Failure:
     """Codes of the checks that predict it."""
     limit: str = ""
     """What of it no check can predict, and why; "" when the checks see all of it."""
+    about: tuple[str, ...] = ()
+    """Observations, of which a log must make one for the failure to be named; () where its own words are enough."""
     explains: tuple[str, ...] = ()
     """Failures whose signs are its consequences."""
     sources: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from rich.console import Console
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
 from splatfix.core.words import counted
-from splatfix.explain.model import SURE, Explanation, FailureCause, KnownClass
+from splatfix.explain.model import LIKELY, Explanation, FailureCause, KnownClass
 from splatfix.report.console import escape, prose, show_step, show_todo, table
 
 # Further down the ranking stand causes that share a word with the log and nothing else.
@@ -54,10 +54,16 @@ def document(
 
 
 def show(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
-    """The first cause with its lines, its reason and its fix; what else is possible; or what to collect."""
-    if not explanation.recognised:
+    """The first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure."""
+    if not explanation.likely:
         _show_unrecognised(console, explanation, collect)
         return
+    if not explanation.recognised:
+        prose(
+            console,
+            "",
+            "[bold yellow]Not certain[/]: this is the likeliest cause, and the log does not settle it.",
+        )
     first = explanation.causes[0]
     prose(console, "", f"[bold red]{escape(first.name)}[/] {_share(first)}: {escape(first.why)}")
     _show_lines(console, "Shown by", first.lines, first.line_numbers)
@@ -67,8 +73,9 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
         if cause.consequence_of:
             text = f"a consequence of {cause.consequence_of}: {_named(cause)}"
             prose(console, "  ", f"[dim]{text}[/]")
-        elif cause.confidence >= SURE / 2:  # below that, naming it would only send people astray
+        elif cause.confidence >= LIKELY / 2:  # below that, naming it would only send people astray
             prose(console, "  ", f"also possible: {_named(cause)} {escape(cause.why)}")
+    show_todo(console, collect, indent=2)
 
 
 def _show_unrecognised(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
