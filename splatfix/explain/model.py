@@ -6,7 +6,7 @@ from splatfix.core.step import Step
 LIKELY = 0.5
 """Confidence from which on a cause is likelier than not."""
 SURE = 0.65
-"""Confidence from which on a cause is named as the cause. Of 151 logs nobody had seen 15 came to 0.5 to 0.65, and 7 were wrong."""
+"""Confidence from which on a cause is named as the cause. Of 151 unseen logs 15 came to 0.5 to 0.65: 7 were wrong."""
 
 
 @dataclass(frozen=True)
