@@ -263,7 +263,7 @@ class CudaSwitches:
     """What decides whether a build compiles its CUDA code."""
 
     by_gpu: bool = False
-    """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or nothing."""
+    """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or the build stops."""
     asks_gpu: bool = False
     """It asks torch what the GPU in sight is."""
     on: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -113,6 +113,12 @@ else:
     made = CUDAExtension("x", ["x.cu"])
 """
 ENDS = "if not torch.cuda.is_available():\n    raise RuntimeError('no GPU')\nCUDAExtension('x', ['x.cu'])\n"
+ASSERTED = """
+def load_cpp_ext(name):
+    assert torch.cuda.is_available(), "no GPU"
+    return load(name)
+_knn = load_cpp_ext("knn")
+"""
 PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
 
 
@@ -125,6 +131,8 @@ PLAIN = "CUDAExtension('x', ['x.cu'])\nprint(torch.cuda.is_available())\n"
         (ITS_GPU, CudaSwitches(by_gpu=True, asks_gpu=True)),
         (OWN_LIST, CudaSwitches(asks_gpu=True)),
         (ENDS, CudaSwitches(by_gpu=True)),
+        (ASSERTED, CudaSwitches(by_gpu=True)),
+        (ASSERTED.replace("_knn = load_cpp_ext", "print"), CudaSwitches()),
         (PLAIN, CudaSwitches()),
         (OTHERS_SIGHT, CudaSwitches()),
         ("x = os.getenv('BUILD_CUDA', 'OFF').upper() == 'ON'\n", CudaSwitches(on={"BUILD_CUDA": "ON"})),
