@@ -195,9 +195,13 @@ def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
 
 
 def _together(signs: Sequence[Sign]) -> float:
-    """Signs add up; where a log was cut is one of its own, as it says no more than the words around it do."""
+    """Lines add up; two wordings of one line say one thing, and where a log was cut says no more than the words around it."""
     at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
-    doubt = prod(1 - sign.weight for sign in signs if sign not in at_cut)
+    of_line: dict[int, float] = {}
+    for sign in signs:
+        if sign not in at_cut:
+            of_line[sign.line.number] = max(of_line.get(sign.line.number, 0.0), sign.weight)
+    doubt = prod(1 - weight for weight in of_line.values())
     return max([1 - doubt, *(sign.weight for sign in at_cut)])
 
 
