@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,14 @@ def test_a_failed_run_on_paper(chromium: Page, tmp_path: Path) -> None:
     runs = tuple(SceneRun(name, judged, 12.0, result) for name in ("courtyard", "study", "figurine"))
     failed = certificate(verdict=Verdict.NOT_CERTIFIED, scenes=runs, reasons=failures((), runs, ()))
     report.write_text(certificate_page(failed, facts, tmp_path, None, BinaryMatrix()), "utf-8")
+    assert_fit_for_paper(chromium, report)
+
+
+def test_the_standard_suite_on_paper(chromium: Page, tmp_path: Path, scene: SceneRun, render: Render) -> None:
+    judged = criteria.judge(TrainingRecord.of(RESULT), "torch")
+    six = (replace(scene, criteria=judged, images=3 * scene.images),) * 6
+    report = tmp_path / "certificate.html"
+    report.write_text(render(scenes=six), "utf-8")
     assert_fit_for_paper(chromium, report)
 
 
