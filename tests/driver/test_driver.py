@@ -12,7 +12,7 @@ import pytest
 from splatfix.context import Goal, make_context
 from tests.conftest import ROOT
 from tests.driver import A100, FLAGS, HERE, RTX_3090, RTX_5090, Diagnosis, Machines, Scenario
-from tests.driver.scenarios import BOTH, FIRST, MEDIUM, NO_UVM, SCENARIOS, SMALL, SWAPPED
+from tests.driver.scenarios import BOTH, MEDIUM, NO_UVM, SCENARIOS, SMALL, SWAPPED
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("gcc") is None, reason="needs gcc on Linux"
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("kind", ["whole", pytest.param("bare", marks=pytest.mark.slow)])
 def test_diagnosis_of(machines: Machines, name: str, kind: str) -> None:
-    scenario, loud, targets = SCENARIOS[name]
-    found = machines.diagnose(scenario, kind)
+    expected = SCENARIOS[name]
+    loud, targets, first = expected.loud, expected.targets, expected.first
+    found = machines.diagnose(expected.scenario, kind)
     assert (found.loud, found.targets) == (loud, targets)
     assert all(item["status"] != "crash" for item in found.document["findings"])
-    first = FIRST.get(name, "")
     exit_code = 0
     if "unknown" in loud.values():
         exit_code = 3
@@ -113,20 +113,20 @@ def overview(found: Diagnosis) -> str:
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
-    one = machines.diagnose(SCENARIOS["one of eight by number"][0])
+    one = machines.diagnose(SCENARIOS["one of eight by number"].scenario)
     name = "NVIDIA H100 80GB HBM3 (9.0)"
     assert overview(one).split(None, 1)[1] == f"{name}; 7 x {name}: hidden by CUDA_VISIBLE_DEVICES"
     assert "hidden by" in one.words("nvidia-gpu-missing")
-    eight = machines.diagnose(SCENARIOS["one of eight"][0])
+    eight = machines.diagnose(SCENARIOS["one of eight"].scenario)
     assert "not given to this container" in overview(eight)
     words = eight.words("nvidia-gpu-missing")
     assert "7 NVIDIA cards" in words and "not given to this container" in words
-    alone = overview(machines.diagnose(SCENARIOS["libcuda alone"][0]))
+    alone = overview(machines.diagnose(SCENARIOS["libcuda alone"].scenario))
     assert "not listed by CUDA with CUDA_VISIBLE_DEVICES=1" in alone
 
 
 def test_a_card_for_a_virtual_machine_is_given_back(machines: Machines) -> None:
-    found = machines.diagnose(SCENARIOS["one for a virtual machine, and no other"][0])
+    found = machines.diagnose(SCENARIOS["one for a virtual machine, and no other"].scenario)
     (row,) = [item for item in found.document["findings"] if item["check"] == "gpu-without-driver"]
     assert any("0000:41:00.0" in (step["command"] or "") for step in row["remedy"])
     assert not any("Install" in step["text"] for step in row["remedy"])
@@ -134,7 +134,7 @@ def test_a_card_for_a_virtual_machine_is_given_back(machines: Machines) -> None:
 
 
 def test_a_card_that_only_the_bus_shows(machines: Machines) -> None:
-    (unused,) = machines.diagnose(SCENARIOS["nouveau"][0]).facts.machine.gpus.value or ()
+    (unused,) = machines.diagnose(SCENARIOS["nouveau"].scenario).facts.machine.gpus.value or ()
     assert unused.shown_by == "bus"
 
 
