@@ -59,18 +59,8 @@ BUILDS = [
         link_flags=("-rdc=true", *code("90", "120a")),
         expect=("sass:sm_90", "sass:sm_120a", "ptx:sm_120"),
     ),
-    Build(
-        "lz4",
-        [(*ALL, "--compress-mode=speed", *code("90", "ptx90"))],
-        compression="lz4",
-        expect=("sass:sm_90",),
-    ),
-    Build(
-        "zstd",
-        [(*ALL, "--compress-mode=size", *code("90", "ptx90"))],
-        compression="zstd",
-        expect=("sass:sm_90",),
-    ),
+    Build("lz4", [(*ALL, "--compress-mode=speed", *code("90", "ptx90"))], compression="lz4", expect=("sass:sm_90",)),
+    Build("zstd", [(*ALL, "--compress-mode=size", *code("90", "ptx90"))], compression="zstd", expect=("sass:sm_90",)),
     Build("zstd-balance", [(*ALL, "--compress-mode=balance", *code("90"))], compression="zstd"),
     Build("compress-all", [(*ALL, *code("90", "ptx90"))], compression="zstd"),
     Build("uncompressed", [("--compress-mode=none", *code("90", "ptx90"))], expect=("ptx:sm_90",)),
@@ -87,13 +77,7 @@ BUILDS = [
     ),
     Build("a-code-from-plain-ptx", [("-gencode=arch=compute_120,code=sm_120a",)], expect=("sass:sm_120a",)),
     Build("ptx-only", [code("ptx90")], expect=("ptx:sm_90",)),
-    Build(
-        "ptx-only-linked-by-nvcc",
-        [code("ptx90")],
-        link="nvcc",
-        link_flags=code("ptx90"),
-        expect=("ptx:sm_90",),
-    ),
+    Build("ptx-only-linked-by-nvcc", [code("ptx90")], link="nvcc", link_flags=code("ptx90"), expect=("ptx:sm_90",)),
     Build("mixed-objects", [code("120"), code("80")], expect=("sass:sm_120", "sass:sm_80")),
     Build("link-stub", [code("120", "ptx90")], link="nvcc", expect=("sass:sm_75", "sass:sm_120")),
     Build("debug", [("-G", *code("90", "ptx90"))], expect=("sass:sm_90",)),
@@ -103,7 +87,7 @@ BUILDS = [
     # a linked -dlto build would need the device linker's library, which toolkits made of wheels lack
     Build("every-major", [("-arch=all-major",)], expect=("sass:sm_75", "sass:sm_80", "sass:sm_120")),
     Build("no-arch-flag", [()], expect=("sass:sm_75",)),
-]
+]  # fmt: skip
 
 
 class Workshop:

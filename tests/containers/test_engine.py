@@ -136,17 +136,12 @@ class TestOrder:
     @pytest.mark.parametrize(
         ("option", "environ", "host", "told"),
         [
-            (
-                "unix:///a",
-                {"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"},
-                "unix:///a",
-                "--docker-host",
-            ),
+            ("unix:///a", {"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"}, "unix:///a", "--docker-host"),
             (None, {"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"}, "unix:///b", "DOCKER_HOST"),
             (None, {"DOCKER_CONTEXT": "lab"}, "unix:///run/lab.sock", "DOCKER_CONTEXT (lab)"),
             (None, {}, "unix:///run/desk.sock", "the current Docker context (desk)"),
         ],
-    )
+    )  # fmt: skip
     def test_order(self, option: str | None, environ: dict[str, str], host: str, told: str) -> None:
         endpoint = find_endpoint(option, environ)
         assert (endpoint.host, endpoint.found_via) == (host, told)
@@ -189,16 +184,8 @@ MISSING, UNUSABLE = "docker-gpu-runtime-missing", "docker-gpu-unusable"
             "--cdi.enabled",
         ),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", MISSING, "cdi generate"),
-        (
-            'failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129"',
-            MISSING,
-            "cdi generate",
-        ),
-        (
-            "failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all",
-            UNUSABLE,
-            "diagnose",
-        ),
+        ('failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129"', MISSING, "cdi generate"),
+        ("failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all", UNUSABLE, "diagnose"),
         (
             'failed to generate CDI spec for mode "nvml": failed to initialize NVML: ERROR_DRIVER_NOT_LOADED',
             UNUSABLE,
@@ -215,7 +202,7 @@ MISSING, UNUSABLE = "docker-gpu-runtime-missing", "docker-gpu-unusable"
             "diagnose",
         ),
     ],
-)
+)  # fmt: skip
 def test_known_gpu_failures(message: str, code: str, command: str) -> None:
     error = explain_gpu_failure(message, "tcp://elsewhere:2376")
     assert error is not None

@@ -48,6 +48,25 @@ def change(
     path.write_text("\n".join(lines) + "\n")
 
 
+def changed(part: str, edit: Callable[[list[str], int], object], only: range | None = None) -> Fault:
+    """The fault of :func:`change`."""
+    return lambda scene: change(scene, part, edit, only)
+
+
+def first_photo(make: Callable[[Path], object]) -> Fault:
+    """A fault of the first photo alone."""
+    return lambda scene: make(photos_of(scene)[0])
+
+
+def resaved(make: Callable[[Image.Image], Image.Image]) -> Fault:
+    """The first photo as something else, under its name."""
+    return first_photo(lambda photo: resave(photo, make))
+
+
+def in_file(name: str, edit: Callable[[Path], object]) -> Fault:
+    return lambda scene: edit(scene / name)
+
+
 def keep_lines(scene: Path, part: str, count: int) -> None:
     """Leave the first entries of a file of the model only."""
     path = scene / MODEL / f"{part}.txt"
@@ -168,157 +187,98 @@ def same_name_elsewhere(scene: Path) -> None:
     change(scene, "images", edit, range(2))
 
 
+def model_in_sparse(scene: Path) -> None:
+    for path in (scene / MODEL).iterdir():
+        path.rename(scene / "sparse" / path.name)
+
+
+def half_of_the_photos(scene: Path) -> None:
+    keep_lines(scene, "images", len(photos_of(scene)) // 2)
+
+
+def named_twice(scene: Path) -> None:
+    change(scene, "images", setting(9, photos_of(scene)[1].name), range(1))
+
+
+def one_pose_twice(scene: Path) -> None:
+    change(scene, "images", setting(1, *rows_of(scene, "images")[0][1:8]), range(1, 2))
+
+
+def copied(scene: Path) -> None:
+    shutil.copy(photos_of(scene)[0], scene / "images" / "again.png")
+
+
+def of_millimeters(scene: Path) -> None:
+    change(scene, "images", times(1e-3, 5, 8))
+    change(scene, "points3D", times(1e-3, 1, 4))
+
+
+def as_png(photo: Path, make: Callable[[Image.Image], Image.Image]) -> None:
+    """A photo as something else, as PNG whatever its name ends with; its alpha stays where ``make`` keeps it."""
+    with Image.open(photo) as opened:
+        made = make(opened)
+    made.save(photo, format="PNG")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\n"
+FIRST, FIVE = range(1), range(5)
 FAULTS: dict[str, tuple[str, Fault]] = {
-    "no folder sparse": ("scene-not-reconstructed", lambda scene: shutil.rmtree(scene / "sparse")),
+    "no folder sparse": ("scene-not-reconstructed", in_file("sparse", shutil.rmtree)),
     "nothing": ("scene-not-found", lambda scene: [shutil.rmtree(path) for path in scene.iterdir()]),
-    "no cameras": ("scene-model-damaged", lambda scene: (scene / MODEL / "cameras.txt").unlink()),
-    "no points3D": ("scene-model-damaged", lambda scene: (scene / MODEL / "points3D.txt").unlink()),
-    "images cut": (
-        "scene-model-damaged",
-        lambda scene: (
-            change(scene, "images", setting(8), range(1))
-            or change(scene, "images", lambda words, _: words.__delitem__(slice(6, None)), range(1))
-        ),
-    ),
-    "points are words": (
-        "scene-model-damaged",
-        lambda scene: change(scene, "points3D", setting(1, "x"), range(3)),
-    ),
-    "model in sparse": (
-        "scene-model-elsewhere",
-        lambda scene: [path.rename(scene / "sparse" / path.name) for path in (scene / MODEL).iterdir()],
-    ),
+    "no cameras": ("scene-model-damaged", in_file(f"{MODEL}/cameras.txt", Path.unlink)),
+    "no points3D": ("scene-model-damaged", in_file(f"{MODEL}/points3D.txt", Path.unlink)),
+    "images cut": ("scene-model-damaged", changed("images", lambda words, _: words.__delitem__(slice(6, None)), FIRST)),
+    "points are words": ("scene-model-damaged", changed("points3D", setting(1, "x"), range(3))),
+    "model in sparse": ("scene-model-elsewhere", model_in_sparse),
     "a larger second model": ("scene-several-models", second_model),
     "two forms": ("scene-two-forms", both_forms),
     "two views": ("scene-few-views", lambda scene: keep_lines(scene, "images", 2)),
-    "half of the photos": (
-        "scene-few-registered",
-        lambda scene: keep_lines(scene, "images", len(photos_of(scene)) // 2),
-    ),
-    "an image named twice": (
-        "scene-named-twice",
-        lambda scene: change(scene, "images", setting(9, photos_of(scene)[1].name), range(1)),
-    ),
+    "half of the photos": ("scene-few-registered", half_of_the_photos),
+    "an image named twice": ("scene-named-twice", named_twice),
     "one name in two folders": ("scene-names-collide", same_name_elsewhere),
-    "a photo missing": ("photos-missing", lambda scene: photos_of(scene)[0].unlink()),
-    "capital letters": (
-        "photos-missing",
-        lambda scene: photos_of(scene)[0].rename(photos_of(scene)[0].with_suffix(".PNG")),
-    ),
+    "a photo missing": ("photos-missing", first_photo(Path.unlink)),
+    "capital letters": ("photos-missing", first_photo(lambda photo: photo.rename(photo.with_suffix(".PNG")))),
     "photos in input": ("photos-missing", lambda scene: move(scene, "images", "input")),
-    "an empty photo": ("photos-unreadable", lambda scene: photos_of(scene)[0].write_bytes(b"")),
-    "a pointer of Git LFS": (
-        "photos-unreadable",
-        lambda scene: photos_of(scene)[0].write_text("version https://git-lfs.github.com/spec/v1\n"),
-    ),
-    "a page in its place": (
-        "photos-unreadable",
-        lambda scene: photos_of(scene)[0].write_bytes(b"<!DOCTYPE html><html>"),
-    ),
-    "a raw photo": (
-        "photos-unreadable",
-        lambda scene: (scene / "images" / "raw.dng").write_bytes(b"\0" * 90),
-    ),
-    "a photo cut off": ("photos-truncated", lambda scene: cut(photos_of(scene)[0])),
-    "a cropped photo": (
-        "photos-other-size",
-        lambda scene: resave(
-            photos_of(scene)[0], lambda photo: photo.crop((0, 0, photo.width, photo.height - 20))
-        ),
-    ),
-    "a smaller photo": (
-        "photos-other-size",
-        lambda scene: resave(
-            photos_of(scene)[0], lambda photo: photo.resize((photo.width // 2, photo.height // 2))
-        ),
-    ),
-    "a turned photo": (
-        "photos-other-size",
-        lambda scene: resave(photos_of(scene)[0], lambda photo: photo.transpose(Image.Transpose.ROTATE_90)),
-    ),
+    "an empty photo": ("photos-unreadable", first_photo(lambda photo: photo.write_bytes(b""))),
+    "a pointer of Git LFS": ("photos-unreadable", first_photo(lambda photo: photo.write_text(POINTER))),
+    "a page in its place": ("photos-unreadable", first_photo(lambda photo: photo.write_bytes(b"<!DOCTYPE html><html>"))),
+    "a raw photo": ("photos-unreadable", in_file("images/raw.dng", lambda path: path.write_bytes(b"\0" * 90))),
+    "a photo cut off": ("photos-truncated", first_photo(cut)),
+    "a cropped photo": ("photos-other-size", resaved(lambda it: it.crop((0, 0, it.width, it.height - 20)))),
+    "a smaller photo": ("photos-other-size", resaved(lambda it: it.resize((it.width // 2, it.height // 2)))),
+    "a turned photo": ("photos-other-size", resaved(lambda it: it.transpose(Image.Transpose.ROTATE_90))),
     "turned by EXIF": ("photos-turned", jpeg_that_is_turned),
-    "a gray photo": (
-        "photos-not-rgb",
-        lambda scene: resave(photos_of(scene)[0], lambda photo: photo.convert("L")),
-    ),
-    "a photo with alpha": (
-        "photos-alpha",
-        lambda scene: photos_of(scene)[0].write_bytes(png_with_alpha(photos_of(scene)[0])),
-    ),
-    "a photo under a second name": (
-        "photos-copied",
-        lambda scene: shutil.copy(photos_of(scene)[0], scene / "images" / "again.png"),
-    ),
+    "a gray photo": ("photos-not-rgb", resaved(lambda it: it.convert("L"))),
+    "a photo with alpha": ("photos-alpha", first_photo(lambda photo: as_png(photo, lambda it: it.convert("RGBA")))),
+    "a photo under a second name": ("photos-copied", copied),
     "a copy missing": ("copies-incomplete", incomplete_copies),
     "copies of another size": ("copies-incomplete", lambda scene: copies(scene, 2, wrong=True)),
     "a mask missing": ("masks-incomplete", lambda scene: masks(scene, all_of_them=False)),
     "small masks": ("masks-incomplete", lambda scene: masks(scene, all_of_them=True, size=(8, 8))),
-    "an unknown camera": (
-        "camera-unknown",
-        lambda scene: change(scene, "images", setting(8, "77"), range(1)),
-    ),
-    "a negative focal length": (
-        "camera-impossible",
-        lambda scene: change(scene, "cameras", times(-1.0, 4, 6)),
-    ),
-    "twice the focal length": (
-        "reprojection-error",
-        lambda scene: change(scene, "cameras", times(2.0, 4, 6)),
-    ),
+    "an unknown camera": ("camera-unknown", changed("images", setting(8, "77"), FIRST)),
+    "a camera model of COLMAP 4": ("camera-unknown", changed("cameras", setting(1, "DIVISION"))),
+    "a negative focal length": ("camera-impossible", changed("cameras", times(-1.0, 4, 6))),
+    "a tiny focal length": ("camera-impossible", changed("cameras", times(1e-3, 4, 6))),
+    "a center outside": ("camera-impossible", changed("cameras", times(3.0, 6, 8))),
+    "twice the focal length": ("reprojection-error", changed("cameras", times(2.0, 4, 6))),
     "two poses exchanged": ("reprojection-error", exchange_poses),
-    "a camera model of COLMAP 4": (
-        "camera-unknown",
-        lambda scene: change(scene, "cameras", setting(1, "DIVISION")),
-    ),
-    "a tiny focal length": ("camera-impossible", lambda scene: change(scene, "cameras", times(1e-3, 4, 6))),
-    "a center outside": ("camera-impossible", lambda scene: change(scene, "cameras", times(3.0, 6, 8))),
-    "a pose without numbers": (
-        "pose-impossible",
-        lambda scene: change(scene, "images", setting(5, "nan"), range(1)),
-    ),
-    "a rotation of zero": (
-        "pose-impossible",
-        lambda scene: change(scene, "images", setting(1, "0", "0", "0", "0"), range(1)),
-    ),
-    "one pose twice": (
-        "poses-equal",
-        lambda scene: change(scene, "images", setting(1, *rows_of(scene, "images")[0][1:8]), range(1, 2)),
-    ),
-    "all in one place": ("poses-one-place", lambda scene: change(scene, "images", setting(5, "0", "0", "0"))),
-    "one far away": ("pose-far-away", lambda scene: change(scene, "images", times(1e4, 5, 8), range(1))),
-    "one looks away": ("poses-flipped", lambda scene: change(scene, "images", look_back, range(1))),
-    "axes of OpenGL": ("poses-flipped", lambda scene: change(scene, "images", look_back)),
-    "poses in millimeters": ("poses-flipped", lambda scene: change(scene, "images", times(1000.0, 5, 8))),
-    "a scene of millimeters": (
-        "scene-scale",
-        lambda scene: (
-            change(scene, "images", times(1e-3, 5, 8)) or change(scene, "points3D", times(1e-3, 1, 4))
-        ),
-    ),
+    "a pose without numbers": ("pose-impossible", changed("images", setting(5, "nan"), FIRST)),
+    "a rotation of zero": ("pose-impossible", changed("images", setting(1, "0", "0", "0", "0"), FIRST)),
+    "one pose twice": ("poses-equal", one_pose_twice),
+    "all in one place": ("poses-one-place", changed("images", setting(5, "0", "0", "0"))),
+    "one far away": ("pose-far-away", changed("images", times(1e4, 5, 8), FIRST)),
+    "one looks away": ("poses-flipped", changed("images", look_back, FIRST)),
+    "axes of OpenGL": ("poses-flipped", changed("images", look_back)),
+    "poses in millimeters": ("poses-flipped", changed("images", times(1000.0, 5, 8))),
+    "a scene of millimeters": ("scene-scale", of_millimeters),
     "no points": ("points-none", lambda scene: keep_lines(scene, "points3D", 0)),
     "twenty points": ("points-none", lambda scene: keep_lines(scene, "points3D", 20)),
-    "wild points": ("points-wild", lambda scene: change(scene, "points3D", times(1e7, 1, 4), range(5))),
-    "points without numbers": (
-        "points-wild",
-        lambda scene: change(scene, "points3D", setting(1, "nan"), range(5)),
-    ),
-    "gray points": (
-        "points-one-color",
-        lambda scene: change(scene, "points3D", setting(4, "128", "128", "128")),
-    ),
+    "wild points": ("points-wild", changed("points3D", times(1e7, 1, 4), FIVE)),
+    "points without numbers": ("points-wild", changed("points3D", setting(1, "nan"), FIVE)),
+    "gray points": ("points-one-color", changed("points3D", setting(4, "128", "128", "128"))),
     "an old ply": ("points-stale-ply", lambda scene: ply_of(3, scene / MODEL / "points3D.ply")),
-}
+}  # fmt: skip
 """Code by fault, for a scene in COLMAP's text form."""
-
-
-def png_with_alpha(photo: Path) -> bytes:
-    """The photo with a channel more, as PNG."""
-    target = photo.with_name("with-alpha.tmp")
-    with Image.open(photo) as opened:
-        opened.convert("RGBA").save(target, format="PNG")
-    content = target.read_bytes()
-    target.unlink()
-    return content
 
 
 def edit_json(path: Path, edit: Callable[[Any], object]) -> None:
@@ -335,52 +295,28 @@ def sixteen_bits(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-TRAIN = "transforms_train.json"
+TRAIN, VIEW = "transforms_train.json", "images/view_001.png"
+MIRRORED = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, 3], [0, 0, 0, 1]]
+
+
+def in_json(edit: Callable[[Any], object]) -> Fault:
+    return lambda scene: edit_json(scene / TRAIN, edit)
+
+
+def twice_as_large(photo: Image.Image) -> Image.Image:
+    return photo.resize((2 * photo.width, 2 * photo.height))
+
+
 BLENDER_FAULTS: dict[str, tuple[str, Fault]] = {
-    "no test file": ("scene-no-split", lambda scene: (scene / "transforms_test.json").unlink()),
-    "a view in both parts": (
-        "scene-no-split",
-        lambda scene: shutil.copy(scene / TRAIN, scene / "transforms_test.json"),
-    ),
-    "no JSON": ("scene-model-damaged", lambda scene: cut(scene / TRAIN)),
-    "no frames": (
-        "scene-model-damaged",
-        lambda scene: edit_json(scene / TRAIN, lambda document: document.pop("frames")),
-    ),
-    "a mirrored pose": (
-        "pose-impossible",
-        lambda scene: edit_json(
-            scene / TRAIN,
-            lambda document: document["frames"][0].update(
-                transform_matrix=[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, -1, 3], [0, 0, 0, 1]]
-            ),
-        ),
-    ),
-    "a frame without a path": (
-        "pose-impossible",
-        lambda scene: edit_json(scene / TRAIN, lambda document: document["frames"][0].pop("file_path")),
-    ),
-    "an image missing": ("photos-missing", lambda scene: (scene / "images" / "view_001.png").unlink()),
-    "some without alpha": (
-        "photos-alpha",
-        lambda scene: resave(scene / "images" / "view_001.png", lambda photo: photo),
-    ),
-    "another size": (
-        "photos-mixed",
-        lambda scene: (scene / "images" / "view_001.png").write_bytes(
-            larger(scene / "images" / "view_001.png")
-        ),
-    ),
-    "sixteen bits": ("photos-not-rgb", lambda scene: sixteen_bits(scene / "images" / "view_001.png")),
-}
+    "no test file": ("scene-no-split", in_file("transforms_test.json", Path.unlink)),
+    "a view in both parts": ("scene-no-split", lambda scene: shutil.copy(scene / TRAIN, scene / "transforms_test.json")),
+    "no JSON": ("scene-model-damaged", in_file(TRAIN, cut)),
+    "no frames": ("scene-model-damaged", in_json(lambda document: document.pop("frames"))),
+    "a mirrored pose": ("pose-impossible", in_json(lambda it: it["frames"][0].update(transform_matrix=MIRRORED))),
+    "a frame without a path": ("pose-impossible", in_json(lambda it: it["frames"][0].pop("file_path"))),
+    "an image missing": ("photos-missing", in_file(VIEW, Path.unlink)),
+    "some without alpha": ("photos-alpha", in_file(VIEW, lambda path: resave(path, lambda photo: photo))),
+    "another size": ("photos-mixed", in_file(VIEW, lambda path: as_png(path, twice_as_large))),
+    "sixteen bits": ("photos-not-rgb", in_file(VIEW, sixteen_bits)),
+}  # fmt: skip
 """Code by fault, for a scene with files for training and testing."""
-
-
-def larger(photo: Path) -> bytes:
-    """A PNG of twice the size, with its alpha."""
-    target = photo.with_name("larger.tmp")
-    with Image.open(photo) as opened:
-        opened.resize((2 * opened.width, 2 * opened.height)).save(target, format="PNG")
-    content = target.read_bytes()
-    target.unlink()
-    return content

@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -217,7 +219,7 @@ def _package(variant: str) -> dict[str, str]:
     """The Python files of the package; simple_knn has none of its own."""
     files = {"standin_compute.py": (HERE / "compute.py").read_text(encoding="utf-8")}
     if variant == "fused-ssim":
-        files["__init__.py"] = _SSIM
+        files["__init__.py"] = (HERE / "fused_ssim.jinja").read_text(encoding="utf-8")
     elif variant != "simple-knn":
         files["__init__.py"] = _rasterizer(variant)
     return files
@@ -235,22 +237,6 @@ def _rasterizer(variant: str) -> str:
     takes, gives = _names(compiled[function])
     back_takes, back_gives = _names(compiled[f"{function}_backward"])
     settings, forward = row["settings"], row["forward"]
-    inputs = [_INPUTS.get(name, name) for name in forward]
-    results = [_RESULTS.get((variant, name), name) for name in row["returns"]]
-    prefix = row["rasterizer_class"].removesuffix("Rasterizer")
-    integers = ("image_height", "image_width", "sh_degree")
-    flags = (
-        "prefiltered",
-        "debug",
-        "antialiasing",
-        "require_depth",
-        "require_coord",
-        "render_geo",
-        "get_flag",
-    )
-    kinds = {**dict.fromkeys(integers, "int"), **dict.fromkeys(flags, "bool")}
-    kinds.update(dict.fromkeys(("tanfovx", "tanfovy", "scale_modifier", "kernel_size", "mult"), "float"))
-    kinds.update(settings="object")
 
     def argument(name: str) -> str:
         if name == "settings":
@@ -259,82 +245,53 @@ def _rasterizer(variant: str) -> str:
             return "torch.zeros(0) if settings.pixel_weights is None else settings.pixel_weights"
         return f"settings.{name}" if name in settings else name
 
-    required = [name for name in forward if name not in _optional(variant)]
-    parameters = [name if name in required else f"{name}=None" for name in forward]
-    kept = [name for name in dict.fromkeys([*takes, *gives]) if name in back_takes and name not in settings]
-    lines = [
-        f'"""Stand-in for {row["module"]} ({variant}): made by splatfix\'s tests, computes on the CPU."""',
-        "from typing import NamedTuple",
-        "import torch",
-        "from . import _C",
-        "",
-        f"class {prefix}RasterizationSettings(NamedTuple):",
-        *(f"    {name}: {kinds.get(name, 'torch.Tensor')}" for name in settings),
-        "",
-        "class _Rasterize(torch.autograd.Function):",
-        "    @staticmethod",
-        f"    def forward(ctx, {', '.join(inputs)}, settings):",
-        f"        {', '.join(gives)} = _C.{function}({', '.join(map(argument, takes))})",
-        "        ctx.settings = settings",
-        f"        ctx.kept = dict({', '.join(f'{name}={name}' for name in kept)})",
-        f"        return {', '.join(results)}",
-        "    @staticmethod",
-        f"    def backward(ctx, {', '.join(f'grad_{name}' for name in results)}):",
-        "        settings = ctx.settings",
-        *(f"        {name} = ctx.kept['{name}']" for name in kept),
-        f"        {', '.join(f'd_{name}' for name in back_gives)} = _C.{function}_backward("
-        + ", ".join(map(argument, back_takes))
-        + ")",
-        f"        return {', '.join(f'd_{name}' if name in back_gives else 'None' for name in inputs)}, None",
-        "",
-        f"class {prefix}Rasterizer(torch.nn.Module):",
-        "    def __init__(self, raster_settings):",
-        "        super().__init__()",
-        "        self.raster_settings = raster_settings",
-        "    def markVisible(self, positions):",
-        "        settings = self.raster_settings",
-        "        return _C.mark_visible(positions, settings.viewmatrix, settings.projmatrix)",
-        f"    def forward(self, {', '.join(parameters)}):",
-        "        if (shs is None) == (colors_precomp is None):",
-        "            raise Exception('Give either SHs or precomputed colors')",
-        *(
-            f"        {name} = torch.Tensor([]) if {name} is None else {name}"
-            for name in forward
-            if name not in required
-        ),
-        f"        return _Rasterize.apply({', '.join(forward)}, self.raster_settings)",
-        "",
-    ]
-    if "SparseGaussianAdam" in row["extra_classes"]:
-        lines += _ADAM
-    if "ExtendedSettings" in row["extra_classes"]:
-        lines += ["class ExtendedSettings:", "    def to_dict(self):", "        return {}", ""]
-    return "\n".join(lines)
+    return _filled_in(
+        "rasterizer.jinja",
+        row=row,
+        variant=variant,
+        function=function,
+        prefix=row["rasterizer_class"].removesuffix("Rasterizer"),
+        fields=[(name, _KINDS.get(name, "torch.Tensor")) for name in settings],
+        inputs=[_INPUTS.get(name, name) for name in forward],
+        results=[_RESULTS.get((variant, name), name) for name in row["returns"]],
+        arguments=list(map(argument, takes)),
+        back_arguments=list(map(argument, back_takes)),
+        gives=gives,
+        back_gives=back_gives,
+        kept=[
+            name for name in dict.fromkeys([*takes, *gives]) if name in back_takes and name not in settings
+        ],
+        forward=forward,
+        optional=[name for name in forward if name in _OPTIONAL],
+    )
 
 
+def _filled_in(template: str, **values: Any) -> str:
+    text = (HERE / template).read_text(encoding="utf-8")
+    filled = jinja2.Template(text, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return filled.render(values)
+
+
+_KINDS = {
+    **dict.fromkeys(("image_height", "image_width", "sh_degree"), "int"),
+    **dict.fromkeys(("prefiltered", "debug", "antialiasing", "require_depth", "require_coord"), "bool"),
+    **dict.fromkeys(("render_geo", "get_flag"), "bool"),
+    **dict.fromkeys(("tanfovx", "tanfovy", "scale_modifier", "kernel_size", "mult"), "float"),
+    "settings": "object",
+}
+"""Of the settings that are no tensors."""
+_OPTIONAL = {
+    "dc",
+    "shs",
+    "colors_precomp",
+    "scales",
+    "rotations",
+    "cov3D_precomp",
+    "all_map",
+    "view2gaussian_precomp",
+}
 # The forward's results that the compiled function names otherwise.
 _RESULTS = {("mesh", "image"): "color"}
-_ADAM = [
-    "class SparseGaussianAdam(torch.optim.Adam):",
-    "    def __init__(self, params, lr, eps):",
-    "        super().__init__(params=params, lr=lr, eps=eps)",
-    "    @torch.no_grad()",
-    "    def step(self, visibility, N):",
-    "        for group in self.param_groups:",
-    "            (param,) = group['params']",
-    "            if param.grad is not None:",
-    "                state = self.state[param]",
-    "                for name in ('exp_avg', 'exp_avg_sq'):",
-    "                    state.setdefault(name, torch.zeros_like(param))",
-    "                _C.adamUpdate(param, param.grad, state['exp_avg'], state['exp_avg_sq'], visibility,",
-    "                              group['lr'], 0.9, 0.999, group['eps'], N, param.numel() // N)",
-    "",
-]
-
-
-def _optional(variant: str) -> set[str]:
-    optional = {"dc", "shs", "colors_precomp", "scales", "rotations", "cov3D_precomp", "all_map"}
-    return optional | {"view2gaussian_precomp"}
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
@@ -342,31 +299,3 @@ def _names(text: str) -> tuple[list[str], list[str]]:
     return [word.partition(":")[0] for word in takes.split()], [
         word.partition(":")[0] for word in gives.split()
     ]
-
-
-_SSIM = '''"""Stand-in for fused_ssim: made by splatfix's tests, computes on the CPU."""
-import torch
-from fused_ssim_cuda import fusedssim, fusedssim_backward
-
-
-class FusedSSIMMap(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, c1, c2, img1, img2, padding, train):
-        found, *partial = fusedssim(c1, c2, img1, img2, train)
-        ctx.save_for_backward(img1.detach(), img2, *partial)
-        ctx.options = c1, c2, padding
-        return found[:, :, 5:-5, 5:-5] if padding == "valid" else found
-
-    @staticmethod
-    def backward(ctx, grad):
-        img1, img2, *partial = ctx.saved_tensors
-        c1, c2, padding = ctx.options
-        if padding == "valid":
-            grad = torch.nn.functional.pad(grad, (5, 5, 5, 5))
-        return None, None, fusedssim_backward(c1, c2, img1, img2, grad, *partial), None, None, None
-
-
-def fused_ssim(img1, img2, padding="same", train=True):
-    assert padding in ("same", "valid")
-    return FusedSSIMMap.apply(0.01**2, 0.03**2, img1.contiguous(), img2, padding, train).mean()
-'''

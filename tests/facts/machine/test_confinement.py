@@ -35,16 +35,8 @@ def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
     ("name", "kind", "wanted"),
     [
         ("docker", "docker", Confinement(shm=64 * 2**20, read_only=False, user=0)),
-        (
-            "docker-locked-down",
-            "docker",
-            Confinement(shm=8 * 2**20, processes=40, memory=GIB, read_only=True, user=10001),
-        ),
-        (
-            "docker-tmpfs",
-            "docker",
-            Confinement(shm=2 * GIB, memory=16 * GIB, read_only=True, writable=("/tmp",), user=0),
-        ),
+        ("docker-locked-down", "docker", Confinement(shm=8 * 2**20, processes=40, memory=GIB, read_only=True, user=10001)),
+        ("docker-tmpfs", "docker", Confinement(shm=2 * GIB, memory=16 * GIB, read_only=True, writable=("/tmp",), user=0)),
         (
             "docker-devices",
             "docker",
@@ -55,7 +47,7 @@ def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
         ("buildkit", "buildkit", Confinement(shm=64 * 2**20, read_only=False)),
         ("containerd", "containerd", Confinement(shm=64 * 2**20, read_only=False)),
     ],
-)
+)  # fmt: skip
 def test_what_real_containers_were_started_with(
     name: str, kind: str, wanted: Confinement, machine_of: MachineOf
 ) -> None:

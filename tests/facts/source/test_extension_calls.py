@@ -116,18 +116,9 @@ def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        (
-            "from simple_knn._C import distCUDA2\nd = clamp(distCUDA2(p), 1)",
-            ("simple_knn._C", "distCUDA2", (), 1, None, 0),
-        ),
-        (
-            "from simple_knn import _C\nd, nearest = _C.distCUDA2(p)",
-            ("simple_knn._C", "distCUDA2", (), 1, 2, 2),
-        ),
-        (
-            "import simple_knn._C\nd = simple_knn._C.distCUDA2(p)[0]",
-            ("simple_knn._C", "distCUDA2", (), 1, None, 1),
-        ),
+        ("from simple_knn._C import distCUDA2\nd = clamp(distCUDA2(p), 1)", ("simple_knn._C", "distCUDA2", (), 1, None, 0)),
+        ("from simple_knn import _C\nd, nearest = _C.distCUDA2(p)", ("simple_knn._C", "distCUDA2", (), 1, 2, 2)),
+        ("import simple_knn._C\nd = simple_knn._C.distCUDA2(p)[0]", ("simple_knn._C", "distCUDA2", (), 1, None, 1)),
         (
             "from fused_ssim import fused_ssim as fast\nloss = fast(a, b, padding='valid')",
             ("fused_ssim", "fused_ssim", ("padding",), 2, None, 0),
@@ -145,7 +136,7 @@ def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
             ("diff_gaussian_rasterization", "GaussianRasterizer.visible_filter", ("means3D",), 0, None, 0),
         ),
     ],
-)
+)  # fmt: skip
 def test_other_calls(text: str, want: tuple[object, ...]) -> None:
     none, (found,) = calls(text)
     told = (found.module, found.name, found.keywords, found.positional, found.unpacks, found.at_least)
