@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.data import dataclass
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.limits import MOST_KEY
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import Step, run, say
@@ -169,11 +169,4 @@ def _require_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError as error:
-        pip = (sys.executable, "-m", "pip", "install", "cryptography[ssh]")
-        raise SplatfixError(
-            "signing-not-installed",
-            "Signatures need the package cryptography, which is not in splatfix's environment.",
-            meaning="Nothing was started.",
-            todo=(run(*pip, text="Install it there; in a pipx or uv tool, inject it"),),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        raise SplatfixError.of("attest.signing-not-installed", python=sys.executable) from error

@@ -127,11 +127,7 @@ def find_binaries(root: Path, on_unreadable: OnUnreadable = lambda *_: None) -> 
 
 
 def _below(
-    folder: Path,
-    top: Path,
-    visited: set[tuple[int, int]],
-    links: list[Path],
-    on_unreadable: OnUnreadable,
+    folder: Path, top: Path, visited: set[tuple[int, int]], links: list[Path], on_unreadable: OnUnreadable
 ) -> Iterator[Path]:
     pending = [folder]
     while pending:

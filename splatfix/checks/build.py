@@ -8,12 +8,7 @@ from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
-from splatfix.context.architectures import (
-    own_choice,
-    own_variables,
-    understood,
-    written,
-)
+from splatfix.context.architectures import own_choice, own_variables, understood, written
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
@@ -21,13 +16,7 @@ from splatfix.core.words import counted
 from splatfix.facts import ArchVariable, Torch
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
-from splatfix.knowledge.cpp_extension import (
-    ArchEntry,
-    ArchList,
-    ArchListError,
-    behaviour,
-    expand_arch_list,
-)
+from splatfix.knowledge.cpp_extension import ArchEntry, ArchList, ArchListError, behaviour, expand_arch_list
 
 check = checks_of("build")
 

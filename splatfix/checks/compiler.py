@@ -181,10 +181,7 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
     if bounds is None:
         return  # torch only warns there
     rule = f"torch {torch.version} with CUDA {toolkit.version}"
-    evidence = (
-        host_compiler(compiler),
-        Evidence(rule, f"{family} {bounds}", "torch/utils/cpp_extension.py"),
-    )
+    evidence = (host_compiler(compiler), Evidence(rule, f"{family} {bounds}", "torch/utils/cpp_extension.py"))
     if bounds.allows(version):
         yield this.ok(
             f"torch accepts {compiler.kind} {compiler.version} with CUDA {toolkit.version}.",

@@ -17,10 +17,10 @@ def reason(error: str) -> Evidence:
     return Evidence("reason", error or "the facts do not say")
 
 
-def variable(context: Context, name: str, unset: str = "not set") -> Evidence:
+def variable(context: Context, name: str) -> Evidence:
     """An environment variable as it is set where splatfix was started."""
     # one that is set to nothing is another thing than one that is not set: CUDA_VISIBLE_DEVICES="" hides all GPUs
-    value = context.variables.get(name, unset) or "(empty)"
+    value = context.variables.get(name, "not set") or "(empty)"
     return Evidence(name, value, "environment variable")
 
 

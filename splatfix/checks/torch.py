@@ -3,14 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from splatfix.checks.evidence import (
-    reason,
-    set_or_unset,
-    torch_cuda,
-    torch_version,
-    variable,
-    version_of,
-)
+from splatfix.checks.evidence import reason, set_or_unset, torch_cuda, torch_version, variable, version_of
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target

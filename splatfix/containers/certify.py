@@ -37,7 +37,7 @@ from splatfix.containers.run import (
     sweep,
 )
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import Exit, SplatfixError, cannot_write, usage_error
+from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.files import read_json, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
@@ -192,12 +192,8 @@ def _require_sources(lane: Lane, request: ContainerRequest) -> None:
         text = "Clone it"
         if commit:
             text += f" (read at {commit})"
-        raise usage_error(
-            "lane-needs-checkout",
-            f"Lane {lane.name} certifies a checkout, and none was given.",
-            run("git", "clone", "--recursive", address, text=text),
-            say("Then add --repo CHECKOUT."),
-        )
+        todo = (run("git", "clone", "--recursive", address, text=text), say("Then add --repo CHECKOUT."))
+        raise SplatfixError.of("containers.lane-needs-checkout", lane=lane.name, todo=todo)
 
 
 def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[bool, str]:
@@ -251,25 +247,22 @@ def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, An
         try:
             document = read_json(path, "a certificate", MOST_CERTIFICATE)
         except SplatfixError as error:
-            text = f"The certificate from the container cannot be read: {error.what}; see {job.log}."
-            raise SplatfixError("container-report-damaged", text) from error
+            raise SplatfixError.of(
+                "containers.certificate-damaged", reason=error.what, log=job.log
+            ) from error
         if isinstance(document, dict) and document.get("verdict") in [item.value for item in Verdict]:
             return document
-    exit_code = Exit.FAILURE
-    if outcome.exit_code == Exit.UNDETERMINED:
-        exit_code = Exit.UNDETERMINED
-    raise SplatfixError(
-        "container-no-report",
-        f"The certification in the container wrote no certificate (exit code {outcome.exit_code}).",
-        meaning=f"Nothing was certified. Its last output: {' | '.join(outcome.last_lines[-5:]) or 'none'}",
-        todo=(say(f"Read its output in {job.log}."),),
-        exit_code=exit_code,
-        details={
-            "log": str(job.log),
-            "container_exit_code": outcome.exit_code,
-            "last_lines": list(outcome.last_lines),
-        },
+    last, code = list(outcome.last_lines), outcome.exit_code
+    missing = SplatfixError.of(
+        "containers.container-no-report",
+        code=code,
+        last=" | ".join(last[-5:]) or "none",
+        log=job.log,
+        details={"log": str(job.log), "container_exit_code": code, "last_lines": last},
     )
+    if code == Exit.UNDETERMINED:
+        missing.exit_code = Exit.UNDETERMINED
+    raise missing
 
 
 def _provenance(

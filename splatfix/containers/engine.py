@@ -102,12 +102,8 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
     kind = "Podman" if any("podman" in name.lower() for name in parts) else "Docker"
     if release(api) < _OLDEST_API:
         client.close()
-        raise SplatfixError(
-            "docker-too-old",
-            f"The {kind} engine at {endpoint.host} is {version}, with version {api} of Docker's API.",
-            meaning=f"Lanes need {'.'.join(map(str, _OLDEST_API))} or newer: Docker 19.03, Podman 3.",
-            todo=(say("Update that engine, or name another with --docker-host."),),
-            exit_code=Exit.UNDETERMINED,
+        raise SplatfixError.of(
+            "containers.docker-too-old", kind=kind, host=endpoint.host, version=version, api=api
         )
     with engine_errors("asking the engine about itself"):
         about = client.info()
@@ -157,33 +153,15 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
     address = f"{endpoint.host} (from {endpoint.found_via})"
     root = _root_cause(error)
     if isinstance(root, PermissionError):
-        group = (
-            "Join the group that owns the socket (usually docker; its members can become root on this machine) and log in "
-            "again, or run as another user."
-        )
-        return SplatfixError(
-            "docker-permission-denied",
-            f"This user may not open the Docker engine's socket {address}.",
-            meaning="The engine may be running.",
-            todo=(say(group),),
-            exit_code=Exit.UNDETERMINED,
-        )
+        return SplatfixError.of("containers.docker-permission-denied", address=address)
     # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
         return SplatfixError.of("containers.docker-host-invalid", address=address, error=error)
-    start = (
-        "Start the engine (Docker Desktop; on Linux: sudo systemctl start docker, or with Podman: systemctl --user start "
-        "podman.socket), or choose another with --docker-host or DOCKER_HOST."
-    )
-    return SplatfixError(
-        "docker-engine-unreachable",
-        f"No Docker engine answers at {address}: {_reason(root, error)}.",
-        meaning="Nothing was certified.",
-        todo=(
-            say(start),
-            run("docker", "--host", endpoint.host, "version", text="Check the connection"),
-        ),
-        exit_code=Exit.UNDETERMINED,
+    return SplatfixError.of(
+        "containers.docker-engine-unreachable",
+        address=address,
+        reason=_reason(root, error),
+        host=endpoint.host,
         details={"host": endpoint.host, "found_via": endpoint.found_via},
     )
 
@@ -209,17 +187,10 @@ def engine_errors(action: str, meaning: str = "Nothing was certified.") -> Itera
         text = f"The Docker engine failed while {action}: {message}."
         raise SplatfixError("docker-engine-failed", text, todo=todo) from error
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        raise SplatfixError(
-            "docker-engine-lost",
-            f"The connection to the Docker engine broke while {action}: {_reason(_root_cause(error), error)}.",
-            meaning=f"The engine stopped, or the network failed. {meaning}".strip(),
-            todo=(
-                say(
-                    "Start the engine again (docker version shows whether it answers), and repeat the command."
-                ),
-            ),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        reason = _reason(_root_cause(error), error)
+        lost = SplatfixError.of("containers.docker-engine-lost", action=action, reason=reason)
+        lost.meaning = f"{lost.meaning} {meaning}".strip()
+        raise lost from error
 
 
 def sdk() -> Any:
@@ -231,13 +202,7 @@ def sdk() -> Any:
     try:
         import docker
     except ImportError as error:
-        raise SplatfixError(
-            "docker-sdk-missing",
-            "The Python package docker is not in splatfix's environment.",
-            meaning="Container lanes need it.",
-            todo=(INSTALL_SDK,),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        raise SplatfixError.of("containers.docker-sdk-missing", todo=(INSTALL_SDK,)) from error
     return docker
 
 
@@ -299,14 +264,14 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
     if known is None:
         return None
     meaning, todo = known.meaning, known.steps
-    what = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
+    headline = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
     if known.key == "docker-gpu-unusable":
-        what = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
+        headline = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
     elif host.startswith("unix://") and _no_gpu_here():
         meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
         todo = _without_gpu()
     code = known.key
-    return SplatfixError(code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
+    return SplatfixError(code, headline, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def _no_gpu_here() -> bool:

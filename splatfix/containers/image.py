@@ -242,12 +242,14 @@ def _build_failed(lane: Lane, lines: list[str], log: Path, error: str) -> Splatf
     reason = failure.lines[0] if failure.lines else "no reason given"
     if failure.failure_class:
         reason += f" [{failure.failure_class}]"
-    return SplatfixError(
-        "docker-build-failed",
-        f"The image of lane {lane.name} was not built: {reason}",
-        meaning=f"The build output is in {log}.",
+    details = {"log": str(log), "engine": error}
+    return SplatfixError.of(
+        "containers.image-not-built",
+        lane=lane.name,
+        reason=reason,
+        log=log,
         todo=failure.todo[:1],
-        details={"log": str(log), "engine": error},
+        details=details,
     )
 
 

@@ -26,7 +26,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES
 from splatfix.core.output import OutputLog
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import run
 from splatfix.core.threads import start
 
 REPORT_FOLDER = "/report"
@@ -158,36 +158,31 @@ def run_in_container(
     name, lane = f"splatfix-{uuid.uuid4().hex}", job.lane
     containers = containers or LiveContainers()
 
-    def failed(code: str, what: str, meaning: str, *todo: Step) -> SplatfixError:
-        details = {"log": str(job.log), "last_lines": output.last_lines}
-        return SplatfixError(
-            code, what, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED, details=details
-        )
-
     with containers.holding(name), _container(engine, job, name) as container:
         progress(f"container {container.short_id} runs: {' '.join(job.command)}")
         started = time.monotonic()
         output = _follow(engine, container, job, name, progress, containers)
+        last_said = {"log": str(job.log), "last_lines": output.last_lines}
         if output.exit_code is None:
             with engine_errors("running the container"), suppress(sdk().errors.NotFound):
                 container.reload()
-            meaning = f"The engine or somebody else stopped it, and nothing was certified. Its output is in {job.log}."
-            raise failed(
-                "container-ended", f"The container of lane {lane.name} ended before what runs in it.", meaning
+            raise SplatfixError.of(
+                "containers.container-ended", lane=lane.name, log=job.log, details=last_said
             )
         files = _fetch_report(container, job.out)
         if output.interrupted.is_set():
             raise KeyboardInterrupt
         if output.expired.is_set():
-            what = f"The certification in the container did not end within {lane.timeout_s:g} s, and was stopped."
-            meaning = f"Nothing was certified. What it left is in {job.out}, its output in {job.log}."
-            raise failed("container-timeout", what, meaning)
+            raise SplatfixError.of(
+                "containers.container-timeout",
+                seconds=lane.timeout_s,
+                out=job.out,
+                log=job.log,
+                details=last_said,
+            )
         if output.out_of_memory:
-            raise failed(
-                "container-out-of-memory",
-                f"The certification in lane {lane.name} ran out of memory ({lane.memory}).",
-                "This says nothing about the stack.",
-                say("Give the lane a larger memory, or the engine's machine more of it."),
+            raise SplatfixError.of(
+                "containers.container-out-of-memory", lane=lane.name, memory=lane.memory, details=last_said
             )
         if job.keep:
             ways = "docker logs, docker cp; remove it with docker rm -v"
@@ -481,5 +476,5 @@ def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _too_large(why: str) -> SplatfixError:
-    return SplatfixError.of("containers.container-report-too-large", why=why)
+def _too_large(reason: str) -> SplatfixError:
+    return SplatfixError.of("containers.container-report-too-large", why=reason)

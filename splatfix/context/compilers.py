@@ -133,10 +133,10 @@ def _no_compiler(
         candidates = "none was found"
     else:
         candidates = f"which are here is not known ({compilers.error})"
-    return SplatfixError(
-        "no-host-compiler",
-        f"No host compiler fits nvcc {toolkit.version} and torch: {candidates}.",
-        meaning="nvcc hands the C++ half of every file to a host compiler, and both nvcc and torch limit its version.",
+    return SplatfixError.of(
+        "context.no-host-compiler",
+        nvcc=toolkit.version,
+        candidates=candidates,
         todo=compiler_to_install(facts, torch, toolkit, version),
         details={"rejected": to_json(rejected_all("compiler", objections))},
     )

@@ -7,7 +7,7 @@ from functools import cached_property
 from splatfix.context.installed import Inventory
 from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import CudaDevice, Gpu, same_bus
@@ -241,13 +241,7 @@ class Gpus(Inventory):
         todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
         if example:
             todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        return SplatfixError(
-            "no-gpu-to-target",
-            problem,
-            meaning="Without a GPU to ask, splatfix cannot know which architecture the code must run on.",
-            todo=(todo,),
-            exit_code=Exit.UNDETERMINED,
-        )
+        return SplatfixError.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
 
 def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:

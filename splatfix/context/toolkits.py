@@ -12,7 +12,7 @@ from splatfix.context.torch_wheels import builds_for_all, install_command, prefe
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
 from splatfix.knowledge import Arch
@@ -211,17 +211,13 @@ def _no_toolkit(
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
-    names = ", ".join(map(str, targets))
-    channel = f"nvidia/label/cuda-{cuda}.0"
-    return SplatfixError(
-        "no-matching-toolkit",
-        f"{subject} torch's CUDA {cuda} and {names}: {_considered(facts, objections)}.",
-        meaning="Extensions must be compiled by a toolkit of the same CUDA major as torch, and it must support the GPU.",
-        todo=(
-            say(f"Install a CUDA {major} toolkit ({cuda} is torch's own), or name one with --cuda-home."),
-            say("NVIDIA's archive: https://developer.nvidia.com/cuda-toolkit-archive"),
-            run("conda", "install", "-c", channel, "cuda-toolkit", text="With conda"),
-        ),
+    return SplatfixError.of(
+        "context.no-matching-toolkit",
+        subject=subject,
+        cuda=cuda,
+        major=major,
+        targets=tuple(targets),
+        considered=_considered(facts, objections),
         details={"rejected": to_json(rejected_all("toolkit", objections))},
     )
 
@@ -246,12 +242,9 @@ def _needs_older_cuda(
     else:
         names = ", ".join(map(str, targets))
         todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
-    names = ", ".join(map(str, dropped))
-    return SplatfixError(
-        "arch-dropped-by-cuda",
-        f"No CUDA {cuda.partition('.')[0]} toolkit compiles for {names}: the last that does is CUDA {latest}.",
-        meaning="torch's CUDA and the toolkit's must have one major, so this torch cannot support that GPU.",
-        todo=todo,
+    major = cuda.partition(".")[0]
+    return SplatfixError.of(
+        "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
     )
 
 
@@ -287,11 +280,10 @@ def choose_ptx(
 
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
-    names = ", ".join(map(str, targets))
-    problem = SplatfixError(
-        "ptx-unavailable",
-        f"No toolkit here produces PTX that runs on {names}: {_considered(facts, objections)}.",
-        meaning="PTX must come from a toolkit of torch's CUDA major, and be old enough for the driver.",
+    problem = SplatfixError.of(
+        "context.ptx-unavailable",
+        targets=tuple(targets),
+        considered=_considered(facts, objections),
         todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
     )
     return Choice(None, rejected_all("toolkit", objections), problem)

@@ -228,8 +228,8 @@ class Decoder:
         if data is not MISSING:
             return self.decode(hint, data, where)
         if is_required(item):
-            place, _, key = where.rpartition(".")
-            raise CodecError(f"{place}: key {key!r} is missing")
+            parent, _, key = where.rpartition(".")
+            raise CodecError(f"{parent}: key {key!r} is missing")
         return MISSING
 
     def _fields_of(self, hint: Any, target: type) -> list[tuple[dataclasses.Field[Any], str, Any]]:

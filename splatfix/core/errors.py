@@ -59,22 +59,34 @@ class SplatfixError(Exception):
         super().__init__(self.what)
 
     @classmethod
-    def of(cls, place: str, /, **values: object) -> SplatfixError:
+    def of(
+        cls,
+        name: str,
+        /,
+        *,
+        todo: tuple[Step, ...] | None = None,
+        details: dict[str, Any] | None = None,
+        **values: object,
+    ) -> SplatfixError:
         """The error that a room's ``errors.toml`` states, its blanks filled in.
 
         Args:
-            place: the room and the name in its file, such as ``install.no-git``.
+            name: the room and the name in its file, such as ``install.no-git``.
+            todo: what only the caller knows to be done, in place of what the file says.
             values: of the blanks; of several in one, such as a tuple, each with a comma between them.
         """
-        room, _, name = place.partition(".")
-        row = stated(room)[name]
+        room, _, row_name = name.partition(".")
+        row = stated(room)[row_name]
         blanks = {key: _in_words(value) for key, value in values.items()}
+        if todo is None:
+            todo = tuple(step_of(item, named=blanks) for item in row.get("todo", ()))
         return cls(
-            row.get("code", name),
+            row.get("code", row_name),
             row["what"].format_map(blanks),
             meaning=row.get("meaning", "").format_map(blanks),
-            todo=tuple(step_of(item, named=blanks) for item in row.get("todo", ())),
+            todo=todo,
             exit_code=Exit[row.get("exit", "failure").upper()],
+            details=details,
         )
 
     def with_todo(self, *todo: Step) -> SplatfixError:

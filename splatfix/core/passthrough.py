@@ -86,12 +86,12 @@ def _by_turns(pieces: dict[IO[bytes], Iterator[None]]) -> None:
 def _supervised(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when we fail."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ended = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    on_terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, ended)
+        signal.signal(signal.SIGTERM, on_terminate)
         if process.poll() is None:
             process.kill()
             process.wait()

@@ -44,8 +44,8 @@ class NamePattern:
 
     def holds(self, used: str) -> bool:
         """Whether a dotted name is one of them, or something inside of one of them."""
-        words = used.split(".")
-        return any(".".join(words[:count]) in self.names for count in range(1, len(words) + 1))
+        parts = used.split(".")
+        return any(".".join(parts[:count]) in self.names for count in range(1, len(parts) + 1))
 
 
 def without_comments(name: str, text: str) -> str:

@@ -75,7 +75,7 @@ class TomlTable:
         self._tell(f"{self._path}{key}", value, kind)
         return None
 
-    def _tell(self, what: str, value: object, kind: type) -> None:
+    def _tell(self, subject: str, value: object, kind: type) -> None:
         self.wrong.append(
-            f"{self._file}: {what} is {_NAMES.get(type(value), 'a date')}, and must be {_NAMES[kind]}"
+            f"{self._file}: {subject} is {_NAMES.get(type(value), 'a date')}, and must be {_NAMES[kind]}"
         )

@@ -53,12 +53,7 @@ def private_cache(name: str, base: Path | None = None) -> Path:
         error.todo = (_OWN_FOLDER,)
         raise
     if reason := distrust(folder.resolve(), inside=False):
-        raise SplatfixError(
-            "cache-not-private",
-            f"splatfix's cache is not used: {reason}.",
-            meaning="What somebody else can put there would be executed.",
-            todo=(mend(folder), _OWN_FOLDER),
-        )
+        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder), _OWN_FOLDER))
     return folder
 
 

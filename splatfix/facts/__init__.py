@@ -73,12 +73,7 @@ from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import LiveSystem, System
 
 if TYPE_CHECKING:
-    from splatfix.facts.source.checkout import (
-        missing_headers_of,
-        read_checkout,
-        read_identity,
-        with_checkout,
-    )
+    from splatfix.facts.source.checkout import missing_headers_of, read_checkout, read_identity, with_checkout
     from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
     from splatfix.facts.source.folder import (
         as_typed,

@@ -67,10 +67,10 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     )
 
     def packaged() -> toolkits.Packaged:
-        found: EnvironmentFacts = environment_job.value()
-        if found.interpreter.value is None:
+        environment_facts: EnvironmentFacts = environment_job.value()
+        if environment_facts.interpreter.value is None:
             return toolkits.Packaged()
-        return toolkits.packaged(live, found.interpreter.value.site_packages)
+        return toolkits.packaged(live, environment_facts.interpreter.value.site_packages)
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))

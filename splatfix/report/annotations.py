@@ -55,10 +55,10 @@ def _annotation(level: str, title: str, message: str, texts: Iterable[str]) -> s
     Args:
         texts: the first place that one of them names is where it is shown.
     """
-    place = next(filter(None, map(_PLACE.search, texts)), None)
+    location = next(filter(None, map(_PLACE.search, texts)), None)
     properties = {"title": title}
-    if place:
-        properties = {"file": place[1], "line": place[2], **properties}
+    if location:
+        properties = {"file": location[1], "line": location[2], **properties}
     named = ",".join(f"{name}={_escaped(value, _IN_PROPERTY)}" for name, value in properties.items())
     return f"::{level} {named}::{_escaped(shorten_home(message), _IN_MESSAGE)}\n"
 

@@ -69,26 +69,26 @@ _MARKS: Mapping[Exit, tuple[Mark, str]] = {
 }
 
 
-def show(console: Console, found: DryRun, exit_code: Exit, *, why: bool) -> None:
+def show(console: Console, dry_run: DryRun, exit_code: Exit, *, why: bool) -> None:
     """On the terminal."""
-    mark, words = _MARKS[exit_code]
-    marked(console, mark, escape(f"{found.stack}, {found.script}: {words}."), indent=0)
-    for item in found.dropins:
+    mark, verdict = _MARKS[exit_code]
+    marked(console, mark, escape(f"{dry_run.stack}, {dry_run.script}: {verdict}."), indent=0)
+    for item in dry_run.dropins:
         returns = f": {item.returns}" if item.returns else ""
         marked(console, Mark.GOOD, escape(f"{item.dropin}{returns}"))
-        for subject, place in item.read if why else ():
-            prose(console, "      ", escape(f"{subject}: {place}"))
-    for refused in found.refused:
+        for subject, location in item.read if why else ():
+            prose(console, "      ", escape(f"{subject}: {location}"))
+    for refused in dry_run.refused:
         mark = Mark.UNKNOWN if refused.undetermined else Mark.BAD
         marked(console, mark, escape(f"{refused.module}: {refused.reason or 'it has no drop-in'}"))
     if why:
         section(console, "What counts")
-        reached = f"what {found.script}, render.py and metrics.py reach"
-        if found.reached_by:
-            reached = f"all of the checkout, for {found.reached_by} imports by a computed name"
+        reached = f"what {dry_run.script}, render.py and metrics.py reach"
+        if dry_run.reached_by:
+            reached = f"all of the checkout, for {dry_run.reached_by} imports by a computed name"
         prose(console, "  ", escape(reached))
-    if found.also_needed:
+    if dry_run.also_needed:
         section(console, "Also needed")
-        prose(console, "  ", escape(few(found.also_needed, most=20)))
-    for beside in found.beside_the_point:
+        prose(console, "  ", escape(few(dry_run.also_needed, most=20)))
+    for beside in dry_run.beside_the_point:
         prose(console, "  ", escape(f"not needed: {beside.module}; {beside.reason}"))

@@ -54,7 +54,7 @@ def show_suggestion(
         show_step(console, why, indent=2, windows=windows)
 
 
-def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS) -> None:
+def show_options(console: Console, options: Options) -> None:
     """Every available option with its steps, reasons and limits; then those that are not applicable, with why."""
     goal = ", ".join(map(str, options.targets)) or "no GPU named"
     if options.subjects:
@@ -66,7 +66,7 @@ def show_options(console: Console, options: Options, *, windows: bool = _WINDOWS
         prose(console, "", headline)
     for number, option in enumerate(options.available, 1):
         prose(console, f"[bold]{number}.[/] ", f"[bold]{escape(option.title)}[/]")
-        show_steps(console, option, windows=windows)
+        show_steps(console, option)
         show_reasons(console, option)
     if options.rejected:
         console.print("\n[bold]Not applicable[/]")

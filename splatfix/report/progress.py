@@ -292,8 +292,8 @@ class _LoggedProgress(_ConsoleProgress):
             for (_, subject), (began, text) in under_way:
                 if now - began < self._every / 2:  # what has just begun has just said so
                     continue
-                told = ", ".join(filter(None, (_minutes(now - began), text)))
-                self._console.print(escape(f"      {subject}: {told}"), soft_wrap=True)
+                state = ", ".join(filter(None, (_minutes(now - began), text)))
+                self._console.print(escape(f"      {subject}: {state}"), soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:

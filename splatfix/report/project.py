@@ -38,11 +38,11 @@ class Change:
 
 
 def document(
-    judged: Sequence[Judgement], changes: Sequence[Change], targets: Sequence[str]
+    judgements: Sequence[Judgement], changes: Sequence[Change], targets: Sequence[str]
 ) -> dict[str, Any]:
     """The content of the JSON document."""
     files = []
-    for item in judged:
+    for item in judgements:
         manifest = item.manifest
         files.append(
             {
@@ -62,7 +62,7 @@ def document(
 
 def show(
     console: Console,
-    judged: Sequence[Judgement],
+    judgements: Sequence[Judgement],
     changes: Sequence[Change],
     targets: Sequence[str],
     execute_it: Step,
@@ -70,8 +70,8 @@ def show(
     verbose: bool = False,
 ) -> None:
     """Verdict, each file with what was found of it, and the edits that ``execute_it`` would make."""
-    _show_verdict(console, judged, targets)
-    for item in judged:
+    _show_verdict(console, judgements, targets)
+    for item in judgements:
         _show_file(console, item, verbose=verbose)
     if changes:
         show_changes(console, changes)
@@ -89,7 +89,7 @@ def show_changes(console: Console, changes: Sequence[Change]) -> None:
 
 def show_written(
     console: Console,
-    judged: Sequence[Judgement],
+    judgements: Sequence[Judgement],
     changes: Sequence[Change],
     targets: Sequence[str],
     folder: Path,
@@ -106,17 +106,17 @@ def show_written(
         marked(console, Mark.GOOD, f"[bold]{escape(change.file)}[/] was written", indent=0)
     if changes:
         show_step(console, run("splatfix", "revert", "--project", folder, text="Undo with"), indent=2)
-    by_uv = any(item.manifest.manager is Manager.UV for item in judged)
+    by_uv = any(item.manifest.manager is Manager.UV for item in judgements)
     if by_uv and any(change.file == "pyproject.toml" for change in changes):
         show_step(console, run("uv", "sync", "--project", folder, text="Lock and install with"), indent=2)
-    _show_verdict(console, judged, targets)
-    for item in judged:
+    _show_verdict(console, judgements, targets)
+    for item in judgements:
         if any(finding.status not in (Status.PASS, Status.SKIP) for finding in item.findings):
             _show_file(console, item, verbose=False)
 
 
-def _show_verdict(console: Console, judged: Sequence[Judgement], targets: Sequence[str]) -> None:
-    findings = [finding for item in judged for finding in item.findings]
+def _show_verdict(console: Console, judgements: Sequence[Judgement], targets: Sequence[str]) -> None:
+    findings = [finding for item in judgements for finding in item.findings]
     failed = sum(item.status in (Status.FAIL, Status.CRASH) for item in findings)
     unknown = sum(item.status is Status.UNKNOWN for item in findings)
     goal = ", ".join(targets)
@@ -134,9 +134,9 @@ def _show_file(console: Console, item: Judgement, *, verbose: bool) -> None:
     section(console, f"{item.manifest.file} ({item.manifest.manager.value})")
     if item.torch:
         prose(console, "  ", escape(item.torch))
-    told: tuple[Step, ...] = ()
+    last_remedy: tuple[Step, ...] = ()
     for finding in item.findings:
         if verbose or finding.status not in (Status.PASS, Status.SKIP):
             most = None if verbose else 1
-            show_finding(console, finding, evidence=verbose, remedy=finding.remedy != told, most=most)
-            told = finding.remedy
+            show_finding(console, finding, evidence=verbose, remedy=finding.remedy != last_remedy, most=most)
+            last_remedy = finding.remedy

@@ -26,11 +26,7 @@ _THUMBNAIL = 160
 _MOST_POINTS = 3000
 _INNER = 0.95
 """Share of the points that the drawing is sized for: a few lie far away."""
-_MARKS: Mapping[Status, Mark] = {
-    Status.FAIL: Mark.BAD,
-    Status.WARN: Mark.WARNING,
-    Status.SKIP: Mark.NONE,
-}
+_MARKS: Mapping[Status, Mark] = {Status.FAIL: Mark.BAD, Status.WARN: Mark.WARNING, Status.SKIP: Mark.NONE}
 
 
 def headline(checked: CheckedScene) -> str:
@@ -38,15 +34,17 @@ def headline(checked: CheckedScene) -> str:
     scene = checked.scene
     failures = sum(finding.status is Status.FAIL for finding in checked.findings)
     warnings = sum(finding.status is Status.WARN for finding in checked.findings)
-    problems = [counted(failures, "problem")] * bool(failures) + [counted(warnings, "warning")] * bool(
-        warnings
-    )
+    problems = []
+    if failures:
+        problems.append(counted(failures, "problem"))
+    if warnings:
+        problems.append(counted(warnings, "warning"))
     name = scene.folder.name or scene.folder
     if not scene.images:
         return f"{name}: not a scene that a trainer can load"
     loaders = sum(verdict.takes_it for verdict in checked.stacks)
-    found = " and ".join(problems) or "no problems"
-    return f"{name}: {found}, {loaders} of {len(checked.stacks)} loaders accept it"
+    problems_text = " and ".join(problems) or "no problems"
+    return f"{name}: {problems_text}, {loaders} of {len(checked.stacks)} loaders accept it"
 
 
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:

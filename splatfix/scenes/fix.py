@@ -104,11 +104,7 @@ def _require_scene(scene: Scene) -> None:
     if not scene.layout:
         raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
     if scene.damage:
-        raise SplatfixError(
-            "scene-damaged",
-            f"The reconstruction in {scene.folder} cannot be read: {scene.damage}.",
-            todo=(check,),
-        )
+        raise SplatfixError.of("scenes.reconstruction-damaged", folder=scene.folder, damage=scene.damage)
     if scene.elsewhere:
         raise SplatfixError.of("scenes.photos-elsewhere", scene=scene.folder, elsewhere=scene.elsewhere)
 

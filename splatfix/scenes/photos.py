@@ -16,7 +16,7 @@ from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_bytes
-from splatfix.core.step import run, say
+from splatfix.core.step import run
 from splatfix.facts.scene.model import Photo, Scene
 from splatfix.facts.scene.photos import orientation_entry
 
@@ -189,8 +189,4 @@ def _saved(image: Any, like: Any) -> bytes:
 
 
 def _not_readable(name: str, reason: str) -> SplatfixError:
-    return SplatfixError(
-        "photo-not-readable",
-        f"The photo {PurePosixPath(name)} cannot be read: {reason}.",
-        todo=(say("Copy it again from the camera, or remove it from the scene."),),
-    )
+    return SplatfixError.of("scenes.photo-not-readable", photo=PurePosixPath(name), reason=reason)

@@ -63,7 +63,7 @@ def test_device_code_in_both_sections(bits: int, order: str) -> None:
     ]
     assert [box.relocatable for box in binary.fatbins] == [True, False, False, False]
     assert [f"{kind.value}:{arch}" for kind, arch in binary.archs] == [
-        *("sass:sm_75", "sass:sm_90", "sass:sm_90a", "sass:sm_120", "ptx:sm_120f"),
+        *("sass:sm_75", "sass:sm_90", "sass:sm_90a", "sass:sm_120", "ptx:sm_120f")
     ]
     for box in binary.fatbins:
         assert data[box.offset : box.offset + 4] == b"\x50\xed\x55\xba"

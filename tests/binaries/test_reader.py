@@ -73,7 +73,7 @@ def test_a_cubin_without_an_architecture_is_an_error(tmp_path: Path) -> None:
 
 def test_archs_are_distinct_and_in_order() -> None:
     assert sorted(["sm_120", "sm_90a", "sm_90", "sm_100f", "sm_100a", "sm_100"], key=arch_order) == [
-        *("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120"),
+        *("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120")
     ]
 
 

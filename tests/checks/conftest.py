@@ -124,10 +124,7 @@ def cuda(version: str, *archs: str, root: str = "/opt/cuda", **values: Any) -> d
     """The only toolkit here, which torch takes for CUDA_HOME."""
     made = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
     choice = ToolkitChoice(root, "CUDA_HOME", made.nvcc, None, True)
-    return {
-        "toolkits": Fact((dataclasses.replace(made, **values),), "PATH"),
-        "toolkit_choice": Fact(choice),
-    }
+    return {"toolkits": Fact((dataclasses.replace(made, **values),), "PATH"), "toolkit_choice": Fact(choice)}
 
 
 def linked(**values: Any) -> Extension:

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from splatfix.checks import Status
-from splatfix.facts import (
-    Fact,
-)
+from splatfix.facts import Fact
 
 from .conftest import Changer, linked, loud, sass
 

@@ -7,15 +7,7 @@ import pytest
 
 from splatfix.checks import Status
 from splatfix.core.step import commands
-from splatfix.facts import (
-    Adapter,
-    Compiler,
-    Driver,
-    Fact,
-    Facts,
-    Gpu,
-    Torch,
-)
+from splatfix.facts import Adapter, Compiler, Driver, Fact, Facts, Gpu, Torch
 
 from .conftest import Changer, extension, of, ptx
 

@@ -22,8 +22,7 @@ def test_another_major_fails_and_suggests_ptx(
     changed: Changer, torch_with: TorchWith, driver_cuda: str | None, by_ptx: bool
 ) -> None:
     facts = changed(
-        **cuda("12.4.131", *TO_117, "sm_89", "sm_90"),
-        driver=Fact(Driver("575.57.08", driver_cuda), "NVML"),
+        **cuda("12.4.131", *TO_117, "sm_89", "sm_90"), driver=Fact(Driver("575.57.08", driver_cuda), "NVML")
     )
     finding = said(facts)
     first, *others = finding.remedy

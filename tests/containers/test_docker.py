@@ -318,11 +318,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
 
 class TestCertify:
     def test_exit_code_of_the_certificate(
-        self,
-        docker_engine: TestEngine,
-        lane_image: Image,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         instead(monkeypatch, report_and_exit(1))
         result = certify(docker_engine, tmp_path / "out")
@@ -339,11 +335,7 @@ class TestCertify:
         assert containers_of(docker_engine.engine, "cpu") == []
 
     def test_missing_certificate_is_an_error(
-        self,
-        docker_engine: TestEngine,
-        lane_image: Image,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         out = tmp_path / "out"
         out.mkdir()

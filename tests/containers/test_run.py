@@ -120,11 +120,7 @@ def test_what_a_lost_engine_leaves_is_named(before: SplatfixError | None, keep: 
     assert [
         "Start the engine again" in lost.todo[0].text,
         *(step.command.argv[-1] for step in lost.todo[1:] if step.command),
-    ] == [
-        True,
-        "c0ffee",
-        "v2",
-    ]
+    ] == [True, "c0ffee", "v2"]
     if before is None:
         assert (
             "while removing the container" in lost.what

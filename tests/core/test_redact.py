@@ -40,8 +40,7 @@ TOKENS = {
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 @pytest.mark.parametrize(
-    "form",
-    ["{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})"],
+    "form", ["{}", "-DX={}", "a {}, b", "'{}'", "https://x.example/{}/y", '{{"a": "b\\n{}"}}', "({})"]
 )
 def test_a_token_of_known_shape_is_hidden_anywhere(token: str, form: str) -> None:
     assert without_credentials(form.format(token)) == form.format("***")

@@ -45,10 +45,7 @@ def printed(width: int, draw: Callable[[Console], None]) -> list[str]:
 
 def test_prose_hangs_under_its_first_word() -> None:
     lines = printed(40, lambda console: prose(console, "  [green]✓[/] ", "one [bold]two[/] three " * 5))
-    assert lines == [
-        "  ✓ one two three one two three one two",
-        "    three one two three one two three",
-    ]
+    assert lines == ["  ✓ one two three one two three one two", "    three one two three one two three"]
 
 
 def test_no_word_is_broken_and_signs_stay_signs() -> None:
@@ -119,11 +116,7 @@ def test_a_table_becomes_paragraphs_where_it_has_no_room() -> None:
         "no-kernel-image  extension  Extensions carry code [for]",
         "                            the GPU",
     ]
-    assert printed(36, draw) == [
-        "no-kernel-image  extension",
-        "  Extensions carry code [for] the",
-        "  GPU",
-    ]
+    assert printed(36, draw) == ["no-kernel-image  extension", "  Extensions carry code [for] the", "  GPU"]
 
 
 @pytest.mark.parametrize("columns", [None, "0", "wide"])

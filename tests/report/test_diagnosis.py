@@ -30,11 +30,7 @@ FACTS = Facts(
     splatfix="0.1.0",
 )
 QUIET = Finding(
-    Status.PASS,
-    "All is [well].",
-    evidence=(Evidence("fact", "value", "road"),),
-    code="a-check",
-    family="gpu",
+    Status.PASS, "All is [well].", evidence=(Evidence("fact", "value", "road"),), code="a-check", family="gpu"
 )
 LOUD = Finding(
     Status.FAIL,

@@ -65,10 +65,7 @@ def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
             yield this.fail(
                 f"The cached {item.name} cannot run on {target.label}: {verdict.reason}.",
                 subject=f"{item.name} on {target.label}",
-                evidence=(
-                    Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"),
-                    *flags,
-                ),
+                evidence=(Evidence(item.folder, code_words(item.code), "fat binaries read as bytes"), *flags),
                 remedy=_remove(context, item),
             )
 

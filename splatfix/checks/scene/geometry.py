@@ -181,9 +181,9 @@ def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
                 "Take poses and points from one export.",
             )
         return
-    for change, words in _TURNS.items():
+    for change, cause in _TURNS.items():
         if median(_shares(scene, change).values()) > 5 * _SEEN:
-            yield this.fail(f"The cameras look away from the points: {words}.", "Export the poses again.")
+            yield this.fail(f"The cameras look away from the points: {cause}.", "Export the poses again.")
             return
     yield this.fail(
         "The cameras do not see the points: poses and points are from different scenes, or in different units.",
@@ -309,10 +309,7 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 def one_color(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Gaussians start with them."""
     if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
-        yield this.warn(
-            "All points have the same color.",
-            "Extract the colors (colmap color_extractor).",
-        )
+        yield this.warn("All points have the same color.", "Extract the colors (colmap color_extractor).")
 
 
 @check("points-stale-ply", "points3D.ply is that of the model")
@@ -382,8 +379,8 @@ def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mappi
             continue
         if change is not None:
             pose = change(pose)
-        seen = sum(_sees(camera, pose.seen_from(point)) for point in points)
-        shares[image.name] = seen / len(points)
+        in_sight = sum(_sees(camera, pose.seen_from(point)) for point in points)
+        shares[image.name] = in_sight / len(points)
     return shares
 
 

@@ -148,8 +148,7 @@ def split(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         return
     if not scene.test_file:
         yield this.fail(
-            "There is no transforms_test.json, which loaders of this layout open.",
-            fix_command(scene),
+            "There is no transforms_test.json, which loaders of this layout open.", fix_command(scene)
         )
         return
     held_out = {image.path for image in scene.images if image.held_out}

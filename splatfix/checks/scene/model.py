@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partialmethod
 
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.core.data import dataclass
@@ -28,33 +29,27 @@ class SceneCheck:
         return " ".join((self.function.__doc__ or "").split())
 
     def finding(
-        self, status: Status, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = ""
+        self, status: Status, summary: str, *remedy: str | Step, names: Iterable[str] = ()
     ) -> Finding:
         """A finding of this check.
 
         Args:
             remedy: what to do; a text is a step that only a person can take.
             names: of the files or images that it is about.
-            via: where they were read.
         """
         steps = tuple(say(step) if isinstance(step, str) else step for step in remedy)
-        listed = tuple(names)
+        listed = list(names)
         evidence: tuple[Evidence, ...] = ()
         if listed:
-            evidence = (Evidence("which", few(list(listed), most=5), via),)
+            evidence = (Evidence("which", few(listed, most=5)),)
         return Finding(status, summary, "", evidence, steps, "", self.code, FAMILY)
 
-    def fail(self, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = "") -> Finding:
-        """Training fails, or learns something wrong."""
-        return self.finding(Status.FAIL, summary, *remedy, names=names, via=via)
-
-    def warn(self, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = "") -> Finding:
-        """Training goes on, with less than the scene could give."""
-        return self.finding(Status.WARN, summary, *remedy, names=names, via=via)
-
-    def note(self, summary: str, *remedy: str | Step, names: Iterable[str] = (), via: str = "") -> Finding:
-        """To know, and nothing to mend."""
-        return self.finding(Status.SKIP, summary, *remedy, names=names, via=via)
+    # training fails, or learns something wrong
+    fail = partialmethod(finding, Status.FAIL)
+    # training goes on, with less than the scene could give
+    warn = partialmethod(finding, Status.WARN)
+    # to know, and nothing to mend
+    note = partialmethod(finding, Status.SKIP)
 
 
 def fix_command(scene: Scene) -> Step:

@@ -157,5 +157,5 @@ def _photo(scene: Scene, path: str, name: str = "") -> Mapping[str, object]:
     return {"path": scene.folder / path, "name": name or PurePosixPath(path).name}
 
 
-def _filled(words: str, scene: Scene, values: Mapping[str, object]) -> str:
-    return words.format_map({"folder": scene.folder, **values})
+def _filled(message: str, scene: Scene, values: Mapping[str, object]) -> str:
+    return message.format_map({"folder": scene.folder, **values})

@@ -83,10 +83,7 @@ def links_torch(binary: Binary) -> bool:
 
 
 def _read(
-    system: System,
-    folder: str,
-    files: Iterable[str],
-    binaries: dict[str, Binary],
+    system: System, folder: str, files: Iterable[str], binaries: dict[str, Binary]
 ) -> Iterator[Extension]:
     """The extensions among the files of one folder; those whose linkage is worth a look go to ``binaries``."""
     for path in files:

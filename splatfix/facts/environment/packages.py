@@ -323,12 +323,7 @@ def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage])
     return tuple(shadows)
 
 
-def _read_package(
-    system: System,
-    root: str,
-    path: str,
-    extensions: tuple[Extension, ...],
-) -> SplatPackage:
+def _read_package(system: System, root: str, path: str, extensions: tuple[Extension, ...]) -> SplatPackage:
     folder, module = f"{root}/{path}", path.replace("/", ".")
     files = {item.module: f"{item.folder}/{item.path}" for item in extensions if item.importable}
     source, error = PackageSource(), ""

@@ -74,8 +74,8 @@ def altered_files(
         if listed:
             lines = [line for line in lines if line.startswith(listed)]
         for item in recorded_files(filter(_LOOKED_AT.search, lines)):
-            if found := _difference(system, distribution, item):
-                yield AlteredFile(distribution.name, distribution.version, item.path, found)
+            if difference := _difference(system, distribution, item):
+                yield AlteredFile(distribution.name, distribution.version, item.path, difference)
 
 
 def _difference(system: System, distribution: Distribution, item: RecordedFile) -> str:

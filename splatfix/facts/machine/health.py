@@ -41,7 +41,7 @@ def disks(system: System) -> Fact[tuple[Disk, ...]]:
     rows = re.findall(
         r"^\S.*?\s(\d{1,15})\s+\d{1,15}\s+(\d{1,15})\s+\d{1,3}%\s+(/.*)$", done.stdout, re.MULTILINE
     )
-    found = {point: Disk(point, int(total) << 10, int(free) << 10) for total, free, point in rows}
-    if not found:
+    by_mount = {point: Disk(point, int(total) << 10, int(free) << 10) for total, free, point in rows}
+    if not by_mount:
         return unknown(f"df: {done.why() or 'no readable answer'}")
-    return Fact(tuple(found.values()), "df")
+    return Fact(tuple(by_mount.values()), "df")

@@ -182,9 +182,9 @@ def _number(answer: Any, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _flag(answer: Any, place: int) -> bool | None:
+def _flag(answer: Any, index: int) -> bool | None:
     """One of an answer's values as a flag; None where there is no answer."""
-    return None if answer is None else bool(answer[place])
+    return None if answer is None else bool(answer[index])
 
 
 def _as_text(value: Any) -> str | None:

@@ -155,9 +155,9 @@ def points_of_ply(path: Path) -> int | None:
     if not header.startswith(b"ply"):
         return None
     for line in header.split(b"\n"):
-        words = line.split()
-        if words[:2] == [b"element", b"vertex"] and len(words) == 3 and words[2].isdigit():
-            return int(words[2])
+        fields = line.split()
+        if fields[:2] == [b"element", b"vertex"] and len(fields) == 3 and fields[2].isdigit():
+            return int(fields[2])
     return None
 
 

@@ -10,13 +10,7 @@ from pathlib import Path
 from splatfix.core.reading import read_part, read_start
 from splatfix.facts.scene.model import Photo
 
-OTHER_FORMATS = {
-    b"RIFF": "webp",
-    b"II*\0": "tiff",
-    b"MM\0*": "tiff",
-    b"BM": "bmp",
-    b"GIF8": "gif",
-}
+OTHER_FORMATS = {b"RIFF": "webp", b"II*\0": "tiff", b"MM\0*": "tiff", b"BM": "bmp", b"GIF8": "gif"}
 ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"}
 """Of files that loaders open."""
 CAMERA_ENDINGS = {".heic", ".heif", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".avif"}

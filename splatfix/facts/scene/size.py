@@ -62,13 +62,7 @@ def size_of(scene: Scene) -> SceneSize | None:
     if scene.points is not None:
         points = scene.points.count
     return SceneSize(
-        len(scene.images),
-        width,
-        height,
-        points,
-        3 + photo.alpha,
-        tuple(scene.copies),
-        most_in_view(scene),
+        len(scene.images), width, height, points, 3 + photo.alpha, tuple(scene.copies), most_in_view(scene)
     )
 
 

@@ -189,14 +189,14 @@ def stack(
     )
 
 
-def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
+def nice_ticks(low: float, high: float) -> list[float]:
     """Round values from at or below ``low`` to at or above ``high``, equally far apart, at least two."""
     if high <= low:
         margin = abs(low) * 0.1 or 1.0
         high += margin
         if low > 0:  # an axis that begins at zero goes on doing so
             low -= margin
-    rough = (high - low) / (most - 1)
+    rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = 10 * power
     for factor in (1, 2, 2.5, 5):

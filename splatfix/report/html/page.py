@@ -88,10 +88,7 @@ def certificate_page(
 
 
 def matrix_page(
-    merged: Merged,
-    unreadable: Sequence[tuple[str, str]],
-    data: str,
-    refused: Sequence[tuple[str, str]] = (),
+    merged: Merged, unreadable: Sequence[tuple[str, str]], data: str, refused: Sequence[tuple[str, str]] = ()
 ) -> str:
     """Merged certificates as one HTML file.
 

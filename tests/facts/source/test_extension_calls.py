@@ -101,8 +101,7 @@ def test_a_rasterizer_kept_by_an_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
-    [("diff_gauss", 1), ("some_package.rasterizer", 1), ("pytorch3d.renderer", 0)],
+    ("module", "told"), [("diff_gauss", 1), ("some_package.rasterizer", 1), ("pytorch3d.renderer", 0)]
 )
 def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
     kind = "Points" if "pytorch3d" in module else "Gaussian"
