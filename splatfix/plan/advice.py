@@ -49,23 +49,38 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
         needed.setdefault(key, _also_needed(finding, options, assessment))
         advised.update(finding.remedy)
-    return Advice(best, (*refused, *needed.values()), _mended(best, cured, failed))
+    return Advice(best, (*refused, *needed.values()), _mended(best, cured, findings))
 
 
-def _mended(best: Option | None, cured: Sequence[Finding], failed: Sequence[Finding]) -> tuple[str, ...]:
-    """Codes of the failures that the build of an option mends, all of a code."""
+def _mended(best: Option | None, cured: Sequence[Finding], findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Codes of what the build of an option mends, all of a code: failures, and advice that install follows by itself."""
     if best is None or _step_of(best, Rebuild) is None:
         return ()
-    others = {finding.code for finding in failed if finding not in cured}
-    codes = []
-    for finding in cured:
-        by_build = FAMILIES[finding.family].building
-        if finding.family == "checkout":
-            # what the option tells the user to do first is no doing of install's
-            by_build = not set(repair_of(finding)) <= set(best.steps)
-        if by_build and finding.code not in others and not stops_everything(finding.code):
-            codes.append(finding.code)
-    return tuple(dict.fromkeys(codes))
+    mended = [finding for finding in cured if _cured_by_build(finding, best)]
+    milder = [finding for finding in findings if finding.status in (Status.WARN, Status.SKIP)]
+    mended += filter(_followed_by_install, milder)
+    left = {item.code for item in findings if item.status is Status.FAIL and item not in cured}
+    left.update(item.code for item in milder if item not in mended)
+    return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
+
+
+def _cured_by_build(finding: Finding, option: Option) -> bool:
+    if stops_everything(finding.code):
+        return False
+    if finding.family == "checkout":
+        # what the option tells the user to do first is no doing of install's
+        return not set(repair_of(finding)) <= set(option.steps)
+    return FAMILIES[finding.family].building
+
+
+def _followed_by_install(finding: Finding) -> bool:
+    """Its advice is to set what install sets, or to build where torch is, as install does."""
+    asked = commands(finding.remedy)
+    return bool(asked) and all(
+        "--no-build-isolation" in command.argv
+        or (not command.argv and _SET_BY_INSTALL.issuperset(name for name, _ in command.env))
+        for command in asked
+    )
 
 
 def _best_cure(

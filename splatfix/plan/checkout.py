@@ -121,7 +121,7 @@ def _extension_folders(
         path = folder.relative_to(around).as_posix()
         # empty because it is a submodule that was never fetched
         if any(item.empty and item.path == path for item in read_submodules(around)):
-            raise _incomplete(around, around, [path])
+            raise incomplete(around, around, [path])
         raise no_checkout(folder)
     extensions, unreadable = _extensions_of(folder, known)
     notes += _notes_on(folder, extensions, known, recognition)
@@ -365,11 +365,11 @@ def _extensions_of(folder: Path, known: StackRecipe | None) -> tuple[list[Path],
     empty = [item.path for item in read_submodules(folder) if item.empty]
     # viewers and the like, outside of submodules, are not needed here
     if needed := [path for path in empty if _IN_SUBMODULES.match(path)]:
-        raise _incomplete(folder, folder, needed)
+        raise incomplete(folder, folder, needed)
     ours, others = _parts_of_recipe(folder, known)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
-        raise _incomplete(folder, folder, gone)
+        raise incomplete(folder, folder, gone)
     if folder in ours:
         return ours, ()
     walk = walk_extensions(folder)
@@ -405,7 +405,7 @@ def _nothing_to_build(
     if known:
         return _no_extension(folder, known)
     if empty:
-        return _incomplete(folder, folder, empty)
+        return incomplete(folder, folder, empty)
     if photos := _photos(folder):
         return photos
     if at := compiled_at_first_use(folder):
@@ -440,7 +440,7 @@ def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:
     )
 
 
-def _incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
+def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
     """That a folder lacks submodules, or files of its own, with what fills them: in the checkout around it, where it is one.
 
     Args:
@@ -563,7 +563,7 @@ def _require_whole(source: Source) -> None:
     if source.error:
         raise SplatfixError.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
     if source.lacking:
-        raise _incomplete(source.label, Path(source.folder), source.lacking)
+        raise incomplete(source.label, Path(source.folder), source.lacking)
 
 
 def _require_one_of_each_name(sources: Iterable[Source]) -> None:

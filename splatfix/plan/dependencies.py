@@ -14,7 +14,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say, target_options
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.imports import Repository, repository_of
-from splatfix.plan.checkout import declared_by, modules_of_scripts
+from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
 
@@ -188,6 +188,19 @@ class _Gathered:
     """Requirements without which the packages can be built and imported."""
     optional_modules: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+
+def require_submodules(facts: Facts, sources: Sequence[Source]) -> None:
+    """Refuse a source that imports what an empty submodule of its own brings: it would be built, and taken back at its import.
+
+    Raises:
+        SplatfixError: ``source-incomplete``.
+    """
+    for source in sources:
+        lacking = missing_modules(facts, source.needs, brought=brought_by(sources)).unknown
+        empty = [item.path for item in source.submodules if item.empty and Path(item.path).name in lacking]
+        if empty:
+            raise incomplete(source.label, Path(source.folder), empty)
 
 
 def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source]) -> Dependencies:

@@ -300,7 +300,7 @@ class Advice:
     """The first of the options that cure most of what failed; None where none cures any."""
     also_needed: tuple[AlsoNeeded, ...] = ()
     mended: tuple[str, ...] = ()
-    """Codes of the failures that ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
+    """Codes of what ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
 
 
 @dataclass(frozen=True)

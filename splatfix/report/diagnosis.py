@@ -86,8 +86,9 @@ def show(
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
         if heading == "Problems" and not verbose:
-            _show_mended(console, [item for item in group if item.code in mended], short)
-            group = [item for item in group if item.code not in mended]
+            _show_mended(console, [item for item in findings if _is_mended(item, mended)], short)
+        if not verbose:
+            group = [item for item in group if not _is_mended(item, mended)]
         if group:
             section(console, heading)
         for item, likewise in _gathered(group, together=not verbose):
@@ -136,10 +137,14 @@ def _suggested_remedies(options: Options | None) -> set[tuple[Step, ...]]:
 
 
 def _mended_by(options: Options | None) -> tuple[str, ...]:
-    """Codes of the failures that the suggested fix mends without anybody's doing."""
+    """Codes of what the suggested fix mends without anybody's doing."""
     if options is None or options.advice is None:
         return ()
     return options.advice.mended
+
+
+def _is_mended(item: Finding, mended: Sequence[str]) -> bool:
+    return item.status is not Status.PASS and item.code in mended
 
 
 def _show_mended(console: Console, findings: Sequence[Finding], short: Callable[[str], str]) -> None:
@@ -156,7 +161,7 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Seque
     number = Counter(item.status for item in findings)
     failed = number[Status.FAIL] + number[Status.CRASH]
     unknown = number[Status.UNKNOWN]
-    by_install = sum(item.status is Status.FAIL and item.code in mended for item in findings)
+    by_install = Counter(item.status for item in findings if item.code in mended)
     # Warnings never change the verdict; what is unknown does, because a check that could not look has found nothing.
     if failed:
         mark, parts = Mark.BAD, [f"{counted(failed, 'problem')} found"]
@@ -164,10 +169,12 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Seque
         mark, parts = Mark.UNKNOWN, [f"No problem found, but {counted(unknown, 'check')} undetermined"]
     else:
         mark, parts = Mark.GOOD, ["No problems found"]
-    if by_install:
-        parts[0] += f" ({by_install} of them mended by splatfix install itself)"
+    if by_install[Status.FAIL]:
+        parts[0] += f" ({by_install[Status.FAIL]} of them mended by splatfix install itself)"
     if number[Status.WARN]:
         parts.append(counted(number[Status.WARN], "warning"))
+    if by_install[Status.WARN]:
+        parts[-1] += f" ({by_install[Status.WARN]} mended so)"
     if failed and unknown:
         parts.append(f"{unknown} not determined")
     marked(console, mark, f"[bold]{', '.join(parts)}[/]", indent=0)

@@ -7,7 +7,7 @@ import pytest
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step, run, say, set_variable
 from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice, with_checkout
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
@@ -62,6 +62,27 @@ def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
         advice = diagnosed(facts).advice
         assert advice and advice.option and advice.option.kind is OptionKind.REBUILD
         assert advice.also_needed == () and "cuda-home-wrong" in advice.mended
+
+
+def test_warnings_that_ask_for_what_install_does_are_mended_too() -> None:
+    context = make_context(wrapped(healthy()), goal())
+    findings = list(run_checks(context))
+    wrong = next(item for item in findings if item.code == "cuda-home-wrong")
+
+    def mended(*steps: Step) -> bool:
+        warned = dataclasses.replace(wrong, code="no-gpu-at-build", status=Status.WARN, remedy=steps)
+        others = [item for item in findings if item.code != warned.code]
+        advice = advised_options([*others, warned], context).advice
+        assert advice
+        return warned.code in advice.mended
+
+    arch_list, preload = set_variable("TORCH_CUDA_ARCH_LIST", "12.0"), set_variable("LD_PRELOAD", "x.so")
+    assert mended(arch_list) and mended(run("pip", "install", "--no-build-isolation", "."))
+    assert (
+        not mended(arch_list, preload)
+        and not mended(arch_list, run("apt", "install", "gcc"))
+        and not mended()
+    )
 
 
 def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:

@@ -224,6 +224,13 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     facts = dataclasses.replace(facts, environment=environment)
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
+    # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
+    (folder / ".gitmodules").write_text(
+        '[submodule "h"]\npath = external/house_made\nurl = https://example.org/h\n'
+    )
+    error = refused("source-incomplete", folder, facts)
+    assert "external/house_made is missing or empty" in error.what
+    (folder / ".gitmodules").unlink()
     (folder / "requirements.txt").write_text("numpy\nhouse-made\n")
     made = plan(folder, facts, with_dependencies=True)
     assert not any("house_made" in note for note in made.notes)

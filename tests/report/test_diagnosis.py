@@ -64,10 +64,14 @@ def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> N
 def test_what_install_mends_by_itself_is_no_problem() -> None:
     other = dataclasses.replace(LOUD, code="c-check", summary="Another is wrong.")
     options = Options((), (), (), (), advice=Advice(None, mended=(LOUD.code,)))
-    text = shown(LOUD, other, options=options)
+    warned = dataclasses.replace(LOUD, status=Status.WARN)
+    text = shown(LOUD, warned, other, options=options)
     mended, _, problems = text.partition("Problems")
-    assert LOUD.code in mended and "$ export" not in mended and LOUD.code not in problems
-    assert "c-check" in problems and "(1 of them" in text
+    assert mended.count(LOUD.code) == 2 and "$ export" not in mended and LOUD.code not in problems
+    assert "c-check" in problems and "(1 of them" in text and "1 warning (1 mended so)" in text
+    assert shown(warned, options=options, verbose=True).count("$ export") == shown(
+        warned, verbose=True
+    ).count("$ export")
 
 
 def test_what_to_do_is_said_once() -> None:

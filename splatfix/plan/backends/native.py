@@ -19,7 +19,7 @@ from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
 from splatfix.plan.checkout import sources_in, variants_of_source
 from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
-from splatfix.plan.dependencies import plan_dependencies
+from splatfix.plan.dependencies import plan_dependencies, require_submodules
 from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
 from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
 from splatfix.plan.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
@@ -233,7 +233,9 @@ def _with_tools(wheels: Wheels, context: Context, tools: Tools) -> Wheels:
 def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The sources of a request. A command that fetches submodules and goes on names its sources and targets."""
     try:
-        return sources_in(request.sources, facts)
+        sources, notes = sources_in(request.sources, facts)
+        require_submodules(facts, sources)
+        return sources, notes
     except SplatfixError as error:
         todo = []
         for step in error.todo:
