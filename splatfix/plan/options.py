@@ -357,7 +357,10 @@ def _best_dropins(
 
 def _with_dropins(request: Request, context: Context) -> InstallPlan:
     """By the backend that was named; its refusal names the best of the others."""
-    replacement = choose_dropins(request.sources, context.checkout, request.backend)
+    try:
+        replacement = choose_dropins(request.sources, context.checkout, request.backend)
+    except SplatfixError as error:
+        raise error.with_todo(*(_for_targets(step, request) for step in error.todo)) from error
     _, kernels_by = _WITHOUT_COMPILER[request.backend]
     try:
         return dropin_plan(request, context, replacement, kernels_by)
@@ -373,6 +376,14 @@ def _with_dropins(request: Request, context: Context) -> InstallPlan:
         options = (*target_options(request.targets), *python_option(context.facts))
         again = run(*argv, *options, text="Next best here")
         raise error.with_todo(*error.todo, again) from error
+
+
+def _for_targets(step: Step, request: Request) -> Step:
+    """A command of ``splatfix install`` that names no target is for those that were asked for."""
+    command = step.command
+    if command is None or command.argv[:2] != ("splatfix", "install") or "--target" in command.argv:
+        return step
+    return replace(step, command=replace(command, argv=(*command.argv, *target_options(request.targets))))
 
 
 def _kept(request: Request, context: Context) -> InstallPlan | None:

@@ -387,10 +387,11 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
     (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
     (tmp_path / ".git").mkdir()
-    asked = request_for((str(tmp_path),), ("sm_120", "sm_90"))
-    with pytest.raises(SplatfixError) as caught:
-        plan_install(asked, make_context(machine(), Goal(asked.targets)))
-    clone, ours = (step.command.argv for step in caught.value.todo if step.command)
-    assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
     targets = ("--target", "sm_120", "--target", "sm_90")
-    assert ours == ("splatfix", "install", str(tmp_path), *targets, "--fetch-submodules")
+    for backend, options in (("native", targets), ("auto", (*targets, "--backend", "auto"))):
+        asked = dataclasses.replace(request_for((str(tmp_path),), ("sm_120", "sm_90")), backend=backend)
+        with pytest.raises(SplatfixError) as caught:
+            plan_install(asked, make_context(machine(), Goal(asked.targets)))
+        clone, ours = (step.command.argv for step in caught.value.todo if step.command)
+        assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
+        assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")

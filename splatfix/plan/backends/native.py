@@ -231,7 +231,7 @@ def _with_tools(wheels: Wheels, context: Context, tools: Tools) -> Wheels:
 
 
 def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """The sources of a request. A command that fetches submodules and goes on names its sources and targets."""
+    """The sources of a request. A command that fetches submodules and goes on names what was asked for."""
     try:
         sources, notes = sources_in(request.sources, facts)
         require_submodules(facts, sources)
@@ -240,7 +240,10 @@ def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], t
         todo = []
         for step in error.todo:
             if step.command and step.command.argv[-1] == FETCH:
-                argv = ("splatfix", "install", *request.sources, *target_options(request.targets), FETCH)
+                options = target_options(request.targets)
+                if request.backend != "native":
+                    options = (*options, "--backend", request.backend)
+                argv = ("splatfix", "install", *request.sources, *options, FETCH)
                 step = run(*argv, text=step.text)
             todo.append(step)
         raise error.with_todo(*todo) from error
