@@ -256,7 +256,9 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     assert "gives scores" in said
     lines = [step.line() for step in made.todo]
     assert lines[0] == f"splatfix install {folder} --target sm_120"
-    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120"), "one can have it by its name"
+    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120"), (
+        "one can have it by its name"
+    )
     alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
     cpu = dataclasses.replace(request, backend="auto", targets=())
