@@ -156,7 +156,7 @@ DOCKER_TESTS ?= docker
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
 
-slurm: $(VENV)/.dev ## Slurm's daemons on this machine as root (apt-get install slurm-wlm munge); writes tests/records/slurm.json
+slurm: $(VENV)/.dev ## Slurm's daemons on this machine as root (apt-get install slurm-wlm munge), half an hour; writes tests/records/slurm.json
 	$(PY) -m tests.fleet.slurm_cluster tests/records/slurm.json
 
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
