@@ -152,7 +152,10 @@ def damaged_document(rng: random.Random, document: Any) -> Any:
         elif isinstance(parent, dict) and parent is not root:
             parent[rng.choice(TEXTS)] = parent.pop(key)
         elif isinstance(parent, list):
-            parent += [copy.deepcopy(parent[key])] * rng.choice((1, 3, 1000))
+            # within a few MiB, and each of its own: it is the memory of those who read it that is measured
+            most = 1 + (1 << 20) // len(repr(parent[key]))
+            times = min(rng.choice((1, 3, 1000)), most)
+            parent += [copy.deepcopy(parent[key]) for _ in range(times)]
     return root[""]
 
 
