@@ -7,7 +7,6 @@ Each tool is a function of :mod:`splatfix.api`. It answers with the text that th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +61,16 @@ class _Tool:
             "required": list(self.required),
             "additionalProperties": False,
         }
+
+    @property
+    def usage(self) -> str:
+        """Its arguments, a line each."""
+        lines = ["It takes:"]
+        for name, schema in self.properties.items():
+            needed = "required" if name in self.required else "optional"
+            kind = schema.get("type") or " or ".join(schema["enum"])
+            lines.append(f"  {name} ({kind}, {needed}): {schema['description']}")
+        return "\n".join(lines)
 
 
 def _tools(python: str | None) -> dict[str, _Tool]:
@@ -159,7 +168,7 @@ def _listed(name: str, tool: _Tool) -> types.Tool:
         name=name,
         description=tool.description,
         input_schema=tool.input_schema,
-        output_schema=document_schema(tool.schema),
+        output_schema=output_schema(tool.schema),
         annotations=types.ToolAnnotations(read_only_hint=True, destructive_hint=False),
     )
 
@@ -174,7 +183,7 @@ def _called(tool: _Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
         result = tool.call(**arguments)
         document = result.document()
     except fastjsonschema.JsonSchemaValueException as problem:
-        return _refused(f"Wrong arguments: {problem.message}.")
+        return _refused(f"Wrong arguments: {problem.message}.\n{tool.usage}")
     except SplatfixError as problem:
         return _refused(str(Result("splatfix", dict, lambda _: None, problem.exit_code, problem)))
     text = types.TextContent(type="text", text=str(result))
@@ -188,25 +197,16 @@ def _refused(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
-def document_schema(name: str) -> dict[str, Any]:
-    """The schema of a command's document with the definitions that it refers to, in one piece."""
-    schema: dict[str, Any] = json.loads(_schema_text(name))
-    common = json.loads(_schema_text("common"))["$defs"]
-    definitions: dict[str, Any] = {}
-    missing = _referred(schema)
-    while missing:
-        key = missing.pop()
-        if key not in definitions:
-            definitions[key] = common[key]
-            missing |= _referred(common[key])
-    return {**schema, "$defs": definitions}
+def output_schema(name: str) -> dict[str, Any]:
+    """The schema of a command's document without what its definitions hold: whole it has 70 KB, which an assistant reads
+    before its first question. The ``$id`` is that of the whole one, in ``splatfix/report/schemas``."""
 
+    def shortened(row: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in row:
+            return {"type": "object", "title": row["$ref"].rpartition("/")[2]}
+        return row
 
-def _schema_text(name: str) -> str:
-    """A schema that ships with splatfix, its references pointing into itself."""
-    text = (_SCHEMAS / f"{name}.json").read_text(encoding="utf-8")
-    return text.replace('"common.json#/', '"#/')
-
-
-def _referred(schema: Any) -> set[str]:
-    return set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema)))
+    schema: dict[str, Any] = json.loads(
+        (_SCHEMAS / f"{name}.json").read_text(encoding="utf-8"), object_hook=shortened
+    )
+    return schema

@@ -61,12 +61,21 @@ class TomlTable:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """The strings of an array; empty when it is not there."""
+        return tuple(self.array(key, str))
+
+    def tables(self, key: str) -> tuple[TomlTable, ...]:
+        """The tables of an array; empty when it is not there."""
+        rows = self.array(key, dict)
+        return tuple(TomlTable(row, self._file, self.wrong, f"{self._path}{key}.") for row in rows)
+
+    def array(self, key: str, kind: type = object) -> list[Any]:
+        """The items of an array that have a type; empty when it is not there."""
         values = self._get(key, list) or ()
         for value in values:
-            if not isinstance(value, str):
-                self._tell(f"an item of {self._path}{key}", value, str)
+            if not isinstance(value, kind):
+                self._tell(f"an item of {self._path}{key}", value, kind)
                 break
-        return tuple(value for value in values if isinstance(value, str))
+        return [value for value in values if isinstance(value, kind)]
 
     def _get(self, key: str, kind: type) -> Any:
         value = self._values.get(key)

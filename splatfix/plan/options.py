@@ -28,7 +28,6 @@ from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.hosts import imports_of_hosts, require_host
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.option import (
     BUILDING,
@@ -71,7 +70,14 @@ _WITHOUT_COMPILER: Mapping[str, tuple[str, KernelMaker | None]] = {
 }
 # What rules out a native build on this machine, whatever was asked for.
 _NOT_HERE = frozenset(
-    {"cpu-only-torch", "no-gpu-to-target", "no-matching-toolkit", "no-host-compiler", "arch-unknown-to-torch"}
+    {
+        "cpu-only-torch",
+        "no-gpu-to-target",
+        "no-matching-toolkit",
+        "no-host-compiler",
+        "arch-unknown-to-torch",
+        "no-python-headers",
+    }
 )
 
 
@@ -321,14 +327,12 @@ def _first_possible(
         replacement = choose_dropins(request.sources, context.checkout)
     except SplatfixError:
         raise obstacle from None
-    if by_name:
-        for dropin in replacement.dropins:
-            require_host(context, dropin)
-        imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
     # where a part must be built natively, nothing else serves
     if replacement.native:
         raise obstacle
     plan, passed_over = _best_dropins(request, context, replacement)
+    if plan is None and by_name:
+        return dropin_plan(request, context, replacement, None)  # which says what its host or Python lacks
     if plan is None:
         raise obstacle
     text, _ = _WITHOUT_COMPILER[plan.backend]

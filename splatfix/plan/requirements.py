@@ -10,6 +10,7 @@ from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
+from splatfix.core.versions import dotted, release
 from splatfix.facts import Facts, Interpreter, Torch
 from splatfix.knowledge import Arch
 
@@ -43,6 +44,18 @@ def usable_python(facts: Facts) -> Interpreter:
     if installer_of(facts) is None:
         raise SplatfixError.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
     return interpreter
+
+
+def usable_headers(facts: Facts) -> None:
+    """What extensions are compiled against is there, as far as that is known.
+
+    Raises:
+        SplatfixError: ``no-python-headers``.
+    """
+    interpreter = facts.environment.interpreter.value
+    if interpreter and interpreter.headers is False:
+        version = dotted(release(interpreter.version)[:2])
+        raise SplatfixError.of("plan.no-python-headers", executable=interpreter.executable, version=version)
 
 
 def usable_targets(context: Context) -> tuple[Arch, ...]:

@@ -15,6 +15,7 @@ from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.option import NotApplicable
+from splatfix.plan.requirements import usable_headers
 from splatfix.plan.steps import ProvideToolkit, Reason
 
 OWN_TOOLKIT = ("splatfix's own cache",)
@@ -102,8 +103,9 @@ def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *to
     """A chosen toolkit with the compiler for it.
 
     Raises:
-        SplatfixError: the problem of the choice, where there is no toolkit.
+        SplatfixError: the problem of the choice, where there is no toolkit; ``no-python-headers``.
     """
+    usable_headers(context.facts)
     toolkit = choice.required()
     compilers = choose_compilers(context.facts, torch, toolkit.toolkit, toolkit.version)
     return Tools(

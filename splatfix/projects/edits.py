@@ -29,9 +29,16 @@ def edited(text: str, manifest: Manifest, repair: Repair) -> str:
     """The text of a file with its repair; the same text where there is none."""
     if repair.is_empty:
         return text
+    body = text.removeprefix("\ufeff")
+    mark = text[: len(text) - len(body)]
     if manifest.file.endswith(".txt"):
-        return _of_requirements(text, repair)
-    return _of_pyproject(text, manifest, repair)
+        return mark + _of_requirements(body, repair)
+    try:
+        return mark + _of_pyproject(body, manifest, repair)
+    except (
+        ValueError
+    ):  # tomlkit takes no values nested a hundred deep, and adds no table to one that is inline
+        return text
 
 
 def _of_requirements(text: str, repair: Repair) -> str:
@@ -149,7 +156,7 @@ def _name_of(words: str) -> str:
     """The package of a requirement without an address; "" for anything else."""
     try:
         parsed = Requirement(re.sub(r"(?:^|\s)#.*$", "", words))
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return ""
     return "" if parsed.url else canonicalize_name(parsed.name)
 

@@ -52,7 +52,12 @@ def _judgement(subject: Subject) -> Judgement:
         findings += tuple(python_findings(subject, resolved))
         findings += tuple(build_findings(subject, resolved))
     findings += (*wheel_findings(subject), *_unread(subject))
-    if resolved and subject.manifest.manager in (Manager.UV, Manager.PIP):
+    is_text = subject.manifest.file.endswith(".txt")
+    # what is no pyproject.toml that pip and uv take gets no edit
+    is_editable = subject.manifest.manager in (Manager.UV, Manager.PIP) and (
+        is_text or not subject.manifest.wrong
+    )
+    if resolved and is_editable:
         repair = _repair(subject, resolved, findings)
     return Judgement(subject.manifest, words, findings, repair)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
-from packaging.markers import InvalidMarker, Marker
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.markers import Marker
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from splatfix.core.data import dataclass
 from splatfix.core.versions import dotted
@@ -75,15 +76,16 @@ def holds(marker: str, environment: Mapping[str, str]) -> bool:
     """A marker holds; also one that cannot be read, which its own tool will refuse."""
     try:
         return not marker or Marker(marker).evaluate(dict(environment))
-    except InvalidMarker:
+    except (ValueError, RecursionError):
         return True
 
 
+@lru_cache(maxsize=4096)
 def allows(specifier: str, version: str) -> bool:
     """A specifier takes a version; one that cannot be read takes any."""
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
+    except ValueError:
         return True
 
 
@@ -120,7 +122,7 @@ def resolve_torch(manifest: Manifest, facts: Facts, python: str) -> tuple[Resolv
 
 
 def _locked(manifest: Manifest, item: Dependency, environment: Mapping[str, str]) -> Resolved | None:
-    rows = [row for row in manifest.locked if row.name == "torch" and holds(row.marker, environment)]
+    rows = [row for row in manifest.locked_by_name.get("torch", ()) if holds(row.marker, environment)]
     if item.index:
         rows = [row for row in rows if row.index.rstrip("/") == item.index.rstrip("/")] or rows
     if not rows or item.extra:
@@ -277,5 +279,5 @@ def oldest_python_of(specifier: str, tag: str) -> str:
 
 def locked_version(manifest: Manifest, name: str, environment: Mapping[str, str]) -> Locked | None:
     """The row of a package in the lock file; None where there is none."""
-    rows = [row for row in manifest.locked if row.name == name and holds(row.marker, environment)]
+    rows = [row for row in manifest.locked_by_name.get(name, ()) if holds(row.marker, environment)]
     return rows[0] if rows else None

@@ -5,6 +5,7 @@ Its layout is simulated on Linux, where CPython reads a ``._pth`` of the interpr
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import open_environment
+from tests.files import put
 from tests.install.environments import Files, snapshot
 from tests.projects.test_write import Cli
 
@@ -25,6 +27,12 @@ _SCHEME = """'posix_prefix': {
         'platlib': '{base}/Lib/site-packages', 'include': '{installed_base}/Include',
         'platinclude': '{installed_base}/Include', 'scripts': '{base}/Scripts', 'data': '{base}',
         """
+
+SETUP = """
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+setup(name="ext", ext_modules=[CppExtension("ext", ["ext.cpp"])], cmdclass={"build_ext": BuildExtension})
+"""
 
 
 @pytest.fixture
@@ -61,9 +69,12 @@ def ask(python: Path, code: str) -> str:
 
 
 @pytest.mark.slow
-def test_installed_and_undone_exactly(splatfix: Cli, python: Path) -> None:
+def test_installed_and_undone_exactly(splatfix: Cli, python: Path, tmp_path: Path) -> None:
     assert ask(python, "import sys; print(sys.prefix, sys.flags.isolated)") == f"{python.parent} 1"
     assert not list(python.parent.rglob("Python.h")) and not (python.parent / "include").exists()
+    put(tmp_path / "source", {"setup.py": SETUP, "ext.cpp": ""})
+    refused = splatfix("install", tmp_path / "source", "--python", python, "--json")
+    assert json.loads(refused.stdout)["error"]["code"] == "no-python-headers", refused.stdout + refused.stderr
     environment = open_environment(str(python), ProcessRunner())
     assert environment.purelib == python.parent / "Lib" / "site-packages"
     before: Files = snapshot(environment)

@@ -115,6 +115,7 @@ def bad(**values: Any) -> dict[str, Any]:
 
 
 TORCH_211_128 = dataclasses.replace(TORCH, version="2.11.0+cu128", cuda="12.8")
+EMBEDDED_PYTHON = dataclasses.replace(INTERPRETER, headers=False)
 SYSTEM_PYTHON = dataclasses.replace(INTERPRETER, externally_managed=True)
 ROCM = dataclasses.replace(TORCH, cuda=None, hip="6.2")
 PIP = {"pip": "25"}
@@ -144,6 +145,7 @@ PIP = {"pip": "25"}
         ("build-tools-missing", "-m pip install ninja", {"packages": PIP | {"setuptools": "70.1"}}, {}),
         ("no-pip", "ensurepip", {"packages": {}}, {}),
         ("externally-managed", "", {"interpreter": SYSTEM_PYTHON}, {}),
+        ("no-python-headers", "--backend nvrtc", {"interpreter": EMBEDDED_PYTHON}, {}),
         ("cpu-only-torch", "ROCm", {"torch": ROCM}, {}),
     ],
 )  # fmt: skip

@@ -27,8 +27,10 @@ setup(name="simple_knn", ext_modules=[extension], cmdclass={"build_ext": BuildEx
 
 
 def write(folder: Path, case: Mapping[str, Any]) -> None:
+    folder.mkdir(exist_ok=True)
     for name, text in case["files"].items():
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(text.encode())
     if "extension" in case:
         source = folder / case["extension"]
         source.mkdir(parents=True)
@@ -68,7 +70,7 @@ def test_a_project(case: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.
     # the edits, and what is left; a second time there is nothing to write
     assert codes(mended.after, Status.FAIL) == sorted(case.get("left", [])), [*mended.after, *mended.changes]
     for change in mended.changes:
-        (tmp_path / change.file).write_text(change.after, encoding="utf-8")
+        (tmp_path / change.file).write_bytes(change.after.encode())
     for line in case.get("written", ()):
         assert line in "".join(change.after for change in mended.changes), mended.changes
     assert _mended(request).changes == ()

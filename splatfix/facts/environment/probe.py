@@ -73,6 +73,7 @@ class _Described:
     """``sys.path`` without the probe's own folder."""
     conda: bool = False
     externally_managed: bool = False
+    headers: bool | None = None
     abiflags: str = ""
 
 
@@ -293,5 +294,6 @@ def _interpreter(system: System, python: _Described) -> Interpreter:
         kind=kind,
         site_packages=python.site_packages,
         externally_managed=python.externally_managed,
+        headers=python.headers,
         lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )

@@ -21,6 +21,8 @@ def describe() -> Dict[str, Any]:
         if os.path.basename(path.rstrip("/\\")) in ("site-packages", "dist-packages") and path not in sites:
             sites.append(path)
     stdlib = sysconfig.get_paths()["stdlib"]
+    # where torch's cpp_extension looks for Python.h
+    include = sysconfig.get_path("include", "nt" if os.name == "nt" else "posix_prefix")
     return {
         "executable": sys.executable,
         "version": platform.python_version(),
@@ -34,6 +36,7 @@ def describe() -> Dict[str, Any]:
         and os.path.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         "site_packages": [p for p in sites if os.path.isdir(p)],
         "path": paths,
+        "headers": os.path.isfile(os.path.join(include, "Python.h")),
         "abiflags": getattr(sys, "abiflags", ""),
     }
 

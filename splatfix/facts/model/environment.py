@@ -41,6 +41,8 @@ class Interpreter:
     externally_managed: bool = False
     lock_file: str = ""
     """``uv.lock`` or ``poetry.lock`` of the project that this is the environment of; "" where there is none."""
+    headers: bool | None = None
+    """``Python.h`` is where torch's cpp_extension looks for it; None where that was not looked at."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ _PLATFORMS = {
     "win": "sys_platform == 'win32'",
     "osx": "sys_platform == 'darwin'",
 }
-_LOCKED = re.compile(r"^\s*-\s+(conda|pypi):\s+(\S+)", re.MULTILINE)
+_LOCKED = re.compile(r"^[ \t]*-[ \t]+(conda|pypi):[ \t]+(\S+)", re.MULTILINE)
 
 
 def read_environment(file: str, text: str) -> Manifest:
@@ -162,7 +162,9 @@ def _of_conda_packages(manifest: Manifest) -> Manifest:
         manifest,
         dependencies=tuple(dependencies),
         requires_python=pythons[0].specifier if pythons else "",
-        python=pinned if re.fullmatch(r"3\.\d+", pinned) and pythons[0].specifier.startswith("==") else "",
+        python=pinned
+        if re.fullmatch(r"3\.\d{1,3}", pinned) and pythons[0].specifier.startswith("==")
+        else "",
         pip=pips[0] if pips else "",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import cached_property
 
 from splatfix.core.data import dataclass, field
 from splatfix.facts.model.source import Source
@@ -99,6 +100,14 @@ class Manifest:
     """The lock file that was made of another state of this file."""
     wrong: tuple[str, ...] = ()
     """What of it could not be read, a clause each."""
+
+    @cached_property
+    def locked_by_name(self) -> Mapping[str, tuple[Locked, ...]]:
+        """The rows of the lock file."""
+        rows: dict[str, list[Locked]] = {}
+        for row in self.locked:
+            rows.setdefault(row.name, []).append(row)
+        return {name: tuple(found) for name, found in rows.items()}
 
     def of(self, name: str) -> tuple[Dependency, ...]:
         """Every requirement of that name."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from splatfix.core.data import replace
 from splatfix.core.redact import without_credentials
-from splatfix.core.toml import parse_toml
+from splatfix.core.toml import TomlTable, parse_toml
 from splatfix.facts.project.model import BuildSettings, Dependency, Locked, Manager, Manifest
-from splatfix.facts.project.requirements import dependency_of
+from splatfix.facts.project.requirements import constrained, dependency_of
 
 Toml = Mapping[str, Any]
+_KEY = re.compile(r"""^\s*(?:([\w-]+)|"([^"]+)"|'([^']+)')\s*[=.]""")
+_QUOTED = re.compile(r""""([^"]*)"|'([^']*)'""")
 
 
 def table(values: Toml, *keys: str) -> Toml:
@@ -45,15 +48,20 @@ def manager_of(tool: Toml, *, locked: bool = False) -> Manager:
     return Manager.POETRY if "poetry" in tool else Manager.PIP
 
 
-def line_of(text: str, pattern: str) -> int:
-    """The first line with the pattern; 1 where none has it."""
-    lines = enumerate(text.splitlines(), 1)
-    return next((number for number, line in lines if re.search(pattern, line)), 1)
-
-
 def line_of_key(text: str, key: str) -> int:
-    """The line on which a key of a table is set."""
-    return line_of(text, rf"^\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
+    """The line on which a key of a table is set; 1 where none is."""
+    return _first_lines(text, _KEY).get(key, 1)
+
+
+# a file can have as many names as lines, and every one of them is asked for
+@lru_cache(maxsize=4)
+def _first_lines(text: str, pattern: re.Pattern[str]) -> dict[str, int]:
+    """By what the pattern's groups take, the line on which it is first."""
+    lines: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in pattern.finditer(line):
+            lines.setdefault(match[match.lastindex or 0], number)
+    return lines
 
 
 def read(file: str, text: str, document: Toml, text_of: Callable[[str], str]) -> Manifest:
@@ -67,6 +75,7 @@ def read(file: str, text: str, document: Toml, text_of: Callable[[str], str]) ->
         manager,
         tuple(_of_project(text, document)),
         requires_python=requires if isinstance(requires, str) else "",
+        wrong=tuple(_wrong_types(file, document)),
     )
     if manager is Manager.POETRY:
         manifest = _with_poetry(manifest, text, tool)
@@ -75,6 +84,25 @@ def read(file: str, text: str, document: Toml, text_of: Callable[[str], str]) ->
         manifest = _with_uv(manifest, table(tool, "uv"))
         return _with_lock(manifest, "uv.lock", uv_lock, project)
     return _with_lock(manifest, "pylock.toml", text_of("pylock.toml"), project)
+
+
+def _wrong_types(file: str, document: Toml) -> Iterator[str]:
+    """What has another type than pip and uv take, a clause each; what they refuse is not to be edited."""
+    checked = TomlTable(document, file)
+    project, uv = checked.table("project"), checked.table("tool").table("uv")
+    project.text("requires-python")
+    project.texts("dependencies")
+    for key in ("override-dependencies", "constraint-dependencies"):
+        uv.texts(key)
+    for key in ("index", "dependency-metadata"):
+        uv.tables(key)
+    checked.table("dependency-groups")
+    uv.table("sources")
+    for name in table(document, "tool", "uv", "extra-build-dependencies"):
+        uv.table("extra-build-dependencies").array(name)
+    for name in table(document, "tool", "uv", "extra-build-variables"):
+        uv.table("extra-build-variables").table(name)
+    yield from (reason.removeprefix(f"{file}: ") for reason in dict.fromkeys(checked.wrong))
 
 
 def _of_project(text: str, document: Toml) -> Iterator[Dependency]:
@@ -90,7 +118,7 @@ def _of_project(text: str, document: Toml) -> Iterator[Dependency]:
     for words in listed:
         dependency = dependency_of(words, 0)
         if dependency is not None:
-            yield replace(dependency, line=line_of(text, rf"[\"']{re.escape(words)}[\"']"))
+            yield replace(dependency, line=_first_lines(text, _QUOTED).get(words, 1))
 
 
 def _with_uv(manifest: Manifest, uv: Toml) -> Manifest:
@@ -124,18 +152,15 @@ def _with_uv(manifest: Manifest, uv: Toml) -> Manifest:
 
 def _overridden(dependencies: tuple[Dependency, ...], uv: Toml) -> Iterator[Dependency]:
     """Each as uv's overrides and constraints leave it; then those of what other packages bring."""
-    overrides = [dependency_of(words, 1) for words in texts(uv, "override-dependencies")]
-    constraints = [dependency_of(words, 1) for words in texts(uv, "constraint-dependencies")]
-    for item in dependencies:
-        for other in overrides:
-            if other and other.name == item.name:
-                item = replace(item, specifier=other.specifier)
-        for other in constraints:
-            if other and other.name == item.name:
-                item = replace(item, specifier=",".join(filter(None, (item.specifier, other.specifier))))
-        yield item
+    overrides = [item for words in texts(uv, "override-dependencies") if (item := dependency_of(words, 1))]
+    constraints = [
+        item for words in texts(uv, "constraint-dependencies") if (item := dependency_of(words, 1))
+    ]
+    specifiers = {item.name: item.specifier for item in overrides}
+    own = [replace(item, specifier=specifiers.get(item.name, item.specifier)) for item in dependencies]
+    yield from constrained(own, constraints)
     named = {item.name for item in dependencies}
-    yield from (item for item in (*overrides, *constraints) if item and item.name not in named)
+    yield from (item for item in (*overrides, *constraints) if item.name not in named)
 
 
 def _from_sources(item: Dependency, entries: list[Toml], names: Mapping[str, str]) -> Iterator[Dependency]:
@@ -249,7 +274,7 @@ def pep440(text: str) -> str:
     """
     parts = []
     for part in re.split(r"[,\s]+", text.strip()):
-        caret = re.fullmatch(r"([\^~])(\d+(?:\.\d+)*)(?:\+\w+)?", part)
+        caret = re.fullmatch(r"([\^~])(\d{1,9}(?:\.\d{1,9})*)(?:\+\w+)?", part)
         if caret:
             numbers = list(map(int, caret[2].split(".")))
             at = 1 if caret[1] == "~" and len(numbers) > 1 else 0

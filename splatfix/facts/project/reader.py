@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from splatfix.core.data import replace
@@ -12,10 +12,11 @@ from splatfix.facts.model.source import Source
 from splatfix.facts.project import conda, pyproject, requirements
 from splatfix.facts.project.model import Manifest, Project
 from splatfix.facts.source.extension import read_source
-from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.reader import FolderReader, is_folder
 
 _MOST_MANIFEST = 1 << 20
 _MOST_LOCK = 16 << 20
+_MOST_FILES = 40
 _REQUIREMENTS = re.compile(r"requirements[\w.-]*\.txt")
 _CONDA = re.compile(r"(environment|conda)[\w.-]*\.ya?ml")
 
@@ -27,20 +28,31 @@ def read_project(folder: Path, texts: Mapping[str, str] | None = None) -> Projec
         texts: of files, in the place of what they hold.
     """
     reader = FolderReader()
+    asked: list[str] = []
 
     def text_of(name: str) -> str:
+        asked.append(name)
         if texts and name in texts:
             return texts[name]
         return reader.text(folder / name, _MOST_LOCK if name.endswith(".lock") else _MOST_MANIFEST)
 
-    manifests = tuple(manifest for name in _names(folder, reader) for manifest in _read(name, text_of))
-    left_out = {Path(item.path).name: item.reason for item in reader.left_out}
-    manifests = tuple(_noted(manifest, left_out) for manifest in manifests)
-    pinned = re.fullmatch(r"(?:cpython-?)?(3\.\d+)(\.\d+)?", text_of(".python-version").strip())
+    manifests: list[Manifest] = []
+    names = list(_names(folder, reader))
+    for name in names[:_MOST_FILES]:
+        asked.clear()
+        read = list(_read(name, text_of))
+        left_out = {item.path: item.reason for item in reader.left_out}
+        paths = [(file, str(folder / file)) for file in dict.fromkeys(asked)]
+        unread = [f"{file} was not read: {left_out[path]}" for file, path in paths if path in left_out]
+        manifests += [replace(manifest, wrong=(*manifest.wrong, *unread)) for manifest in read]
+    if len(names) > _MOST_FILES and manifests:
+        reason = f"there are {len(names)} such files, of which at most {_MOST_FILES} are read"
+        manifests[-1] = replace(manifests[-1], wrong=(*manifests[-1].wrong, reason))
+    pinned = re.fullmatch(r"(?:cpython-?)?(3\.\d{1,3})(\.\d+)?", text_of(".python-version").strip())
     sources = _sources(folder, manifests)
     return Project(
         str(folder),
-        manifests,
+        tuple(manifests),
         pinned[1] if pinned else "",
         sources,
         tuple(name for name in sources if _names_no_version(folder / name, FolderReader())),
@@ -83,16 +95,11 @@ def _read(name: str, text_of: Callable[[str], str]) -> Iterator[Manifest]:
         yield pyproject.read(name, text, document, text_of)
 
 
-def _noted(manifest: Manifest, left_out: Mapping[str, str]) -> Manifest:
-    """The manifest, with what of its files was not read."""
-    missing = [f"{name} was not read: {left_out[name]}" for name in (manifest.file,) if name in left_out]
-    return replace(manifest, wrong=(*manifest.wrong, *missing))
-
-
-def _sources(folder: Path, manifests: tuple[Manifest, ...]) -> dict[str, Source]:
+def _sources(folder: Path, manifests: Sequence[Manifest]) -> dict[str, Source]:
     """The sources that are there; a submodule that is empty is none."""
     folders = {item.folder for manifest in manifests for item in manifest.dependencies if item.folder}
-    inside = {name for name in folders if (folder / name).resolve().is_relative_to(folder.resolve())}
+    root, there = folder.resolve(), filter(lambda name: is_folder(folder / name), folders)
+    inside = {name for name in there if (folder / name).resolve().is_relative_to(root)}
     reader = FolderReader()
     read = {name: read_source(folder / name, reader=reader) for name in sorted(inside)}
     return {name: source for name, source in read.items() if source.build_files}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -19,40 +20,81 @@ _COMMENT = re.compile(r"(?:^|\s)#.*$")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:\s+|=)(\S+)")
 _ADDRESS = re.compile(r"(?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+")
 _MOST_LINES = 5000
+_MOST_FILES = 50
 _LONGEST_LINE = 2000
 
 
-def read(file: str, text: str, text_of: Callable[[str], str]) -> Manifest:
-    """A requirements file, with those that it includes from beside it."""
+def read(file: str, text: str, text_of: Callable[[str], str], visited: set[str] | None = None) -> Manifest:
+    """A requirements file, with those that it includes and the constraints that it names, from inside of the project.
+
+    Args:
+        text_of: the text of a file of the project by its path; "" for one that is not there.
+        visited: those that were read before, each of which is read once.
+    """
     dependencies: list[Dependency] = []
+    constraints: list[Dependency] = []
     indexes: list[str] = []
     wrong: list[str] = []
     replaces = False
+    visited = visited or {file}
     for number, line in _lines(text):
+        if number > _MOST_LINES:
+            wrong.append(f"it has more than {_MOST_LINES} lines, and the others were not read")
+            break
         option = _OPTION.match(line)
         words = option[2] if option else line
         match option[1] if option else "":
             case "-i" | "--index-url" | "--extra-index-url" | "-f" | "--find-links":
                 indexes.append(without_credentials(words))
                 replaces = replaces or (option is not None and option[1] in ("-i", "--index-url"))
-            case "-r" | "--requirement":
-                if "/" not in words and words != file and (included := text_of(words)):
-                    inner = read(words, included, lambda _: "")
-                    # what is included has lines of its own: it is named by the line that includes it
-                    dependencies += [replace(item, line=number) for item in inner.dependencies]
-                    indexes += inner.indexes
-                    replaces = replaces or inner.replaces_pypi
-                    wrong += inner.wrong
+            case "-r" | "--requirement" | "-c" | "--constraint":
+                path = posixpath.normpath(posixpath.join(posixpath.dirname(file), words))
+                if path in visited:
+                    continue
+                visited.add(path)
+                is_inside = not path.startswith(("/", "..")) and len(visited) <= _MOST_FILES
+                included = text_of(path) if is_inside else ""
+                if not included:
+                    wrong.append(
+                        f"line {number}: {words} was not read: it is no file of this project, or there are too many"
+                    )
+                inner = read(path, included, text_of, visited)
+                # what is included has lines of its own: it is named by the line that includes it
+                rows = [replace(item, line=number) for item in inner.dependencies]
+                if option and option[1] in ("-c", "--constraint"):
+                    constraints += rows
+                else:
+                    dependencies += rows
+                indexes += inner.indexes
+                replaces = replaces or inner.replaces_pypi
+                wrong += inner.wrong
             case "" | "-e" | "--editable":
                 dependency = dependency_of(words, number)
                 if dependency is None:
                     wrong.append(f"line {number} is no requirement that can be read")
                 else:
                     dependencies.append(dependency)
-    unique = tuple(dict.fromkeys(indexes))
     return Manifest(
-        file, Manager.PIP, tuple(dependencies), indexes=unique, replaces_pypi=replaces, wrong=tuple(wrong)
+        file,
+        Manager.PIP,
+        tuple(constrained(dependencies, constraints)),
+        indexes=tuple(dict.fromkeys(indexes)),
+        replaces_pypi=replaces,
+        wrong=tuple(wrong),
     )
+
+
+def constrained(
+    dependencies: Iterable[Dependency], constraints: Iterable[Dependency]
+) -> Iterator[Dependency]:
+    """Each with the specifiers of its constraints beside its own."""
+    specifiers: dict[str, list[str]] = {}
+    for item in constraints:
+        specifiers.setdefault(item.name, []).append(item.specifier)
+    for item in dependencies:
+        yield replace(
+            item, specifier=",".join(filter(None, (item.specifier, *specifiers.get(item.name, ()))))
+        )
 
 
 def dependency_of(text: str, line: int) -> Dependency | None:
@@ -62,6 +104,8 @@ def dependency_of(text: str, line: int) -> Dependency | None:
         parsed = Requirement(text)
     except InvalidRequirement:
         return _of_address(text, line)
+    except RecursionError:  # of parentheses in a marker
+        return None
     marker = str(parsed.marker) if parsed.marker else ""
     if parsed.url:
         folder = _folder_of(parsed.url)
@@ -76,7 +120,10 @@ def _of_address(text: str, line: int) -> Dependency | None:
     address, _, marker = (part.strip() for part in text.partition(" ;"))
     if _ADDRESS.fullmatch(address):
         egg = re.search(r"[#&]egg=([\w.-]+)", address)
-        path = re.sub(r"@[^/@]*$", "", urlsplit(address.partition("+")[2] or address).path)
+        try:
+            path = re.sub(r"@[^/@]*$", "", urlsplit(address.partition("+")[2] or address).path)
+        except ValueError:  # brackets around what is no IPv6 address
+            return None
         name = egg[1] if egg else PurePosixPath(unquote(path)).name.removesuffix(".git")
         if name.endswith(".whl"):
             name = name.partition("-")[0]
@@ -100,7 +147,7 @@ def _folder_of(address: str) -> str:
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Each line with its number, those that end in a backslash joined, without comments and empty ones."""
     joined, first = "", 0
-    for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
+    for number, line in enumerate(text.splitlines(), 1):
         first = first or number
         joined += line[:_LONGEST_LINE]
         if joined.endswith("\\"):

@@ -21,7 +21,7 @@ from splatfix.plan.checkout import sources_in, variants_of_source
 from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
 from splatfix.plan.dependencies import plan_dependencies, require_submodules
 from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
-from splatfix.plan.requirements import usable_python, usable_targets, usable_torch
+from splatfix.plan.requirements import usable_headers, usable_python, usable_targets, usable_torch
 from splatfix.plan.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.tools import (
     Tools,
@@ -196,6 +196,7 @@ def native_plan(
         else:
             if source.uses_torch_builder:
                 usable_torch(context, cuda=False)
+                usable_headers(facts)
             build = plain_build(source, str(Path(interpreter.executable).parent), share)
         builds.append(build)
     wheels = Wheels(
