@@ -74,7 +74,11 @@ def _damaged(folder: Path, number: int) -> None:
     for name in rng.sample(sorted(case["files"]), rng.randint(1, len(case["files"]))):
         path = folder / "stack" / name
         data = path.read_bytes()
-        if rng.random() < 0.6 and name in ("pyproject.toml", "pixi.toml", "uv.lock"):
+        if (
+            rng.random() < 0.6
+            and name in ("pyproject.toml", "pixi.toml", "uv.lock")
+            and "file-unreadable" not in case.get("unknown", ())
+        ):
             data = _as_toml(damaged_document(rng, parse_toml(data.decode())))
         else:
             data = damaged_text(rng, data)

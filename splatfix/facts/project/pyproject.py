@@ -98,10 +98,11 @@ def _wrong_types(file: str, document: Toml) -> Iterator[str]:
         uv.tables(key)
     checked.table("dependency-groups")
     uv.table("sources")
+    extra, variables = uv.table("extra-build-dependencies"), uv.table("extra-build-variables")
     for name in table(document, "tool", "uv", "extra-build-dependencies"):
-        uv.table("extra-build-dependencies").array(name)
+        extra.array(name)
     for name in table(document, "tool", "uv", "extra-build-variables"):
-        uv.table("extra-build-variables").table(name)
+        variables.table(name)
     yield from (reason.removeprefix(f"{file}: ") for reason in dict.fromkeys(checked.wrong))
 
 
