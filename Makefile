@@ -106,7 +106,7 @@ native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windo
 # GSPLAT_SOURCES=DIR: checkouts of gsplat (v1.5.3), rmbrualla/pycolmap (cc7ea4b) and nerfstudio-project/nerfview (4538024)
 GSPLAT ?= $(CACHE)/gsplat-lane
 GSPLAT_SOURCES ?= build/gsplat-sources
-GSPLAT_NEEDS := torchvision gsplat==1.5.3 viser "imageio[ffmpeg]" "numpy<2" scikit-learn tqdm "torchmetrics[image]" opencv-python \
+GSPLAT_NEEDS := torchvision gsplat==1.5.3 viser "imageio[ffmpeg]" "numpy<2" scikit-learn tqdm "torchmetrics[image]" opencv-python "pytest<9" \
   "tyro>=0.8.8" pillow tensorboard tensorly pyyaml matplotlib splines
 
 $(GSPLAT)/.made: $(VENV)/.dev
@@ -120,9 +120,10 @@ $(GSPLAT)/.made: $(VENV)/.dev
 	$(PY) -m splatfix scenes fix smoke_trainer/samples/fruit --out $(GSPLAT)/fruit
 	@touch $@
 
-gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in; the record of it (an hour on two busy cores)
+gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in, and gsplat's own tests; the record of it (an hour and a half on two busy cores)
 	$(PY) -m tools.gsplat_rehearsals $(GSPLAT_SOURCES) $(GSPLAT) --scene $(GSPLAT)/fruit
 	$(PY) -m tools.gsplat_quality $(GSPLAT_SOURCES) $(GSPLAT)
+	$(PY) -m tools.gsplat_tests $(GSPLAT_SOURCES) $(GSPLAT)
 
 RAY ?= $(CACHE)/ray-lane
 $(RAY)/.made: $(VENV)/.dev

@@ -17,6 +17,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import dropin_named
 from tools import gsplat_quality
 from tools.gsplat_rehearsals import RECORD, problems
+from tools.gsplat_tests import results_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = json.loads(RECORD.read_text("utf-8"))
@@ -104,3 +105,24 @@ def test_a_trainer_of_gsplats_far_below_ours_is_told(ours: list[float], below: b
 def test_gsplats_trainer_reaches_ours(row: dict[str, Any]) -> None:
     assert len(row["psnr"]) >= 3 and len(row["ours"]) >= 3
     assert gsplat_quality.problems(row) == []
+
+
+def test_gsplats_own_tests() -> None:
+    tests = RECORDED["tests"]
+    assert tests["failed"] == {} and tests["passed"] > 150
+    assert all("packed_2dgs" in name for name in tests["refused"])
+
+
+def test_results_of_pytest_are_told_apart(tmp_path: Path) -> None:
+    document = tmp_path / "results.xml"
+    cases = "".join(
+        f'<testcase name="{name}"><failure message="{message}"/></testcase>'
+        for name, message in (
+            ("a", "NotImplementedError: splatfix has no b"),
+            ("c", "AssertionError: 1 is not 2"),
+        )
+    )
+    document.write_text(f'<testsuites><testcase name="fine"/>{cases}</testsuites>', encoding="utf-8")
+    found = results_of(document)
+    assert found["passed"] == 1 and found["refused"] == {"a": "NotImplementedError: splatfix has no b"}
+    assert found["failed"] == {"c": "AssertionError: 1 is not 2"} and found["skipped"] == {}
