@@ -99,7 +99,7 @@ class Log:
     def stops(self) -> frozenset[int]:
         """Numbers of the lines that say what stopped the command, where the log shows that; else none.
 
-        They are a compiler's errors, else the last traceback with what comes after it.
+        They are a compiler's errors, else the last traceback with what comes after it, and what repeats its message.
         """
         errors = [line.number for line in self.lines if _COMPILER_ERROR.search(line.text)]
         if errors:
@@ -115,7 +115,9 @@ class Log:
                 raised = line.text
         if not raised or _CONSEQUENCE.search(raised):
             return frozenset()
-        return frozenset(line.number for line in self.lines if line.number >= begin)
+        # a line before it that says the same is what a program told of it
+        said = raised.partition(": ")[2] or raised
+        return frozenset(line.number for line in self.lines if line.number >= begin or said in line.text)
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def test_cuda_kernels_are_named_where_they_ran(
     assert engine_in_use(module, "torch-cuda") == "torch-cuda"
 
 
-def test_without_them_nothing_is_renamed() -> None:
-    assert nvrtc.ran == {}
+def test_without_them_nothing_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "ran", {})  # other tests of this process ran some
     for module in ("gsplat", "fused_ssim", "splatfix.kernels.knn"):
         assert engine_in_use(module, "cuda") == "cuda"
