@@ -99,7 +99,7 @@ class Log:
     def stops(self) -> frozenset[int]:
         """Numbers of the lines that say what stopped the command, where the log shows that; else none.
 
-        They are a compiler's errors, else the last traceback with what comes after it, and what repeats its message.
+        They are a compiler's errors, else the last traceback with what comes after it.
         """
         errors = [line.number for line in self.lines if _COMPILER_ERROR.search(line.text)]
         if errors:
@@ -115,9 +115,7 @@ class Log:
                 raised = line.text
         if not raised or _CONSEQUENCE.search(raised):
             return frozenset()
-        # a line before it that says the same is what a program told of it
-        said = raised.partition(": ")[2] or raised
-        return frozenset(line.number for line in self.lines if line.number >= begin or said in line.text)
+        return frozenset(line.number for line in self.lines if line.number >= begin)
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:
@@ -168,18 +166,20 @@ def _sign(wording: Wording, log: Log, around: Surroundings) -> Sign | None:
     if not wording.possible_in(log.everything):
         return None
     best: Sign | None = None
+    best_rank = (0.0, False, False)
     for line, text, low in zip(log.lines, log.texts, log.lower, strict=True):
         match = wording.search(text, low)
         if match is None:
             continue
-        aside = line.number in log.warnings
-        if not wording.test and not aside:
+        aside, stops = line.number in log.warnings, line.number in log.stops
+        if not wording.test and not aside and (stops or not log.stops):
             return Sign(wording, wording.weight, line)
         weight = wording.weight
         if wording.test:
             weight *= judge(wording.test, text, match, around)
-        if weight and (best is None or weight > best.weight):
-            best = Sign(wording, weight, line, aside)
+        rank = (weight, not aside, stops)
+        if weight and rank > best_rank:
+            best, best_rank = Sign(wording, weight, line, aside), rank
     return best
 
 
