@@ -13,7 +13,6 @@ beyond the end: 15 to 16 dB beside 25, and our trainer's seeds lay up to 2.4 dB 
 
 from __future__ import annotations
 
-import argparse
 import math
 import shutil
 import statistics
@@ -35,6 +34,7 @@ from tools.gsplat_rehearsals import update_record
 from tools.gsplat_trainers import (
     CAP,
     Schedule,
+    arguments,
     evaluate_splatfacto,
     observed_run,
     simple_trainer_options,
@@ -174,12 +174,7 @@ def problems(row: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Run what has not been run, and write the comparison."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sources", type=Path)
-    parser.add_argument("environments", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("build/gsplat-quality"))
+    parser = arguments(__doc__, "gsplat-quality")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--kinds", nargs="+", default=list(STRATEGIES))
     options = parser.parse_args()

@@ -7,7 +7,6 @@ the checkout ``gsplat`` at v1.5.3; ENVIRONMENTS the venvs ``trainer`` (gsplat 1.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import re
@@ -20,6 +19,7 @@ from splatfix.core.files import make_folder
 from splatfix.core.lenient import object_in
 from tools.gsplat_trainers import (
     Schedule,
+    arguments,
     evaluate_splatfacto,
     observed_run,
     simple_trainer_options,
@@ -111,15 +111,10 @@ def problems(row: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Run what is asked for, and replace its rows of the record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sources", type=Path)
-    parser.add_argument("environments", type=Path)
+    parser = arguments(__doc__, "gsplat")
     parser.add_argument(
         "--scene", type=Path, required=True, help="a mended copy: splatfix scenes fix SAMPLE --out SCENE"
     )
-    parser.add_argument("--out", type=Path, default=Path("build/gsplat"))
     parser.add_argument("--only", choices=("default", "mcmc", "splatfacto"))
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

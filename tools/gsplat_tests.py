@@ -8,7 +8,6 @@ rasterizer takes two functions of nerfacc; nerfacc has them for CUDA alone, so t
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -17,7 +16,7 @@ from typing import Any
 
 from splatfix.core.files import make_folder
 from tools.gsplat_rehearsals import update_record
-from tools.gsplat_trainers import observed_run
+from tools.gsplat_trainers import arguments, observed_run
 
 TESTS = ("test_basic.py", "test_rasterization.py", "test_strategy.py", "test_2dgs.py")
 """Not those of f-theta cameras, of compression by another package, and of several GPUs."""
@@ -70,13 +69,7 @@ def results_of(document: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Run them, and replace that part of the record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("sources", type=Path)
-    parser.add_argument("environments", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("build/gsplat-tests"))
-    options = parser.parse_args()
+    options = arguments(__doc__, "gsplat-tests").parse_args()
     out, root = make_folder(options.out.resolve()), options.sources.resolve() / "gsplat"
     driver = out / "pytest_seeded.py"
     driver.write_text(_DRIVER, encoding="utf-8")

@@ -6,6 +6,7 @@ What a trainer asks of CUDA lands on the CPU, as in ``splatfix rehearse``. Both 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Mapping
@@ -37,6 +38,21 @@ class Schedule:
     stop: int
     degree_every: int
     """Steps until one more degree of harmonics is used."""
+
+
+def arguments(description: str | None, out: str) -> argparse.ArgumentParser:
+    """What each of the tools takes.
+
+    Args:
+        out: the folder of build/ for what is trained.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("environments", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("build") / out)
+    return parser
 
 
 def observed_run(python: Path, argv: list[str], root: Path, folder: Path, threads: int = 1) -> dict[str, Any]:
