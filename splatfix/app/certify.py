@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _NOTHING = "Interrupted: nothing was certified."
-EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
+_EXIT_CODES = {Verdict.CERTIFIED: Exit.OK, Verdict.REHEARSED: Exit.OK, Verdict.NOT_CERTIFIED: Exit.FAILURE}
 
 
 def certify(request: CertifyRequest) -> Result:
@@ -229,7 +229,12 @@ def _in_container(made: Certificate) -> bool:
 
 def exit_code_of(made: Certificate) -> Exit:
     """0 certified, 1 not certified, 3 undetermined."""
-    return EXIT_CODES.get(made.verdict, Exit.UNDETERMINED)
+    return code_of_verdict(made.verdict)
+
+
+def code_of_verdict(verdict: Verdict) -> Exit:
+    """The same of a certificate that was read."""
+    return _EXIT_CODES.get(verdict, Exit.UNDETERMINED)
 
 
 def monitoring_code_of(made: Certificate) -> int:

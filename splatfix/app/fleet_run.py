@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatfix.app import report
-from splatfix.app.certify import EXIT_CODES
+from splatfix.app.certify import code_of_verdict
 from splatfix.app.fleet_report import VERDICTS, read_verdicts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
@@ -180,7 +180,7 @@ def _judged(out: Path, task: Task) -> tuple[Task, Exit]:
     if document.get("unfinished") or document.get("interrupted"):
         reason = task.reason or f"it was ended before its end ({_state(task)})"
         return replace(task, reason=reason), Exit.UNDETERMINED
-    return replace(task, reason=""), EXIT_CODES.get(Verdict(document["verdict"]), Exit.UNDETERMINED)
+    return replace(task, reason=""), code_of_verdict(Verdict(document["verdict"]))
 
 
 def _nothing(task: Task) -> str:

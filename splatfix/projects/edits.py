@@ -35,9 +35,8 @@ def edited(text: str, manifest: Manifest, repair: Repair) -> str:
         return mark + _of_requirements(body, repair)
     try:
         return mark + _of_pyproject(body, manifest, repair)
-    except (
-        ValueError
-    ):  # tomlkit takes no values nested a hundred deep, and adds no table to one that is inline
+    except ValueError:
+        # tomlkit takes no values nested a hundred deep, and adds no table to one that is inline
         return text
 
 

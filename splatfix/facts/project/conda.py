@@ -157,14 +157,16 @@ def _of_conda_packages(manifest: Manifest) -> Manifest:
         dependencies.append(item)
     pythons = [item for item in conda if item.name == "python"]
     pips = [_version(item) for item in conda if item.name == "pip" and item.specifier.startswith("==")]
-    pinned = ".".join(_version(pythons[0]).split(".")[:2]) if pythons else ""
+    python = ""
+    if pythons and pythons[0].specifier.startswith("=="):
+        minor = ".".join(_version(pythons[0]).split(".")[:2])
+        if re.fullmatch(r"3\.\d{1,3}", minor):
+            python = minor
     return replace(
         manifest,
         dependencies=tuple(dependencies),
         requires_python=pythons[0].specifier if pythons else "",
-        python=pinned
-        if re.fullmatch(r"3\.\d{1,3}", pinned) and pythons[0].specifier.startswith("==")
-        else "",
+        python=python,
         pip=pips[0] if pips else "",
     )
 

@@ -52,12 +52,12 @@ def read(file: str, text: str, text_of: Callable[[str], str], visited: set[str] 
                 if path in visited:
                     continue
                 visited.add(path)
-                is_inside = not path.startswith(("/", "..")) and len(visited) <= _MOST_FILES
-                included = text_of(path) if is_inside else ""
+                included = ""
+                if not path.startswith(("/", "..")) and len(visited) <= _MOST_FILES:
+                    included = text_of(path)
                 if not included:
-                    wrong.append(
-                        f"line {number}: {words} was not read: it is no file of this project, or there are too many"
-                    )
+                    reason = "it is no file of this project, or there are too many"
+                    wrong.append(f"line {number}: {words} was not read: {reason}")
                 inner = read(path, included, text_of, visited)
                 # what is included has lines of its own: it is named by the line that includes it
                 rows = [replace(item, line=number) for item in inner.dependencies]
