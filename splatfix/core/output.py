@@ -95,16 +95,16 @@ def read_pipes_by_threads(pipes: Sequence[IO[str]], seconds: float) -> tuple[lis
     read: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
 
     def pass_on(number: int, descriptor: int) -> None:
-        block = b"."
-        while block:
-            try:
-                block = os.read(descriptor, 1 << 16)
-            except OSError:  # closed after the time was over, since a grandchild keeps the other end
-                return
-            read.put((number, block))
+        with open(descriptor, "rb", buffering=0) as pipe:
+            block = b"."
+            while block:
+                block = pipe.read(1 << 16)
+                read.put((number, block))
 
     for number, pipe in enumerate(pipes):
-        threading.Thread(target=pass_on, args=(number, pipe.fileno()), daemon=True).start()
+        # a descriptor of its own: the caller closes the pipe when the time is over, and the next child's pipe gets its number
+        own = os.dup(pipe.fileno())
+        threading.Thread(target=pass_on, args=(number, own), daemon=True).start()
     pending = len(pipes)
     while pending and (left := until - time.monotonic()) > 0:
         with suppress(queue.Empty):

@@ -23,6 +23,9 @@ from splatfix.core.resources import user_cache
 SCRIPT = Path(__file__).with_name("engine.sh")
 TEST_BASE = "splatfix-test-base:bookworm"
 
+# two lanes with a CUDA torch take 7 GB of layers while they are built, and their downloads and contexts some more
+ROOM_BYTES = 16 * 2**30
+
 
 @dataclass(frozen=True)
 class TestEngine:
@@ -42,6 +45,8 @@ def docker_engine() -> Iterator[TestEngine]:
                 host = _script("start", folder)
                 _script("base", folder)
                 engine = connect(host)
+                if shutil.disk_usage(folder).free < ROOM_BYTES:
+                    engine.client.images.prune(filters={"dangling": True})
                 yield TestEngine(engine, TEST_BASE)
                 _remove_lane_images(engine)
                 engine.close()

@@ -133,6 +133,21 @@ def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPa
     assert sum(told) == (4 << 20) + 9 and max(told) == 1 << 16
 
 
+def test_a_reader_that_was_given_up_takes_nothing_from_the_next_child() -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end) as pipe:
+        assert output.read_pipes_by_threads([pipe], 0.1) == ([""], False)
+    second, to_second = os.pipe()
+    os.dup2(second, read_end)  # the number is given to somebody else, as it mostly is by itself
+    os.write(write_end, b"late")
+    time.sleep(0.2)
+    os.write(to_second, b"theirs")
+    os.close(to_second)
+    with os.fdopen(read_end) as pipe:
+        assert pipe.read() == "theirs"
+    os.close(write_end)
+
+
 def test_a_followed_log_of_any_length_ends_at_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
