@@ -139,9 +139,9 @@ def test_a_reader_that_was_given_up_takes_nothing_from_the_next_child() -> None:
         assert output.read_pipes_by_threads([pipe], 0.1) == ([""], False)
     second, to_second = os.pipe()
     os.dup2(second, read_end)  # the number is given to somebody else, as it mostly is by itself
-    os.write(write_end, b"late")
-    time.sleep(0.2)
-    os.write(to_second, b"theirs")
+    for descriptor, said in ((write_end, b"late"), (to_second, b"theirs")):
+        os.write(descriptor, said)
+        time.sleep(0.2)
     os.close(to_second)
     with os.fdopen(read_end) as pipe:
         assert pipe.read() == "theirs"
