@@ -48,6 +48,7 @@ from splatfix.plan.option import (
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
 from splatfix.plan.steps import FetchWheel
+from splatfix.plan.wheel_build import require_gpu
 
 _AS_IT_WOULD_BE = "as it would be"
 
@@ -104,7 +105,11 @@ def summarise(
         replacement = Replacement(native=(Native("", error.what.rstrip(".")),))
     summary = SourceSummary(named=named, replacement=replacement)
     try:
-        return _with_sources(summary, sources_in(sources, facts)[0])
+        read = sources_in(sources, facts)[0]
+        for source in read:
+            if facts:
+                require_gpu(source, facts)
+        return _with_sources(summary, read)
     except SplatfixError as error:
         if error.code != "source-incomplete":
             return replace(summary, named=(), refused=error)

@@ -22,7 +22,7 @@ from splatfix.facts import (
     repository_of,
     source_texts,
 )
-from splatfix.knowledge.breakages import cures_of_include
+from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
 from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits
 from splatfix.plan.steps import BuildWheel, Reason
@@ -88,6 +88,28 @@ def _archs_and_edits(
     return require(choice), edits
 
 
+def require_gpu(source: Source, facts: Facts) -> None:
+    """Refuse a build that stops, or leaves its CUDA code out, for want of a GPU in sight, and that no edit changes.
+
+    Raises:
+        SplatfixError: ``gpu-needed-to-build``.
+    """
+    if not _waits_for_gpu(source, facts):
+        return
+    setup = dict(source_texts(Path(source.folder))).get("setup.py", "")
+    find = breakage("gpu-at-build").find
+    if find is None or not find.find(setup):
+        raise SplatfixError.of(
+            "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
+        )
+
+
+def _waits_for_gpu(source: Source, facts: Facts) -> bool:
+    """It would compile none of its CUDA code here, and reads no variable that changes that."""
+    waits = source.switches.by_gpu and not source.switches.on
+    return waits and make_context(facts).has_working_gpu is not True
+
+
 def _choose_archs(source: Source, tools: Tools) -> ArchChoice | SplatfixError:
     chosen = tools.chosen
     return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
@@ -107,9 +129,7 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
         tools.chosen.build_archs,
         python=versions,
     )
-    # it would compile none of its CUDA code, and reads no variable that changes that
-    waits_for_gpu = source.switches.by_gpu and not source.switches.on
-    return replace(conditions, gpu_missing=waits_for_gpu and make_context(facts).has_working_gpu is not True)
+    return replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
 
 
 def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence[PlannedEdit]) -> None:
