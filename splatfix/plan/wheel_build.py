@@ -64,16 +64,9 @@ def _archs_and_edits(
     source: Source, facts: Facts, tools: Tools
 ) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
     """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
+    require_gpu(source, facts)
     conditions = _conditions(source, facts, tools)
     edits = needed_edits(source, conditions)
-    if conditions.gpu_missing:
-        no_longer_asks = any(edit.rule == "gpu-at-build" for edit in edits)
-        # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
-        asks_which = source.switches.asks_gpu and not own_variables(source)
-        if not no_longer_asks or asks_which:
-            raise SplatfixError.of(
-                "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
-            )
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, edits
@@ -96,9 +89,12 @@ def require_gpu(source: Source, facts: Facts) -> None:
     """
     if not _waits_for_gpu(source, facts):
         return
-    setup = dict(source_texts(Path(source.folder))).get("setup.py", "")
     find = breakage("gpu-at-build").find
-    if find is None or not find.find(setup):
+    assert find is not None
+    is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
+    # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
+    asks_which = source.switches.asks_gpu and not own_variables(source)
+    if asks_which or not is_edited:
         raise SplatfixError.of(
             "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
         )

@@ -12,6 +12,7 @@ from splatfix.context.toolkits import choose_toolkit
 from splatfix.core.errors import Exit, SplatfixError, require
 from splatfix.facts import Driver, Fact, Facts, Gpu, NativeModule, Source, read_source
 from splatfix.knowledge import Arch
+from splatfix.plan import summarise
 from splatfix.plan.build_environment import (
     Jobs,
     build_environment,
@@ -137,6 +138,8 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
     hidden = NO_SWITCH.replace("torch.cuda.is_available()", "is_available()")
     no_plan("gpu-needed-to-build", cuda_source(tmp_path / "d", before=hidden))
+    refusals = {name: summarise((str(tmp_path / name),), machine()).refused for name in "acd"}
+    assert [refusal and refusal.code for refusal in refusals.values()] == [None, *["gpu-needed-to-build"] * 2]
     told = asks + 'os.environ.get("MY_CUDA_ARCHS")\n'
     assert build_of(plan(cuda_source(tmp_path / "e", before=told))).edits
 
