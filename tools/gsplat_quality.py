@@ -81,11 +81,11 @@ def gsplats(kind: str, seed: int, scene: Path, sources: Path, python: Path, out:
     examples = sources / "gsplat" / "examples"
     driver = make_folder(out) / "seeded.py"
     driver.write_text(_SEEDED, encoding="utf-8")
-    words = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
-    words += ["--near_plane", str(NEAR), "--no-normalize_world_space"]
+    options = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
+    options += ["--near_plane", str(NEAR), "--no-normalize_world_space"]
     if kind == "mcmc":
-        words += ["--init_scale", "1.0"]
-    argv = [str(driver), str(seed), str(examples / "simple_trainer.py"), *words]
+        options += ["--init_scale", "1.0"]
+    argv = [str(driver), str(seed), str(examples / "simple_trainer.py"), *options]
     observed_run(python, argv, examples, out)
     return float(simple_trainer_stats(results, SCHEDULE)["psnr"])
 
@@ -201,9 +201,9 @@ def main() -> int:
     refined = f"refined every {SCHEDULE.every} from {SCHEDULE.start} to {SCHEDULE.stop}"
     setting = f"{SAMPLE} at 160x120, {SCHEDULE.steps} steps, {refined}"
     update_record({"held_out": {"setting": setting, "rows": rows}})
-    found = [text for row in rows for text in problems(row)]
-    print("\n".join(found), file=sys.stderr)
-    return 1 if found else 0
+    failures = [text for row in rows for text in problems(row)]
+    print("\n".join(failures), file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

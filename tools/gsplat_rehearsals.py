@@ -60,13 +60,13 @@ def simple_trainer(
     began, examples = time.monotonic(), sources / "gsplat" / "examples"
     script, folder, again = str(examples / "simple_trainer.py"), out / kind, out / f"{kind}-again"
     results = folder / "results"
-    words = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
-    observed = observed_run(python, [script, *words], examples, make_folder(folder), threads)
+    options = simple_trainer_options(kind, scene, DIVISOR, results, SCHEDULE)
+    observed = observed_run(python, [script, *options], examples, make_folder(folder), threads)
     stats = simple_trainer_stats(results, SCHEDULE)
     (checkpoint,) = (results / "ckpts").glob("ckpt_*.pt")
-    row = row_of(f"simple_trainer {kind}", words, observed, began)
-    words = simple_trainer_options(kind, scene, DIVISOR, again / "results", SCHEDULE)
-    observed_run(python, [script, *words, "--ckpt", str(checkpoint)], examples, make_folder(again), threads)
+    row = row_of(f"simple_trainer {kind}", options, observed, began)
+    options = simple_trainer_options(kind, scene, DIVISOR, again / "results", SCHEDULE)
+    observed_run(python, [script, *options, "--ckpt", str(checkpoint)], examples, make_folder(again), threads)
     reloaded = simple_trainer_stats(again / "results", SCHEDULE)
     return {
         **row,
@@ -79,8 +79,8 @@ def simple_trainer(
 def splatfacto(python: Path, scene: Path, out: Path, threads: int) -> dict[str, Any]:
     """nerfstudio's splatfacto by its own command lines: ``ns-train``, then ``ns-eval`` from the checkpoint."""
     began, folder = time.monotonic(), make_folder(out / "splatfacto")
-    words, observed = train_splatfacto(python, scene, DIVISOR, folder, SCHEDULE, threads=threads)
-    row = row_of("splatfacto", words, observed, began)
+    options, observed = train_splatfacto(python, scene, DIVISOR, folder, SCHEDULE, threads=threads)
+    row = row_of("splatfacto", options, observed, began)
     results = evaluate_splatfacto(python, folder, out / "splatfacto-again", threads)
     # its optimizers name no parameter groups, so the observer has only the last number
     points = int.from_bytes((scene / "sparse" / "0" / "points3D.bin").read_bytes()[:8], "little")
@@ -91,22 +91,22 @@ def splatfacto(python: Path, scene: Path, out: Path, threads: int) -> dict[str, 
 def problems(row: dict[str, Any]) -> list[str]:
     """What a training did not show; [] where it showed all: the loss fell, it densified, every gradient was finite, and its
     checkpoint draws what it drew. How its held-out PSNR compares with our trainer's: ``tools.gsplat_quality``."""
-    found = []
+    failures = []
     if row["steps"] != SCHEDULE.steps:
-        found.append(f"{row['steps']} steps, not {SCHEDULE.steps}")
+        failures.append(f"{row['steps']} steps, not {SCHEDULE.steps}")
     first, last = row["loss"]
     if last > 0.6 * first:
-        found.append(f"the loss went from {first:.3f} to {last:.3f} only")
+        failures.append(f"the loss went from {first:.3f} to {last:.3f} only")
     initial, final = row["gaussians"]
     if final <= initial:
-        found.append(f"nothing densified: {initial} Gaussians at first and {final} at last")
+        failures.append(f"nothing densified: {initial} Gaussians at first and {final} at last")
     if any(not_finite for _, _, not_finite in row["groups"].values()):
-        found.append("gradients were not finite")
+        failures.append("gradients were not finite")
     # what ns-eval measures is the reloaded checkpoint already
     reloaded = row.get("reloaded", row)["psnr"]
     if abs(reloaded - row["psnr"]) > 0.1:
-        found.append(f"the reloaded checkpoint has {reloaded:.2f} dB, the training {row['psnr']:.2f}")
-    return found
+        failures.append(f"the reloaded checkpoint has {reloaded:.2f} dB, the training {row['psnr']:.2f}")
+    return failures
 
 
 def main() -> int:
@@ -132,9 +132,9 @@ def main() -> int:
             rows.append(simple_trainer(kind, options.sources.resolve(), trainer, scene, out, options.threads))
         write(rows[-1], (scene, out, options.sources.resolve()))
         print(json.dumps(rows[-1], indent=1))
-    found = [f"{row['trainer']}: {text}" for row in rows for text in problems(row)]
-    print("\n".join(found), file=sys.stderr)
-    return 1 if found else 0
+    failures = [f"{row['trainer']}: {text}" for row in rows for text in problems(row)]
+    print("\n".join(failures), file=sys.stderr)
+    return 1 if failures else 0
 
 
 def write(row: dict[str, Any], folders: tuple[Path, ...]) -> None:

@@ -52,19 +52,19 @@ sys.exit(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", f"--junitxml
 
 def results_of(document: Path) -> dict[str, Any]:
     """What pytest wrote for other programs: the number that passed, and the others by name with the last line they said."""
-    found: dict[str, Any] = {"passed": 0, "refused": {}, "skipped": {}, "failed": {}}
+    results: dict[str, Any] = {"passed": 0, "refused": {}, "skipped": {}, "failed": {}}
     for case in ElementTree.parse(document).iter("testcase"):  # nosec B314 - pytest's own, of this run
         child = next((item for item in case if item.tag in ("failure", "error", "skipped")), None)
         if child is None:
-            found["passed"] += 1
+            results["passed"] += 1
             continue
         kind = "failed"
         if child.tag == "skipped":
             kind = "skipped"
         elif "NoKernels" in str(child.get("message")) or "NotImplementedError" in str(child.get("message")):
             kind = "refused"
-        found[kind][str(case.get("name"))] = str(child.get("message")).splitlines()[0][:200]
-    return found
+        results[kind][str(case.get("name"))] = str(child.get("message")).splitlines()[0][:200]
+    return results
 
 
 def main() -> int:

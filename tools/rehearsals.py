@@ -82,8 +82,8 @@ def fork_of(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _folder_in(document: Mapping[str, Any]) -> str:
     """The folder that an error speaks of: a path of the machine that it was met on."""
-    words = str(document["error"]["what"]).split()
-    return next((word for word in words if word.startswith("/")), "\0")
+    parts = str(document["error"]["what"]).split()
+    return next((word for word in parts if word.startswith("/")), "\0")
 
 
 def write_forks(folder: Path) -> None:

@@ -441,8 +441,8 @@ class _Writer:
 
 def _label(kind: Any) -> str:
     """``tuple_Gpu`` for ``tuple[Gpu, ...]``."""
-    words = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(kind)))
-    return "_".join(word for word in words if word != "class")
+    names = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(kind)))
+    return "_".join(word for word in names if word != "class")
 
 
 _RENAMED: dict[type, tuple[str, str]] = {

@@ -38,8 +38,10 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
     called = {call.module for call in reached.calls}
-    judged = [item for item in replacement.native if item.module in called or is_rasterizer(item.module)]
-    refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in judged)
+    refused_modules = [
+        item for item in replacement.native if item.module in called or is_rasterizer(item.module)
+    ]
+    refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in refused_modules)
     called |= {item.module for item in replacement.dropins if item.module in reached.imports}
     if not refused and not (called and replacement.draws):
         refused = (RefusedModule("its rasterizer", "no call of one could be read", undetermined=True),)
@@ -50,8 +52,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
             exit_code = Exit.UNDETERMINED
     needs, beside = _also_needed(facts, reached)
     # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
-    needs = (*(item.module for item in replacement.native if item not in judged), *needs)
-    found = DryRun(
+    needs = (*(item.module for item in replacement.native if item not in refused_modules), *needs)
+    result = DryRun(
         checkout=checkout.folder,
         stack=recognised_stack(checkout)[1],
         script=script,
@@ -63,8 +65,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     )
     return Result(
         "rehearse dry-run",
-        lambda: to_json(found),
-        lambda console: report.show(console, found, exit_code, why=why),
+        lambda: to_json(result),
+        lambda console: report.show(console, result, exit_code, why=why),
         exit_code,
     )
 

@@ -143,9 +143,9 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
 def _contradiction(document: Mapping[str, Any]) -> str:
     """What the parts of a certificate say against its verdict, which follows from them; "" where they agree."""
     scenes = _rows(document, "scenes")
-    judged = [item for scene in scenes for item in _rows(scene, "criteria")]
-    judged += [*_rows(document, "kernels"), *_rows(document, "diagnosis")]
-    failed = [str(item.get("code") or item.get("name")) for item in judged if item.get("outcome") == "failed"]
+    rows = [item for scene in scenes for item in _rows(scene, "criteria")]
+    rows += [*_rows(document, "kernels"), *_rows(document, "diagnosis")]
+    failed = [str(item.get("code") or item.get("name")) for item in rows if item.get("outcome") == "failed"]
     for rung in _rows(document, "proof"):
         # of a stack's own trainer the others say what its run did not come to
         counts = document.get("stack") is None or rung.get("name") == "built"
@@ -165,12 +165,12 @@ def _contradiction(document: Mapping[str, Any]) -> str:
 def _left_open(document: Mapping[str, Any]) -> list[str]:
     """What no success leaves open, by :func:`splatfix.certify.certificate.conclude`."""
     left = [name for name in ("interrupted", "unfinished") if document.get(name) is True]
-    judged = _rows(document, "diagnosis")
+    rows = _rows(document, "diagnosis")
     for scene in _rows(document, "scenes"):
-        judged += _rows(scene, "criteria")
+        rows += _rows(scene, "criteria")
         if scene.get("unreadable"):
             left.append(str(scene.get("scene")))
-    left += [str(item.get("code")) for item in judged if item.get("outcome") == "undetermined"]
+    left += [str(item.get("code")) for item in rows if item.get("outcome") == "undetermined"]
     if document.get("level") is not None:
         for kernel in _rows(document, "kernels"):
             if kernel.get("kind") == "native" and kernel.get("outcome") == "not-measured":

@@ -147,16 +147,16 @@ def _judged(
     measures = []
     for name, unit in _UNITS.items():
         new, old = now[name], then[name]
-        outcome, tolerance, why = Outcome.NOT_MEASURED, None, obstacles.get(name, "")
+        outcome, tolerance, reason = Outcome.NOT_MEASURED, None, obstacles.get(name, "")
         if new is None:
-            why = "not measured"
+            reason = "not measured"
         elif old is None:
-            why = "the baseline does not have it"
-        elif not why:
+            reason = "the baseline does not have it"
+        elif not reason:
             tolerance = tolerances[name]
-            why = _regression(name, new, old, tolerance)
-            outcome = Outcome.FAILED if why else Outcome.MET
-        measures.append(Compared(name, unit, new, old, outcome, tolerance, why))
+            reason = _regression(name, new, old, tolerance)
+            outcome = Outcome.FAILED if reason else Outcome.MET
+        measures.append(Compared(name, unit, new, old, outcome, tolerance, reason))
     regressions = [item.why for item in measures if item.outcome is Outcome.FAILED]
     outcome = Outcome.FAILED if regressions else Outcome.MET
     return SceneComparison(scene, outcome, tuple(measures), "; ".join(regressions))

@@ -222,8 +222,8 @@ def _sums(device: str) -> Iterator[Measured]:
     for count, rows in ((1025, 7), (200_003, 1009)):
         values, index = _random(8, count) + 1.5, (_random(9, count).abs() * rows).long().clamp(max=rows - 1)
         expected = [0.0] * rows
-        for place, number in zip(index.tolist(), values.tolist()):
-            expected[place] += number
+        for row, number in zip(index.tolist(), values.tolist()):
+            expected[row] += number
         given, places = values.to(device), index.to(device)
         zeros = torch.zeros(rows, device=device)
         chosen = torch.zeros(rows, device=device, requires_grad=True)

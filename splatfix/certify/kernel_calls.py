@@ -76,8 +76,8 @@ def check_knn(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         actual = kernel.distCUDA2(points.to(device))
         rows = torch.arange(0, count, max(1, count // 100))
         expected = knn_reference(points.double(), rows)
-        found = actual.double().cpu()[rows]
-        error = float(((found - expected).abs() / expected.clamp_min(1e-12)).max())
+        given = actual.double().cpu()[rows]
+        error = float(((given - expected).abs() / expected.clamp_min(1e-12)).max())
         ran = Ran([points], actual, [])
         results.append((f"of {count} points", _errors(error, 5e-6 if plain else 1e-4, None, None, ran)))
         if results[-1][1]["outcome"] == "failed":

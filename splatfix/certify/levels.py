@@ -59,17 +59,17 @@ def evaluate_stack(
     """All levels of a stack's own trainer, lowest first; ``run`` is None for one that has not come to its end."""
     if built is None:
         built = _stack_built(subject)
-    ended: tuple[bool | None, str] = (None, NOT_ENDED)
-    loaded = ended
+    trained: tuple[bool | None, str] = (None, NOT_ENDED)
+    loaded = trained
     if run is not None:
         modules = sorted(name for name, part in run.record.implementations.items() if part.module)
         loaded = (False, "no extension was called")
         if modules:
             loaded = (True, f"imported and called: {', '.join(modules)}")
-        ended = _stack_trained(run)
+        trained = _stack_trained(run)
     if subject.rehearsed:
         upper = (
-            Rung(RungName.REHEARSED, *ended),
+            Rung(RungName.REHEARSED, *trained),
             Rung(RungName.COMPUTES, None, _NOTHING_OF_CUDA),
             Rung(RungName.TRAINS, None, _NOTHING_OF_CUDA),
         )
@@ -78,7 +78,7 @@ def evaluate_stack(
         upper = (
             Rung(RungName.REHEARSED, None, "it ran on the GPU", needed=False),
             Rung(RungName.COMPUTES, None, unverified),
-            Rung(RungName.TRAINS, *ended),
+            Rung(RungName.TRAINS, *trained),
         )
     return (
         level_resolved(findings, subject.device),

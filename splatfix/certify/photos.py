@@ -168,15 +168,15 @@ def _lines(content: bytes, rows: int) -> Iterator[tuple[bytearray, int]]:
     channels = {0: 1, 2: 3, 4: 2, 6: 4}.get(kind)
     if depth != 8 or channels is None or interlaced:
         raise Unknown(f"a PNG of {depth} bits, color type {kind}" + ", interlaced" * interlaced)
-    compressed, place = [], 8
-    while place < len(content):
-        (length,) = struct.unpack(">I", content[place : place + 4])
-        name = content[place + 4 : place + 8]
+    compressed, offset = [], 8
+    while offset < len(content):
+        (length,) = struct.unpack(">I", content[offset : offset + 4])
+        name = content[offset + 4 : offset + 8]
         if name == b"IDAT":
-            compressed.append(content[place + 8 : place + 8 + length])
+            compressed.append(content[offset + 8 : offset + 8 + length])
         elif name == b"tRNS":
             raise Unknown("a PNG with a color that is transparent")
-        place += length + 12
+        offset += length + 12
     stride = width * channels
     raw = zlib.decompressobj().decompress(b"".join(compressed), rows * (stride + 1))
     line = bytearray(stride)
@@ -250,12 +250,12 @@ def _jpeg(content: bytes) -> tuple[Grid, list[float]]:
     """Up to the first scan, which has the means of all blocks."""
     steps: dict[int, Sequence[int]] = {}
     trees: dict[int, list[tuple[int, int]]] = {}
-    frame, restart, kind, place = b"", 0, 0, 2
+    frame, restart, kind, offset = b"", 0, 0, 2
     while True:
-        marker = content[place + 1]
-        (length,) = struct.unpack(">H", content[place + 2 : place + 4])
-        part = content[place + 4 : place + 2 + length]
-        place += 2 + length
+        marker = content[offset + 1]
+        (length,) = struct.unpack(">H", content[offset + 2 : offset + 4])
+        part = content[offset + 4 : offset + 2 + length]
+        offset += 2 + length
         if marker == 0xDB:
             while part:
                 wide, number = part[0] >> 4, part[0] & 15
@@ -275,7 +275,7 @@ def _jpeg(content: bytes) -> tuple[Grid, list[float]]:
         elif marker == 0xEE and part.startswith(b"Adobe") and part[11] != 1:
             raise Unknown("a JPEG that is not in YCbCr")
         elif marker == 0xDA:
-            return _first_scan(content[place:], part, frame, steps, trees, restart, progressive=kind == 0xC2)
+            return _first_scan(content[offset:], part, frame, steps, trees, restart, progressive=kind == 0xC2)
 
 
 def _first_scan(
@@ -328,7 +328,7 @@ def _first_scan(
             column, line = unit % units * across + x, row * down + y
             band = 8 * line * DOWN // height
             if number == 0 and 8 * column + 8 <= width and 8 * line + 8 <= height and band < cells:
-                fine = (value * scale[place] for place, value in values if _FREQUENCIES[place] >= FINE)
+                fine = (value * scale[index] for index, value in values if _FREQUENCIES[index] >= FINE)
                 energies[band] += sum(value * value for value in fine)
                 counts[band] += 1
             wide, tall = widest / across, tallest / down
@@ -338,7 +338,7 @@ def _first_scan(
                     total = 8.0 * scale[0] * values[0][1]
                     if long < 8 * wide or high < 8 * tall:
                         weights = _weights(left / wide, long / wide, top / tall, high / tall)
-                        total = sum(value * scale[place] * weights[place] for place, value in values)
+                        total = sum(value * scale[index] * weights[index] for index, value in values)
                     planes[number][cell_down][cell] += wide * tall * total + 128 * long * high
     area = width * height / (ACROSS * DOWN)
     grid: Grid = []
@@ -379,11 +379,11 @@ def _rgb(light: float, blue: float, red: float) -> tuple[float, float, float]:
 def _tree(counts: bytes, symbols: bytes) -> list[tuple[int, int]]:
     """For each 16 bits that may come, the length of the code at their beginning, and its symbol."""
     table: list[tuple[int, int]] = []
-    place = 0
+    first = 0
     for length, count in enumerate(counts, 1):
-        for symbol in symbols[place : place + count]:
+        for symbol in symbols[first : first + count]:
             table += [(length, symbol)] * (1 << (16 - length))
-        place += count
+        first += count
     return table + [(16, 0)] * ((1 << 16) - len(table))
 
 
@@ -394,7 +394,7 @@ def _blocks(
     unit = 0
     for piece in pieces:
         data = piece.replace(b"\xff\x00", b"\xff") + bytes(64)
-        place, held, bits = 0, 0, 0
+        offset, held, bits = 0, 0, 0
         means = [0] * count
         for _ in range(restart or units):
             if unit >= units:
@@ -405,9 +405,11 @@ def _blocks(
                 table = dc
                 while position < 64:
                     if bits < 32:
-                        held = (held << 64 | int.from_bytes(data[place : place + 8], "big")) & ((1 << 96) - 1)
+                        held = (held << 64 | int.from_bytes(data[offset : offset + 8], "big")) & (
+                            (1 << 96) - 1
+                        )
                         bits += 64
-                        place += 8
+                        offset += 8
                     length, symbol = table[held >> (bits - 16) & 0xFFFF]
                     bits -= length
                     size = symbol if position == 0 else symbol & 15

@@ -103,14 +103,14 @@ def _nodes(ray: Any) -> dict[str, _RayNode]:
 def _answers(ray: Any, nodes: list[_RayNode], wait: float, policy: str) -> Iterator[Answer]:
     # by value: the node's own splatfix may be another, or none
     ray.cloudpickle.register_pickle_by_value(ray_task)
-    asked = {_on(ray, node, ray_task.judge).remote(node.name, policy): node for node in nodes}
+    tasks = {_on(ray, node, ray_task.judge).remote(node.name, policy): node for node in nodes}
     crashed: dict[_RayNode, str] = {}
     until = time.monotonic() + wait
-    pending = list(asked)
+    pending = list(tasks)
     while pending and time.monotonic() < until:
         ready, pending = ray.wait(pending, timeout=max(0.1, min(5.0, until - time.monotonic())))
         for task_of in ready:
-            node = asked[task_of]
+            node = tasks[task_of]
             answer = _answer(ray, task_of, node)
             if isinstance(answer, Answer):
                 yield answer
@@ -118,7 +118,7 @@ def _answers(ray: Any, nodes: list[_RayNode], wait: float, policy: str) -> Itera
                 crashed[node] = answer
     for late in pending:
         ray.cancel(late, force=True)
-        yield Answer(asked[late].name, None, f"no answer within {wait:.0f} s")
+        yield Answer(tasks[late].name, None, f"no answer within {wait:.0f} s")
     yield from _why_crashed(ray, crashed, max(until, time.monotonic() + _GRACE))
 
 
@@ -128,21 +128,21 @@ def _why_crashed(ray: Any, crashed: dict[_RayNode, str], until: float) -> Iterat
     Args:
         crashed: nodes, and what was killed there if not the node itself.
     """
-    asked = {_on(ray, node, ray_task.is_there).remote(): node for node in crashed}
-    pending = list(asked)
+    tasks = {_on(ray, node, ray_task.is_there).remote(): node for node in crashed}
+    pending = list(tasks)
     while pending:
         ready, pending = ray.wait(pending, timeout=max(0.0, until - time.monotonic()))
         if not ready:
             break
         for task in ready:
-            reason = crashed[asked[task]]
+            reason = crashed[tasks[task]]
             try:
                 ray.get(task)
             except ray.exceptions.RayError:
                 reason = _LOST
-            yield Answer(asked[task].name, None, reason)
+            yield Answer(tasks[task].name, None, reason)
     for task in pending:
-        yield Answer(asked[task].name, None, _LOST)
+        yield Answer(tasks[task].name, None, _LOST)
 
 
 def _on(ray: Any, node: _RayNode, function: Callable[..., Any]) -> Any:
@@ -172,8 +172,8 @@ def _answer(ray: Any, task_of: Any, node: _RayNode) -> Answer | str:
         document = parse_json(out)
         verdict = verdict_of(document["verdict"])
     except (KeyError, TypeError, ValueError) as error:
-        why = _last_line(err) or _message(out) or str(error)
-        return Answer(node.name, None, f"splatfix gate gave no verdict there (exit code {code}): {why}")
+        reason = _last_line(err) or _message(out) or str(error)
+        return Answer(node.name, None, f"splatfix gate gave no verdict there (exit code {code}): {reason}")
     if verdict.node != node.name:
         return Answer(node.name, None, f"the verdict that came is of {verdict.node!a}")
     return Answer(node.name, verdict, "")

@@ -103,10 +103,10 @@ class Slurm:
             for width in _WIDTHS:
                 cells.append(line[at : at + width].strip())
                 at += width
-            job, state, node, why = cells
+            job, state, node, reason_code = cells
             reason = _REASONS.get(state, "")
             if state in _WAITING:
-                reason = f"it did not start: {why}"
+                reason = f"it did not start: {reason_code}"
             tasks[job] = Task(job, state, node, reason)
         return tasks
 
@@ -146,10 +146,10 @@ def watch(
         answer = slurm.states(name)
         for job in list(left) if answer is not None else ():
             # a controller that forgot a job has seen its end (MinJobAge)
-            seen = (answer or {}).get(job)
-            if seen is None and left[job].state not in _RUNNING:
+            task = (answer or {}).get(job)
+            if task is None and left[job].state not in _RUNNING:
                 continue
-            left[job] = replace(seen or Task(job, ""), name=jobs[job])
+            left[job] = replace(task or Task(job, ""), name=jobs[job])
             if left[job].over:
                 yield left.pop(job)
         sleep(pause)

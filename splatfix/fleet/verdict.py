@@ -135,13 +135,13 @@ def state_of(checks: Iterable[CheckVerdict]) -> State:
 def reason_of(checks: Sequence[CheckVerdict], state: State) -> str:
     """What is wrong, or not known, in one line: the code first, for those who read only the beginning."""
     actions = {State.FAIL: Action.DRAIN, State.WARN: Action.WARN}
-    told = [check for check in checks if check.action is actions.get(state)]
+    decisive = [check for check in checks if check.action is actions.get(state)]
     if state is State.UNKNOWN:
-        told = [check for check in checks if check.state is State.UNKNOWN]
-    if not told:
+        decisive = [check for check in checks if check.state is State.UNKNOWN]
+    if not decisive:
         return ""
-    reason = f"{told[0].code}: {told[0].message}"
-    others = list(dict.fromkeys(check.code for check in told[1:]))
+    reason = f"{decisive[0].code}: {decisive[0].message}"
+    others = list(dict.fromkeys(check.code for check in decisive[1:]))
     if others:
         reason += f" Also {', '.join(others)}."
     return reason

@@ -92,15 +92,15 @@ class FleetView:
                 badge = Badge(Mark.WARNING, f"{len(items)} {why.value}")
                 yield badge, named([item.node for item in items], _MOST_LETTERS), meaning, reason
 
-    def about(self, place: Place) -> str:
+    def about(self, group: Place) -> str:
         """Which machines they are, and what tells them from those that are ok."""
-        name = self.fleet.kinds[place.kind].name
-        if place.alike_ok:
-            return f"{name}; {counted(place.alike_ok, 'node')} alike {verb(place.alike_ok, 'is', 'are')} ok"
-        if place.part:
-            difference = f"first differs from those that are ok: {place.part} {place.value or 'none'}"
-            if place.ok_with:
-                difference += f" (ok with: {few(place.ok_with, 3)})"
+        name = self.fleet.kinds[group.kind].name
+        if group.alike_ok:
+            return f"{name}; {counted(group.alike_ok, 'node')} alike {verb(group.alike_ok, 'is', 'are')} ok"
+        if group.part:
+            difference = f"first differs from those that are ok: {group.part} {group.value or 'none'}"
+            if group.ok_with:
+                difference += f" (ok with: {few(group.ok_with, 3)})"
             return f"{name}; {difference}"
         return name
 
@@ -124,7 +124,7 @@ class FleetView:
 
 def problem_badge(problem: NodeProblem) -> Badge:
     """``12 nodes fail``."""
-    words = {
+    verb_of = {
         State.FAIL: verb(problem.nodes, "fails", "fail"),
         State.WARN: verb(problem.nodes, "warns", "warn"),
         State.UNKNOWN: "unknown",
@@ -133,16 +133,16 @@ def problem_badge(problem: NodeProblem) -> Badge:
     mark = STATES[problem.state]
     if problem.state is State.FAIL and not problem.drains:
         mark = Mark.WARNING
-    return Badge(mark, f"{counted(problem.nodes, 'node')} {words[problem.state]}")
+    return Badge(mark, f"{counted(problem.nodes, 'node')} {verb_of[problem.state]}")
 
 
 def change_words(change: NodeChange) -> str:
     """``ok → fail: driver-too-old``."""
-    words = f"{change.before or 'new'} → {change.now or 'gone'}"
+    line = f"{change.before or 'new'} → {change.now or 'gone'}"
     codes = [*change.begun, *(f"no more {code}" for code in change.ended)]
     if codes:
-        words += f": {few(codes)}"
-    return words
+        line += f": {few(codes)}"
+    return line
 
 
 def advised(problem: NodeProblem) -> str:
@@ -187,9 +187,9 @@ def _show_problem(console: Console, view: FleetView, problem: NodeProblem) -> No
     console.print()
     marked(console, badge.mark, f"[bold]{problem.code}[/]: {badge.text}", indent=0)
     prose(console, "    ", escape(problem.message))
-    for place in problem.places[:_MOST_LINES]:
-        about = escape(view.about(place))
-        prose(console, "    ", f"[dim]{about}:[/] {escape(named(place.nodes, _MOST_LETTERS))}")
+    for group in problem.places[:_MOST_LINES]:
+        about = escape(view.about(group))
+        prose(console, "    ", f"[dim]{about}:[/] {escape(named(group.nodes, _MOST_LETTERS))}")
     if problem.command:
         prose(console, f"    $ {escape(problem.command)}", f"  [dim]({advised(problem)})[/]")
 

@@ -212,7 +212,7 @@ class NodeMerger:
             drains = check.action is Action.DRAIN
             problems.append((check.code, check.state, drains, beginning(check.remedy)))
             self._examples.setdefault((check.code, check.state), check)
-        found = _Found(
+        entry = _Found(
             verdict.node,
             verdict.machine,
             file,
@@ -222,13 +222,13 @@ class NodeMerger:
             self._same(verdict.alike),
             self._same(tuple(map(self._same, problems))),
         )
-        key = (found.name, found.machine)
+        key = (entry.name, entry.machine)
         other = self._found.get(key)
         if other is not None:
-            found, older = (found, other) if found.made >= other.made else (other, found)
-            reason = f"an older one of {_when(older.made)} lies beside {found.file}"
+            entry, older = (entry, other) if entry.made >= other.made else (other, entry)
+            reason = f"an older one of {_when(older.made)} lies beside {entry.file}"
             self._remarks.append(Remark(Why.DOUBLED, older.name, older.file, reason))
-        self._found[key] = found
+        self._found[key] = entry
 
     def refuse(self, file: str, name: str, reason: str) -> None:
         """Tell of a file that could not be read.
@@ -251,18 +251,18 @@ class NodeMerger:
             listed: the nodes that should have a verdict, and of those that were asked in vain why there is none. A verdict
                 that lies there of such a one is from before, and shows nothing any more.
         """
-        found = sorted(self._found.values(), key=lambda item: (natural(item.name), item.machine))
-        remarks = [*self._remarks, *self._of_time(found), *_of_names(found)]
+        entries = sorted(self._found.values(), key=lambda item: (natural(item.name), item.machine))
+        remarks = [*self._remarks, *self._of_time(entries), *_of_names(entries)]
         if listed is not None:
             unread = {item.node for item in self._remarks if item.why is Why.UNREAD}
-            remarks += _of_list(listed, {item.name for item in found}, unread)
+            remarks += _of_list(listed, {item.name for item in entries}, unread)
         untimely = {(item.node, item.file) for item in remarks if item.why in (Why.LATE, Why.AHEAD)}
         lost = {item.node for item in remarks if item.why is Why.LOST}
-        alike = Counter(item.alike for item in found)
+        alike = Counter(item.alike for item in entries)
         places = {kind: number for number, (kind, _) in enumerate(alike.most_common())}
         nodes = tuple(
             _node(item, places[item.alike], item.name in lost or (item.name, item.file) in untimely)
-            for item in found
+            for item in entries
         )
         states = Counter(node.state for node in nodes)
         remarked = Counter(item.why for item in remarks)
@@ -272,7 +272,7 @@ class NodeMerger:
             sum(node.drain for node in nodes),
             {why.value: remarked[why] for why in Why},
             tuple(_kinds(places, nodes, certificates)),
-            tuple(self._problems(found, nodes)),
+            tuple(self._problems(entries, nodes)),
             before.made if before else "",
             tuple(_changes(before, nodes)) if before else (),
             tuple(sorted(remarks, key=lambda item: (list(Why).index(item.why), natural(item.node)))),
@@ -283,9 +283,9 @@ class NodeMerger:
         """The same object for equal values: thousands of verdicts hold few different ones."""
         return self._shared.setdefault(value, value)
 
-    def _of_time(self, found: Iterable[_Found]) -> Iterator[Remark]:
+    def _of_time(self, entries: Iterable[_Found]) -> Iterator[Remark]:
         """What a time tells. The clocks of two machines differ; those that differ much are told."""
-        for item in found:
+        for item in entries:
             age = self._now - item.made
             if -age > SKEW:
                 reason = f"it was made {_span(-age)} from now: its clock and this one differ"
@@ -293,18 +293,18 @@ class NodeMerger:
             elif self._max_age is not None and age > self._max_age:
                 yield Remark(Why.LATE, item.name, item.file, f"it was made {_span(age)} ago")
 
-    def _problems(self, found: Sequence[_Found], nodes: Sequence[Node]) -> Iterator[NodeProblem]:
+    def _problems(self, entries: Sequence[_Found], nodes: Sequence[Node]) -> Iterator[NodeProblem]:
         places: dict[tuple[str, State], dict[int, list[str]]] = {}
         advice: dict[tuple[str, State], Counter[str]] = {}
         drains: set[tuple[str, State]] = set()
-        for item, node in zip(found, nodes, strict=True):
+        for item, node in zip(entries, nodes, strict=True):
             for code, state, drain, command in item.problems:
                 key = (code, state)
                 places.setdefault(key, {}).setdefault(node.kind, []).append(node.name)
                 advice.setdefault(key, Counter())[command] += 1
                 if drain:
                     drains.add(key)
-        kinds = {node.kind: _parts(item.alike) for item, node in zip(found, nodes, strict=True)}
+        kinds = {node.kind: _parts(item.alike) for item, node in zip(entries, nodes, strict=True)}
         fine = Counter(node.kind for node in nodes if node.state is State.OK)
         peers = Peers(kinds[kind] for kind in fine)
 
@@ -372,10 +372,10 @@ def _kinds(places: Mapping[Alike, int], nodes: Sequence[Node], certificates: Mer
         yield Kind(alike, of_states, drained[number], dict(sorted(verdicts.items())))
 
 
-def _of_names(found: Iterable[_Found]) -> Iterator[Remark]:
+def _of_names(entries: Iterable[_Found]) -> Iterator[Remark]:
     """Machines that call themselves the same; both are counted."""
     machines: dict[str, list[_Found]] = {}
-    for item in found:
+    for item in entries:
         machines.setdefault(item.name, []).append(item)
     for name, items in machines.items():
         if len(items) > 1:
@@ -386,12 +386,12 @@ def _of_names(found: Iterable[_Found]) -> Iterator[Remark]:
                 yield Remark(Why.DOUBLED, name, item.file, reason)
 
 
-def _of_list(listed: Mapping[str, str], found: set[str], unread: set[str]) -> Iterator[Remark]:
-    known = found | unread
+def _of_list(listed: Mapping[str, str], names: set[str], unread: set[str]) -> Iterator[Remark]:
+    known = names | unread
     for name, reason in listed.items():
         if reason or name not in known:
             yield Remark(Why.LOST, name, "", reason or "there is no verdict of it")
-    for name in sorted(found - set(listed)):
+    for name in sorted(names - set(listed)):
         yield Remark(Why.UNLISTED, name, "", "it is not in the list of nodes")
 
 

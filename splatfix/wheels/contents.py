@@ -196,17 +196,17 @@ class Contents:
 
     def _check_symbols(self, natives: Sequence[Reader]) -> str:
         """Every symbol of torch that they want is exported by the torch that is here, or by one of them."""
-        wanted: list[str] = []
+        symbols: list[str] = []
         for reader in natives:
-            wanted += [name for name in parse_needs(reader).imported if of_torch(name)]
-        wanted = list(dict.fromkeys(wanted))
-        if not wanted:
+            symbols += [name for name in parse_needs(reader).imported if of_torch(name)]
+        symbols = list(dict.fromkeys(symbols))
+        if not symbols:
             return "it needs no symbol of torch"
         libraries = torch_libraries(self.torch)
         if not libraries:
             reason = f"torch's libraries are not in {self.torch.folder}, so its symbols cannot be compared"
             raise Refused("torch-unreadable", reason, Verdict.UNKNOWN)
-        lost = missing_exports(wanted, libraries)
+        lost = missing_exports(symbols, libraries)
         for reader in natives:
             own = parse_exported(reader, lost)
             lost = tuple(name for name in lost if name not in own)
@@ -214,7 +214,7 @@ class Contents:
             number = counted(len(lost), "symbol")
             reason = f"it needs {number} that torch {self.torch.version} does not have, such as {lost[0]}"
             raise Refused("torch-symbols-missing", reason)
-        return f"all {counted(len(wanted), 'torch symbol')} found in torch {self.torch.version}"
+        return f"all {counted(len(symbols), 'torch symbol')} found in torch {self.torch.version}"
 
     def _text(self, member: Member) -> str:
         if member.size > MOST_SOURCE:

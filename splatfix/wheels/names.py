@@ -92,12 +92,12 @@ def _wrong_tags(tags: Iterable[Tag], target: WheelTarget) -> Objection | None:
     for tag in tags:
         if tag_fits(f"{tag.interpreter}-{tag.abi}-{target.platform}", target):
             platforms = ", ".join(sorted({tag.platform for tag in tags}))
-            place = target.platform
+            platform = target.platform
             if target.glibc:
-                place += f" with glibc {dotted(target.glibc)}"
+                platform += f" with glibc {dotted(target.glibc)}"
             elif target.musl:
-                place += f" with musl {dotted(target.musl)}"
-            return Objection("wrong-platform", f"it is for {platforms}, and here is {place}")
+                platform += f" with musl {dotted(target.musl)}"
+            return Objection("wrong-platform", f"it is for {platforms}, and here is {platform}")
     pythons = ", ".join(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
     return Objection("wrong-python", f"it is for {pythons}, and here is {here}")
 

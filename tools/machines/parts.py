@@ -257,9 +257,9 @@ class Parts:
         self._distribution("torch", version, record)
         release = [int(number) for number in version.split("+")[0].split(".")[:2]]
         known: list[str] = []
-        for since, words in ANSWERS["torch_archs"].items():
+        for since, listed in ANSWERS["torch_archs"].items():
             if [int(number) for number in since.split(".")] <= release:
-                known += words.split()
+                known += listed.split()
         self.file(f"{package}/utils/cpp_extension.py", FILES["cpp_extension"].format(archs=known))
         names = ["c10", "torch", "torch_cpu", "torch_python"]
         if cuda:

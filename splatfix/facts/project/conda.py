@@ -49,13 +49,13 @@ def read_pixi(file: str, text: str, pixi: Mapping[str, Any], lock: str) -> Manif
     options = table(pixi, "pypi-options")
     for names, marker in _tables(pixi):
         for name, value in table(names, "dependencies").items():
-            words = (
+            version = (
                 value
                 if isinstance(value, str)
                 else f"{table(names, 'dependencies', name).get('version', '*')}"
             )
             build = str(table(names, "dependencies", name).get("build", ""))
-            items = _of_conda(f"{name} {words} {build}", line_of_key(text, name))
+            items = _of_conda(f"{name} {version} {build}", line_of_key(text, name))
             dependencies += [replace(item, marker=marker) for item in items]
         for name in table(names, "pypi-dependencies"):
             dependencies.append(
@@ -114,13 +114,13 @@ def _items(text: str) -> Iterator[tuple[int, str, bool]]:
         item = re.match(r"(\s*)-\s+([^\s#].*?)\s*(?:\s#.*)?$", line) if inside else None
         if item is None:
             continue
-        words = item[2].strip("\"'")
-        if re.fullmatch(r"pip\s*:", words):
+        entry = item[2].strip("\"'")
+        if re.fullmatch(r"pip\s*:", entry):
             pip_indent = len(item[1]) + 1
             continue
         of_pip = pip_indent > 0 and len(item[1]) >= pip_indent
-        if of_pip or not _KEY_COLON.search(words):
-            yield number, words, of_pip
+        if of_pip or not _KEY_COLON.search(entry):
+            yield number, entry, of_pip
 
 
 def _of_conda(text: str, line: int) -> Iterator[Dependency]:

@@ -107,7 +107,7 @@ class Manifest:
         rows: dict[str, list[Locked]] = {}
         for row in self.locked:
             rows.setdefault(row.name, []).append(row)
-        return {name: tuple(found) for name, found in rows.items()}
+        return {name: tuple(versions) for name, versions in rows.items()}
 
     def of(self, name: str) -> tuple[Dependency, ...]:
         """Every requirement of that name."""

@@ -30,15 +30,15 @@ def table(values: Toml, *keys: str) -> Toml:
 
 def rows(values: Toml, key: str) -> list[Toml]:
     """The tables of an array, or one alone; none where there is none."""
-    found = values.get(key)
-    items = found if isinstance(found, list) else [found]
+    value = values.get(key)
+    items = value if isinstance(value, list) else [value]
     return [item for item in items if isinstance(item, Mapping)]
 
 
 def texts(values: Toml, key: str) -> list[str]:
     """The strings of an array; none where there is none."""
-    found = values.get(key)
-    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
+    value = values.get(key)
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def manager_of(tool: Toml, *, locked: bool = False) -> Manager:
@@ -153,10 +153,8 @@ def _with_uv(manifest: Manifest, uv: Toml) -> Manifest:
 
 def _overridden(dependencies: tuple[Dependency, ...], uv: Toml) -> Iterator[Dependency]:
     """Each as uv's overrides and constraints leave it; then those of what other packages bring."""
-    overrides = [item for words in texts(uv, "override-dependencies") if (item := dependency_of(words, 1))]
-    constraints = [
-        item for words in texts(uv, "constraint-dependencies") if (item := dependency_of(words, 1))
-    ]
+    overrides = [item for text in texts(uv, "override-dependencies") if (item := dependency_of(text, 1))]
+    constraints = [item for text in texts(uv, "constraint-dependencies") if (item := dependency_of(text, 1))]
     specifiers = {item.name: item.specifier for item in overrides}
     own = [replace(item, specifier=specifiers.get(item.name, item.specifier)) for item in dependencies]
     yield from constrained(own, constraints)
@@ -169,18 +167,20 @@ def _from_sources(item: Dependency, entries: list[Toml], names: Mapping[str, str
         yield item
     for row in entries:
         marker = " and ".join(f"({part})" for part in (item.marker, str(row.get("marker", ""))) if part)
-        place = replace(item, marker=marker, extra=str(row.get("extra") or row.get("group") or ""))
+        dependency = replace(item, marker=marker, extra=str(row.get("extra") or row.get("group") or ""))
         if "index" in row:
-            yield replace(place, index=names.get(str(row["index"]), str(row["index"])))
+            yield replace(dependency, index=names.get(str(row["index"]), str(row["index"])))
         elif "git" in row:
-            yield replace(place, address=f"git+{without_credentials(str(row['git']))}")
+            yield replace(dependency, address=f"git+{without_credentials(str(row['git']))}")
         elif "path" in row:
             path = str(row["path"]).rstrip("/")
-            yield replace(place, address=path, folder="" if path.endswith((".whl", ".gz", ".zip")) else path)
+            yield replace(
+                dependency, address=path, folder="" if path.endswith((".whl", ".gz", ".zip")) else path
+            )
         elif "url" in row:
-            yield replace(place, address=without_credentials(str(row["url"])))
+            yield replace(dependency, address=without_credentials(str(row["url"])))
         else:
-            yield place
+            yield dependency
     if entries and all(row.get("marker") and not row.get("extra") for row in entries):
         # where none of the markers holds, the indexes of the file are asked
         negated = " and ".join(f"({_negated(str(row['marker']))})" for row in entries)
