@@ -223,7 +223,7 @@ def distribution_of(step: StepRecord) -> str:
 
 
 def request_to_resume(python: str) -> Request:
-    """What the last installation in the environment was asked for, if it failed (``splatfix install --resume``).
+    """What the last installation that failed was asked for (``splatfix install --resume``), whatever was installed after it.
 
     The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
     the wheel cache, and left-overs in the environment are undone before anything is done.
@@ -232,15 +232,20 @@ def request_to_resume(python: str) -> Request:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
     journal = Journal(open_environment(python, ProcessRunner()).state_folder)
-    last: Entry | None = None
-    for entry in journal.entries():
-        if entry.status is not EntryStatus.REVERTED:
-            last = entry
-    if last is None or last.status not in (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK):
+    entries = journal.entries()
+    failed: list[Entry] = []
+    for entry in entries:
+        if entry.status in (EntryStatus.RUNNING, EntryStatus.FAILED, EntryStatus.ROLLED_BACK):
+            failed.append(entry)
+        elif entry.status is EntryStatus.DONE:
+            # tried again since, and done
+            failed = [other for other in failed if not _subjects_of(other) <= _subjects_of(entry)]
+    if not failed:
         reason = "there was none"
-        if last:
-            reason = f"the last one, {last.id}, is {last.status.value}"
+        if entries:
+            reason = "nothing failed that was not done since"
         raise SplatfixError.of("install.nothing-to-resume", reason=reason, python=python)
+    last = failed[-1]
     path = journal.folder_of(last) / "plan.json"
     document = read_json(path, "a plan of splatfix")
     try:
@@ -254,6 +259,10 @@ def request_to_resume(python: str) -> Request:
             run("splatfix", "repair", last.request["subjects"], "--python", python, text="Do it again with"),
         )
     return request
+
+
+def _subjects_of(entry: Entry) -> set[str]:
+    return set(entry.request.get("subjects", "").split())
 
 
 def move_away(path: Path, text: str) -> Step:

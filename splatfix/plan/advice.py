@@ -32,6 +32,7 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     failed = most_urgent_first(findings)
     best, cured = _best_cure(failed, options, assessment)
     refused = _refusal(assessment)
+    mended = _mended(best, cured, findings, assessment)
     needed: dict[object, AlsoNeeded] = {}
     advised: set[Step] = set()
     for item in refused:
@@ -41,7 +42,9 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     if best is not None:
         done.update(commands(best.steps))
     for finding in failed:
-        if finding in cured or (finding.remedy and advised.issuperset(finding.remedy)):
+        if finding in cured or finding.code in mended:
+            continue
+        if finding.remedy and advised.issuperset(finding.remedy):
             continue
         if finding.remedy and finding.remedy[0].command in done:
             continue
@@ -49,18 +52,22 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
         needed.setdefault(key, _also_needed(finding, options, assessment))
         advised.update(finding.remedy)
-    return Advice(best, (*refused, *needed.values()), _mended(best, cured, findings))
+    return Advice(best, (*refused, *needed.values()), mended)
 
 
-def _mended(best: Option | None, cured: Sequence[Finding], findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Codes of what the build of an option mends, all of a code: failures, and advice that install follows by itself."""
-    if best is None or _step_of(best, Rebuild) is None:
+def _mended(
+    best: Option | None, cured: Sequence[Finding], findings: Sequence[Finding], assessment: Assessment
+) -> tuple[str, ...]:
+    """Codes of what install's build mends, all of a code: failures, and advice that it follows by itself."""
+    mended: list[Finding] = []
+    if best and _step_of(best, Rebuild):
+        mended += (finding for finding in cured if _cured_by_build(finding, best))
+    elif not assessment.sources.named and not assessment.sources.refused:
         return ()
-    mended = [finding for finding in cured if _cured_by_build(finding, best)]
-    milder = [finding for finding in findings if finding.status in (Status.WARN, Status.SKIP)]
-    mended += filter(_followed_by_install, milder)
-    left = {item.code for item in findings if item.status is Status.FAIL and item not in cured}
-    left.update(item.code for item in milder if item not in mended)
+    # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
+    not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
+    mended += filter(_followed_by_install, not_passed)
+    left = {item.code for item in not_passed if item not in mended and item not in cured}
     return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
 
 

@@ -324,4 +324,4 @@ def _unknown(importer: str, missing: MissingModules) -> list[str]:
     if not missing.unknown:
         return []
     names = ", ".join(missing.unknown)
-    return [f"{importer} {names}, not installed; what brings it is for its README to say"]
+    return [f"{importer} {names}, not installed; which package brings it is not known here: see its README"]

@@ -27,6 +27,7 @@ from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
+from splatfix.plan.dependencies import require_submodules
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.option import (
@@ -106,8 +107,9 @@ def summarise(
     summary = SourceSummary(named=named, replacement=replacement)
     try:
         read = sources_in(sources, facts)[0]
-        for source in read:
-            if facts:
+        if facts:
+            require_submodules(facts, read)
+            for source in read:
                 require_gpu(source, facts)
         return _with_sources(summary, read)
     except SplatfixError as error:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from splatfix.checks.model import Finding, Status
-from splatfix.core.step import Step
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.core.step import Command, Step, commands
 from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
@@ -81,24 +81,24 @@ def show(
     elif next_step is not None:
         show_step(console, next_step, indent=2, windows=windows)
 
-    # the suggestion comes first, and a problem below it would name the same commands once more
-    suggested = _suggested_remedies(options)
+    # the suggestion comes first, and a problem below it would say the same once more
+    said, steps_shown = _said_above(options)
+    if not verbose:
+        _show_mended(console, findings, mended)
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
-        if heading == "Problems" and not verbose:
-            _show_mended(console, [item for item in findings if _is_mended(item, mended)], short)
         if not verbose:
-            group = [item for item in group if not _is_mended(item, mended)]
+            group = [item for item in group if item.code not in mended and item.summary not in said]
         if group:
             section(console, heading)
         for item, likewise in _gathered(group, together=not verbose):
-            repeated = item.remedy in suggested
+            repeated = any(step in steps_shown or step.command in steps_shown for step in item.remedy[:1])
             show_finding(
                 console,
                 item,
                 short=short,
                 windows=windows,
-                remedy=not repeated,
+                remedy=verbose or not repeated,
                 likewise=likewise,
                 most=None if verbose else _EVIDENCE_SHOWN,
             )
@@ -114,8 +114,11 @@ def show(
             console.print(f"  [bold]{escape(family)}[/]")
             for item in members:
                 show_finding(console, item, short=short, windows=windows, evidence=True)
-    for name, value in _overview(facts, aside or {}):
-        prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
+    overview = list(_overview(facts, aside or {}))
+    nothing = ", ".join(name for name, value in overview if value == "none")
+    for name, value in [*overview, ("none", nothing)]:
+        if value not in ("", "none"):
+            prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
 
 
 def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Finding, tuple[Finding, ...]]]:
@@ -129,11 +132,16 @@ def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Find
     return [(first, tuple(others)) for first, *others in groups.values()]
 
 
-def _suggested_remedies(options: Options | None) -> set[tuple[Step, ...]]:
-    """What stands above the findings already, so that it is not printed a second time below one of them."""
+def _said_above(options: Options | None) -> tuple[set[str], set[Step | Command]]:
+    """Sentences that stand beside a suggested option, and every step of the suggestion with its command."""
     if options is None or options.advice is None:
-        return set()
-    return {item.steps for item in options.advice.also_needed if item.steps}
+        return set(), set()
+    needed, option = options.advice.also_needed, options.advice.option
+    steps = [step for item in needed for step in item.steps]
+    if option is None:
+        return set(), {*steps, *commands(steps)}
+    steps += option.steps
+    return {item.text for item in needed}, {*steps, *commands(steps)}
 
 
 def _mended_by(options: Options | None) -> tuple[str, ...]:
@@ -143,18 +151,14 @@ def _mended_by(options: Options | None) -> tuple[str, ...]:
     return options.advice.mended
 
 
-def _is_mended(item: Finding, mended: Sequence[str]) -> bool:
-    return item.status is not Status.PASS and item.code in mended
-
-
-def _show_mended(console: Console, findings: Sequence[Finding], short: Callable[[str], str]) -> None:
-    if findings:
-        section(console, "Mended by splatfix install itself (other builds meet them; details with -v)")
-    for item, likewise in _gathered(findings, together=True):
-        more = ""
-        if likewise:
-            more = f" (and {len(likewise)} alike)"
-        marked(console, Mark.NONE, f"{escape(short(item.summary) + more)} [dim]\\[{item.code}][/]")
+def _show_mended(console: Console, findings: Sequence[Finding], mended: Sequence[str]) -> None:
+    codes = dict.fromkeys(
+        item.code for item in findings if item.code in mended and item.status is not Status.PASS
+    )
+    if codes:
+        heading = "[bold]Mended by splatfix install itself[/] (other builds meet them; details with -v): "
+        console.print()
+        paragraph(console, heading + ", ".join(codes), first=0, then=2)
 
 
 def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Sequence[str] = ()) -> None:
@@ -208,12 +212,17 @@ def show_finding(
     for other in likewise:
         marked(console, _MARKS[other.status], escape(short(other.summary)))
     if needs_attention or evidence:
-        for entry in item.evidence[:most]:
+        new = item.evidence
+        if most is not None:
+            new = tuple(entry for entry in new if not _is_in(item.summary, entry))
+        for entry in new[:most]:
             text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
             if entry.found_via:
                 text += f" [dim]({escape(short(entry.found_via))})[/]"
             paragraph(console, text, first=6, then=8)
-        hidden = len(item.evidence[:0] if most is None else item.evidence[most:])
+        hidden = 0
+        if most is not None:
+            hidden = len(new[most:])
         if hidden or (likewise and needs_attention):
             more = [f"{hidden} more" if hidden else "", "the others' too" if likewise else ""]
             paragraph(console, f"[dim]({', '.join(filter(None, more))}, with -v)[/]", first=6, then=8)
@@ -221,6 +230,10 @@ def show_finding(
         show_todo(console, item.remedy, indent=6, windows=windows)
     if item.link and needs_attention:
         console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
+
+
+def _is_in(summary: str, evidence: Evidence) -> bool:
+    return evidence.name in summary and evidence.value in summary
 
 
 def environment_paths(facts: Facts) -> Callable[[str], str]:

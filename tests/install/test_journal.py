@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
+from splatfix.core.files import write_json
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
-from splatfix.install.journal import EntryStatus, Journal, StepRecord
+from splatfix.install.journal import EntryStatus, Journal, StepRecord, request_to_resume
+from splatfix.plan import Request
 from tests.plan.machines import refused
 
 from .environments import run_in, write_extension
@@ -116,6 +119,29 @@ def test_resumed_after_a_kill(
 
     assert splatfix("install", "--resume", "--python", environment.python) == 2
     assert "nothing-to-resume" in capsys.readouterr().err
+
+
+def test_the_last_failed_one_is_resumed_whatever_came_after_it(environment: Environment) -> None:
+    """It said that there was nothing to resume, because something else had been installed since."""
+    journal = Journal(environment.state_folder)
+
+    def attempt(subjects: str, status: EntryStatus) -> None:
+        entry = journal.start({"subjects": subjects}, environment.python, subjects)
+        request = {"request": to_json(Request(sources=(f"/{subjects}",)))}
+        write_json(journal.folder_of(entry) / "plan.json", request)
+        journal.end(entry, status)
+
+    def resumed() -> tuple[str, ...]:
+        return request_to_resume(environment.python).sources
+
+    attempt("curope", EntryStatus.FAILED)
+    attempt("simple_knn", EntryStatus.FAILED)
+    attempt("fused_ssim", EntryStatus.DONE)
+    assert resumed() == ("/simple_knn",)
+    attempt("fused_ssim simple_knn", EntryStatus.DONE)
+    assert resumed() == ("/curope",)
+    attempt("curope", EntryStatus.DONE)
+    assert refused(resumed).code == "nothing-to-resume"
 
 
 def test_nothing_to_resume_in_a_fresh_environment(

@@ -20,13 +20,16 @@ from tests.plan.machines import (
     CUDA_13,
     argv,
     changed,
+    cuda_source,
     extensions,
     find_options,
     healthy,
     installing,
+    machine,
     plan,
     step_of,
 )
+from tests.plan.test_build_environment import NO_SWITCH
 from tests.plan.test_parts import NAME, calling, with_rasterizer
 
 WRAPPED = ToolkitChoice(
@@ -42,8 +45,10 @@ def diagnosed(facts: Facts, *targets: str) -> Options:
 
 
 def wrapped(facts: Facts) -> Facts:
-    """torch would take the folder of a wrapper script for its toolkit."""
-    environment = dataclasses.replace(facts.environment, toolkit_choice=Fact(WRAPPED, "test"))
+    """torch would take the folder of a wrapper script for its toolkit; nothing but torch can be imported."""
+    environment = dataclasses.replace(
+        facts.environment, toolkit_choice=Fact(WRAPPED, "test"), modules=Fact(("torch",), "test")
+    )
     return dataclasses.replace(facts, environment=environment)
 
 
@@ -156,6 +161,40 @@ def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None
     assert options.advice and options.advice.option
     assert argv(options.advice.option.steps[0])[0] == "git"
     assert options.advice.also_needed == () and options.advice.mended == ("cuda-home-wrong",)
+
+
+def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path: Path) -> None:
+    """FRNN: the build stood first, the empty submodule after it, and its module was asked of the README."""
+    put(
+        tmp_path,
+        {
+            ".git/HEAD": "a" * 40,
+            ".gitmodules": '[submodule "p"]\npath = external/scan\nurl = https://example.org/scan\n',
+            "setup.py": "setup(name='nets', packages=['nets'], ext_modules=[CUDAExtension('nets._C', ['a.cu'])])",
+            "a.cu": "",
+            "nets/__init__.py": "import scan\n",
+        },
+    )
+    context = make_context(with_checkout(wrapped(healthy()), tmp_path, ()), goal("sm_120"))
+    findings = run_checks(context, select(("submodules-missing", "imports-missing", "cuda-home-wrong")))
+    failed = [item.code for item in findings if item.status in (Status.FAIL, Status.WARN)]
+    assert failed == ["cuda-home-wrong", "submodules-missing"]
+    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    advice = advised_options(findings, context, sources=sources).advice
+    assert advice and advice.option and "external/scan is missing" in advice.option.steps[0].text
+    assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
+
+
+def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) -> None:
+    """KNN_CUDA, which no machine without a GPU builds: CUDA_HOME came back as a problem and as what else is needed."""
+    asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
+    cuda_source(tmp_path, before=asks)
+    context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
+    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    findings = run_checks(context, select(("cuda-home-wrong",)))
+    advice = advised_options(findings, context, sources=sources).advice
+    assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
+    assert advice.mended == ("cuda-home-wrong",)
 
 
 def test_one_remedy_is_said_once() -> None:

@@ -12,7 +12,7 @@ from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
 from splatfix.core.step import run, say, set_variable
 from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts
-from splatfix.plan import Advice, AlsoNeeded, Options
+from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.report import diagnosis
 from splatfix.report.console import show_todo
 from splatfix.report.diagnosis_document import counts
@@ -67,7 +67,7 @@ def test_what_install_mends_by_itself_is_no_problem() -> None:
     warned = dataclasses.replace(LOUD, status=Status.WARN)
     text = shown(LOUD, warned, other, options=options)
     mended, _, problems = text.partition("Problems")
-    assert mended.count(LOUD.code) == 2 and "$ export" not in mended and LOUD.code not in problems
+    assert mended.count(LOUD.code) == 1 and "$ export" not in mended and LOUD.code not in problems
     assert "c-check" in problems and "(1 of them" in text and "1 warning (1 mended so)" in text
     assert shown(warned, options=options, verbose=True).count("$ export") == shown(
         warned, verbose=True
@@ -80,6 +80,19 @@ def test_what_to_do_is_said_once() -> None:
     text = shown(LOUD, options=Options((), (), (), advice=Advice(None, (needed,))))
     assert text.count("Reboot.") == 1 and text.count("export A=") == 1
     assert "nvcc --version" in text.partition("Problems")[2]
+    build = Option(OptionKind.REBUILD, "build")
+    beside = Options((), (), (build,), advice=Advice(build, (needed,)))
+    assert [shown(LOUD, options=beside).count(word) for word in ("Reboot.", LOUD.summary, "Problems")] == [
+        1,
+        1,
+        0,
+    ]
+    assert "nvcc --version" in shown(LOUD, options=beside, verbose=True)
+
+
+def test_evidence_that_the_summary_has_is_not_repeated() -> None:
+    said = dataclasses.replace(LOUD, summary="nvcc says [13.0].")
+    assert shown(said).count("[13.0]") == 1 and shown(said, verbose=True).count("[13.0]") == 2
 
 
 def test_a_command_stands_below_what_it_is_for() -> None:
@@ -111,10 +124,9 @@ def test_verdict_and_problems_come_before_what_is_fine() -> None:
         "  system         Ubuntu 24.04 x86_64 in WSL2",
         "  GPU            NVIDIA GeForce RTX 5080 (12.0)",
         "  driver         575.57.08, CUDA 12.9",
-        "  CUDA toolkits  none",
         "  Python         not known",
         "  torch          torch is not installed in this environment",
-        "  extensions     none",
+        "  none           CUDA toolkits, extensions",
     ]
 
 

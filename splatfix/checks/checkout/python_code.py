@@ -11,6 +11,7 @@ from splatfix.context.commands import pip
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import name_of, unmet
+from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
@@ -55,6 +56,8 @@ def _lacking(
     """What these imports and these packages lack; of scripts that one can do without only a warning."""
     facts = context.facts
     brought = brought_by(_packages(checkout))
+    # of an empty submodule submodules-missing tells
+    brought |= {module_of(item, checkout) for item in checkout.submodules if item.empty}
     missing = missing_modules(facts, needs, declared=checkout.pins, brought=brought)
     declared = _declared_and_missing(facts, packages)
     if not missing.places and not declared:
@@ -129,7 +132,9 @@ def _install_missing(context: Context, requirements: list[str], missing: Missing
         steps.append(context.install(item.clone))
     steps += from_git(context.facts, missing)
     if missing.unknown:
-        steps.append(say(f"What brings {', '.join(missing.unknown)} is for the README to say."))
+        steps.append(
+            say(f"Which package brings {', '.join(missing.unknown)} is not known here: see the README.")
+        )
     return steps
 
 
