@@ -70,6 +70,7 @@ def main(out: Path) -> None:
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
         text = text.replace("<!-- explain-record -->", explain_record())
         text = text.replace("<!-- explain-calibration -->", explain_calibration())
+        text = text.replace("<!-- explain-accuracy -->", explain_accuracy())
         text = text.replace("<!-- vram-table -->", vram.markdown())
         text = text.replace(
             "<!-- kernel-record -->", kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
@@ -159,6 +160,21 @@ def explain_record() -> str:
         shares = (row["top_1"], row["wrong_while_confident"], row["not_recognised"])
         rows.append((title, str(row["cases"]), *(f"{100 * share:.1f} %" for share in shares)))
     return _table(("cases", "number", "right", "wrong while named", "not recognised"), rows)
+
+
+def explain_accuracy() -> str:
+    """What ``explain`` said of the last batch before anybody had looked at it, in one sentence."""
+    last = json.loads(EXPLAIN_RECORD.read_text(encoding="utf-8"))["first_looks"][-1]
+
+    def share(key: str, interval: str) -> str:
+        low, high = last[interval]
+        return f"{100 * last[key]:.1f} % (95 % interval {100 * low:.1f} to {100 * high:.1f})"
+
+    return (
+        f"At the first look at the last batch ({last['date']}, {last['cases']} logs) {share('top_1', 'top_1_interval')} were "
+        f"right and {share('wrong_while_confident', 'wrong_interval')} were named wrong; {last['named']} were named at all, and "
+        f"{last['may_be_unnamed']} may rightly be left unnamed."
+    )
 
 
 def explain_calibration() -> str:

@@ -1,4 +1,7 @@
-"""Measures how often ``explain`` is right: ``python -m tools.explain_record`` writes ``tests/records/explain.json``.
+"""Measures how often ``explain`` is right, and writes ``tests/records/explain.json``.
+
+A fresh batch: cases with their labels and the number of the batch, but without ``first``, are added to ``held_out.jsonl``;
+``python -m tools.explain_record --first-look`` adds what is said of them, once, before it measures.
 
 Three things are held out in turn: cases (``held_out`` holds batches that were labelled by their threads before anything was
 said of them, and keeps what was said of each case the first time; the wordings were mended after each batch; ``none`` among
@@ -9,8 +12,10 @@ known of a class is left out: what is then said of its cases should not be loud)
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
+import math
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +31,7 @@ from splatfix.knowledge.failures import Wording, failures, spelled
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "tests" / "explain" / "cases"
 RECORD = ROOT / "tests" / "records" / "explain.json"
-BATCHES = ("2026-11-22",) * 13 + ("2026-11-25",) * 3 + ("2026-11-26",) * 5
+BATCHES = ("2026-11-22",) * 13 + ("2026-11-25",) * 3 + ("2026-11-26",) * 6
 """Days on which the batches of ``held_out`` were looked at first, in this order."""
 NONE = "none"
 """Among the classes that count as right: no class is, and none may be named."""
@@ -37,10 +42,14 @@ Answer = tuple[float, bool]
 """Confidence in the first cause (0 where there is none), and whether it is right."""
 
 
+def rows_of(name: str) -> list[dict[str, Any]]:
+    """The cases of one file as they stand there."""
+    return [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
 def read(name: str) -> list[Case]:
     """The cases of one file; they were labelled when classes were spelled with underscores."""
-    rows = [json.loads(line) for line in (CASES / f"{name}.jsonl").read_text("utf-8").splitlines()]
-    return [{**row, "accept": list(map(spelled, row["accept"]))} for row in rows]
+    return [{**row, "accept": list(map(spelled, row["accept"]))} for row in rows_of(name)]
 
 
 def answer_to(case: Case, without: Collection[Wording] = frozenset()) -> Answer:
@@ -60,10 +69,37 @@ def summary(answers: Sequence[Answer]) -> dict[str, Any]:
     return _shares(len(answers), right, wrong, sum(sure < SURE for sure, _ in answers))
 
 
+def look_first() -> None:
+    """Add what is said of the held-out cases that nobody has looked at yet."""
+    rows = rows_of("held_out")
+    for row, case in zip(rows, read("held_out"), strict=True):
+        if "first" not in row:
+            sure, is_right = answer_to(case)
+            row["first"] = "right" if is_right else "wrong" if sure >= SURE else "missed"
+            row["named"] = sure >= SURE
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (CASES / "held_out.jsonl").write_text(text, encoding="utf-8")
+
+
 def first_look(cases: Sequence[Case]) -> dict[str, Any]:
-    """The same shares by what was said of held-out cases the first time. It is never measured again."""
+    """The same shares by what was said of held-out cases the first time, with their intervals. It is never measured again."""
     first = Counter(case["first"] for case in cases)
-    return _shares(len(cases), first["right"], first["wrong"], first["missed"])
+    row = _shares(len(cases), first["right"], first["wrong"], first["missed"])
+    row["top_1_interval"] = interval(first["right"], len(cases))
+    row["wrong_interval"] = interval(first["wrong"], len(cases))
+    if all("named" in case for case in cases):
+        row["named"] = sum(case["named"] for case in cases)
+        row["may_be_unnamed"] = sum(NONE in case["accept"] for case in cases)
+    return row
+
+
+def interval(count: int, total: int) -> list[float]:
+    """Where a share lies with 95 % confidence: Wilson's interval (Wilson, JASA 22 (1927), p. 209)."""
+    z = 1.96
+    share, spread = count / total, z * z / total
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / total + spread / total / 4) / (1 + spread)
+    return [round(max(middle - half, 0.0), 4), round(min(middle + half, 1.0), 4)]
 
 
 def _shares(count: int, right: int, wrong: int, missed: int) -> dict[str, Any]:
@@ -150,6 +186,10 @@ def record() -> dict[str, Any]:
 
 def main() -> None:
     """Write the record."""
+    parser = argparse.ArgumentParser(prog="python -m tools.explain_record", description=__doc__)
+    parser.add_argument("--first-look", action="store_true", help="first judge the cases of a fresh batch")
+    if parser.parse_args().first_look:
+        look_first()
     RECORD.write_text(json.dumps(record(), indent=1) + "\n", encoding="utf-8")
 
 
