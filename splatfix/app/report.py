@@ -80,7 +80,7 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Sho
         forms={
             **forms_of(subject, stored.options, identity),
             "html": lambda: _page(stored, identity),
-            "badge": lambda: badge(subject),
+            "badge": lambda: badge(subject, identity),
         },
     )
 

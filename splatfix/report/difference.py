@@ -31,6 +31,8 @@ class Side:
 
     file: str
     verdict: Verdict
+    level: int | None
+    """The run level; 1 and 2 train nothing."""
     issued: str
     splatfix: str
     """The version that wrote it."""
@@ -211,7 +213,8 @@ def _trained(stored: StoredCertificate) -> bool:
 
 def _side(file: str, stored: StoredCertificate, identity: Identity) -> Side:
     certificate = stored.certificate
-    return Side(file, certificate.verdict, short(certificate.issued), stored.issued_by, identity)
+    issued = short(certificate.issued)
+    return Side(file, certificate.verdict, certificate.level, issued, stored.issued_by, identity)
 
 
 def _files_that_differ(a: StoredCertificate, b: StoredCertificate) -> str:
@@ -292,7 +295,7 @@ def _measured(record: TrainingRecord) -> Iterator[tuple[str, str, float | None]]
 
 def heading(difference: Difference) -> str:
     """The outcome in a sentence."""
-    a, b = (side.verdict.value.replace("-", " ") for side in (difference.a, difference.b))
+    a, b = map(_verdict, (difference.a, difference.b))
     if difference.worse:
         text = f"B is worse: {a} in A, {b} in B"
         failed = sum(change.worse for change in difference.changes)
@@ -302,6 +305,14 @@ def heading(difference: Difference) -> str:
     if not difference.comparable:
         return f"A and B cannot be compared: no scene was trained to its end in both ({a} in A, {b} in B)"
     return f"B is not worse: {a} in A, {b} in B"
+
+
+def _verdict(side: Side) -> str:
+    """``certified``; of a run that trained nothing, at which level."""
+    text = side.verdict.value.replace("-", " ")
+    if side.level in (1, 2):
+        text += f" at run level {side.level}"
+    return text
 
 
 def first_cause(difference: Difference) -> str:

@@ -64,8 +64,15 @@ class MergedView:
         for verdict, badge in VERDICTS.items():
             number = self.merged.verdicts[verdict.value]
             if number:
-                badges.append(Badge(badge.mark, f"{number} {badge.text}"))
+                badges.append(Badge(badge.mark, f"{number} {badge.text}{self._without_training(verdict)}"))
         return badges
+
+    def _without_training(self, verdict: Verdict) -> str:
+        entries = (entry for cell in self.merged.cells for entry in cell.certificates)
+        number = sum(
+            entry.verdict is verdict is Verdict.CERTIFIED and _trained_nothing(entry) for entry in entries
+        )
+        return f", {number} of them without training" if number else ""
 
     @property
     def signatures(self) -> str:
@@ -206,13 +213,20 @@ def markdown(
         refused=refused,
         unreadable=unreadable,
         no_certificate=NO_CERTIFICATE,
-        signed_by=signed_by,
+        remark=remark,
     )
 
 
-def signed_by(entry: Listed) -> str:
-    """Whether it is signed, in a few words."""
-    return signature_badge(entry.identity, short=True).text
+def remark(entry: Listed) -> str:
+    """Whether it is signed, in a few words, and whether it trained nothing."""
+    signature = signature_badge(entry.identity, short=True).text
+    if _trained_nothing(entry):
+        return f"run level {entry.level}, nothing trained; {signature}"
+    return signature
+
+
+def _trained_nothing(entry: Listed) -> bool:
+    return entry.level in (1, 2)
 
 
 _COLUMNS = (

@@ -35,6 +35,8 @@ class Listed:
     link: str
     """A relative URL from the merged report: to the certificate's page where there is one, else to the file."""
     verdict: Verdict
+    level: int | None
+    """The run level; 1 and 2 train nothing."""
     issued: str
     suite: str
     problem: str
@@ -155,6 +157,7 @@ class Merger:
             file,
             link,
             certificate.verdict,
+            certificate.level,
             short(certificate.issued),
             self._shared(short(certificate.suite)),
             self._shared(problem),

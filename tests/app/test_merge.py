@@ -225,6 +225,15 @@ def test_an_earlier_matrix_is_set_aside(splatfix: Splatfix, tmp_path: Path) -> N
     }
 
 
+def test_who_trained_nothing_is_not_counted_as_one_who_did() -> None:
+    found = merged(BASE, changed(level=1), changed(level=2, verdict="not-certified"), changed(level=3))
+    page, text = matrix_page(found, [], "x"), markdown(found, [])
+    for made in (page, text):
+        assert "3 certified, 1 of them without training" in made and "1 not certified" in made
+        told = [f"run level {level}, nothing trained; unsigned" in made for level in (1, 2, 3)]
+        assert told == [True, True, False]
+
+
 def test_nothing_that_can_be_read_is_undetermined_and_writes_nothing(
     splatfix: Splatfix, tmp_path: Path
 ) -> None:

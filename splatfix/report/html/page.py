@@ -21,7 +21,7 @@ from splatfix.report import fleet as fleet_words
 from splatfix.report.fleet import FleetView
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
-from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, signed_by
+from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, remark
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.nodes import Fleet
 from splatfix.report.templates import fill_in
@@ -112,7 +112,7 @@ def _of_certificates(merged: Merged, unreadable: Sequence[tuple[str, str]], data
         "opened": OPENED,
         "verdicts": VERDICTS,
         "failed_first": _failed_first,
-        "signed_by": signed_by,
+        "remark": remark,
         "most_links": MOST_LINKS,
         "unreadable": unreadable,
         "most_unreadable": MOST_UNREADABLE,
