@@ -142,13 +142,14 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
     if (!PART) { channels = COLORS; from = 0; }
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int me = threadIdx.x, x = blockIdx.x * TILE + me % TILE, y = blockIdx.y * TILE + me / TILE;
-    const int lane = me % WARP, own_bucket = me / WARP;
+    const int lane = me % WARP, own_bucket = own_warp();
     const bool inside = x < width && y < height;
     const long long plane = (long long)width * height, pixel = (long long)y * width + x;
     Color gradient = {};
     Way way = {1, 0};
-    for (int c = 0; c < COLORS && inside && upstream; c++) {
-        if (from + c >= channels) break;
+#pragma unroll
+    for (int c = 0; c < COLORS; c++) {
+        if (!inside || !upstream || from + c >= channels) continue;
         gradient.of[c] = upstream[(from + c) * plane + pixel];
         way.ahead -= gradient.of[c] * image[(from + c) * plane + pixel];
     }
@@ -197,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
         __syncthreads();
 
         const int position = first - begin + me;
-        real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
+        Moments<ABSOLUTE> moments = {};
         Color by_feature = {};
         Way passing = {0, 0};
         auto work = [&](int p) {
@@ -218,32 +219,23 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) blend_backward(
             }
             passing.ahead += weight * own;
             const real by_alpha = passing.left * own + passing.ahead * reciprocal(1 - alpha);
-            const real e = by_alpha * uncapped;  // dL/d(power): the cap passes the gradient straight through
+            moments.add(mine, by_alpha * uncapped, dx, dy);  // dL/d(power): the cap passes the gradient straight through
             passing.left *= 1 - alpha;
-            m0 += e;
-            mx += e * dx;
-            my += e * dy;
-            mxx += e * dx * dx;
-            mxy += e * dx * dy;
-            myy += e * dy * dy;
-            if (ABSOLUTE) {
-                abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
-                abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
-            }
         };
         if (first + own_bucket * WARP < end) travel<false>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = (long long)which * stride;
-        const real to_natural = 1 / LOG2E;
-        add_to(sums, row, (2 * mine.a * mx + mine.b * my) * to_natural);
-        add_to(sums, row + 1, (2 * mine.c * my + mine.b * mx) * to_natural);
-        add_to(sums, row + 2, (real)-0.5 * mxx);
-        add_to(sums, row + 3, -mxy);
-        add_to(sums, row + 4, (real)-0.5 * myy);
-        add_to(sums, row + 5, m0 / mine.opacity);
+        const Pixel by_center = moments.by_center(mine), absolute = moments.absolute();
+        const Vector by_conic = moments.by_conic();
+        add_to(sums, row, by_center.x);
+        add_to(sums, row + 1, by_center.y);
+        add_to(sums, row + 2, by_conic.x);
+        add_to(sums, row + 3, by_conic.y);
+        add_to(sums, row + 4, by_conic.z);
+        add_to(sums, row + 5, moments.one / mine.opacity);
         if (ABSOLUTE) {
-            add_to(sums, row + 6, abs_x * to_natural);
-            add_to(sums, row + 7, abs_y * to_natural);
+            add_to(sums, row + 6, absolute.x);
+            add_to(sums, row + 7, absolute.y);
         }
         for (int c = 0; c < COLORS && from + c < channels; c++) add_to(sums, row + SUMS + from + c, by_feature.of[c]);
         for (int e = 0; e < EXTRAS; e++) add_to(sums, row + SUMS + channels + e, by_feature.of[COLORS + e]);

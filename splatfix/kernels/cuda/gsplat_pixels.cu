@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
     SHARED(Pull, pulls, PADDED);
     if (!PART) { channels = COLORS; from = 0; }
     const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE, me = threadIdx.x;
-    const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = me / WARP;
+    const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = own_warp();
     const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
     if (tile.masked) return;  // all of the block
     const bool inside = x < width && y < height;
@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
         }
         __syncthreads();
 
-        real m0 = 0, mx = 0, my = 0, mxx = 0, mxy = 0, myy = 0, abs_x = 0, abs_y = 0;
+        Moments<ABSOLUTE> moments = {};
         Color by_color = {};
         Way passing = {1, 0};
         auto work = [&](int p) {
@@ -186,34 +186,25 @@ extern "C" __global__ void __launch_bounds__(AREA, BLOCKS) gsplat_blend_backward
                 own += color.of[f] * pull.gradient.of[f];
                 by_color.of[f] += weight * pull.gradient.of[f];
             }
-            real e = (passing.left * own - passing.behind * inverse) * uncapped;  // dL/d(power)
+            const real e = (passing.left * own - passing.behind * inverse) * uncapped;  // dL/d(power)
             passing.behind += weight * own;
-            if (uncapped > CAP) e = 0;
-            m0 += e;
-            mx += e * dx;
-            my += e * dy;
-            mxx += e * dx * dx;
-            mxy += e * dx * dy;
-            myy += e * dy * dy;
-            if (ABSOLUTE) {
-                abs_x += fabs(e * (2 * mine.a * dx + mine.b * dy));
-                abs_y += fabs(e * (2 * mine.c * dy + mine.b * dx));
-            }
+            moments.add(mine, uncapped > CAP ? (real)0 : e, dx, dy);
         };
         if (first + own_bucket * WARP < tile.end) travel<true>(ways, own_bucket * AREA, passing, work);  // the same for all lanes of a warp
         if (which < 0) continue;
         const long long row = which;
-        const real to_natural = 1 / LOG2E;
-        add_to(to_centers, 2 * row, (2 * mine.a * mx + mine.b * my) * to_natural);
-        add_to(to_centers, 2 * row + 1, (2 * mine.c * my + mine.b * mx) * to_natural);
+        const Pixel by_center = moments.by_center(mine), absolute = moments.absolute();
+        const Vector by_conic = moments.by_conic();
+        add_to(to_centers, 2 * row, by_center.x);
+        add_to(to_centers, 2 * row + 1, by_center.y);
         if (ABSOLUTE) {
-            add_to(to_absolute, 2 * row, abs_x * to_natural);
-            add_to(to_absolute, 2 * row + 1, abs_y * to_natural);
+            add_to(to_absolute, 2 * row, absolute.x);
+            add_to(to_absolute, 2 * row + 1, absolute.y);
         }
-        add_to(to_conics, 3 * row, (real)-0.5 * mxx);
-        add_to(to_conics, 3 * row + 1, -mxy);
-        add_to(to_conics, 3 * row + 2, (real)-0.5 * myy);
-        if (mine.opacity > 0) add_to(to_opacities, row, m0 / mine.opacity);
+        add_to(to_conics, 3 * row, by_conic.x);
+        add_to(to_conics, 3 * row + 1, by_conic.y);
+        add_to(to_conics, 3 * row + 2, by_conic.z);
+        if (mine.opacity > 0) add_to(to_opacities, row, moments.one / mine.opacity);
 #pragma unroll
         for (int c = 0; c < COLORS; c++) if (from + c < channels) add_to(to_colors, row * channels + from + c, by_color.of[c]);
     }

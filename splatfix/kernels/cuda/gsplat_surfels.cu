@@ -278,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
     SHARED(Pull, pulls, PADDED);
     if (!PART) { channels = COLORS; from = 0; }
     const int image = blockIdx.z, left_x = blockIdx.x * TILE, top_y = blockIdx.y * TILE, me = threadIdx.x;
-    const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = me / WARP;
+    const int x = left_x + me % TILE, y = top_y + me / TILE, lane = me % WARP, own_bucket = own_warp();
     const Tile tile = tile_of(offsets, masks, image, left_x, top_y, tile_size, columns, rows, pairs);
     if (tile.masked) return;  // all of the block
     const bool inside = x < width && y < height;

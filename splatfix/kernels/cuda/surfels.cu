@@ -273,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
     SHARED(Pull, pulls, PADDED);
     const int tile = blockIdx.y * gridDim.x + blockIdx.x, begin = ranges[2 * tile], end = ranges[2 * tile + 1];
     const int me = threadIdx.x, x = blockIdx.x * TILE + me % TILE, y = blockIdx.y * TILE + me / TILE;
-    const int lane = me % WARP, own_bucket = me / WARP;
+    const int lane = me % WARP, own_bucket = own_warp();
     const bool inside = x < width && y < height;
     const long long plane = (long long)width * height, pixel = (long long)y * width + x;
     const real middle = middle_of(depths, gaussians, begin, end);
