@@ -464,6 +464,29 @@ class _Kernel:
                 kinds += "f" if isinstance(value, float) else "i"
         self.layout = struct.Struct(kinds)
 
+    def misfit(self, name: str, arguments: Sequence[Any]) -> TypeError:
+        """Why these cannot be passed: the first that does not fit its kind."""
+        for place, (kind, item) in enumerate(zip(self.layout.format, arguments)):
+            if kind == "P":
+                fits = item is None or isinstance(item, Tensor)
+            else:
+                fits = _packs(kind, item)
+            if not fits:
+                given = "a tensor" if isinstance(item, Tensor) else repr(item)
+                return TypeError(f"{name}: argument {place} is {given}, and the kernel takes {_KINDS[kind]}")
+        return TypeError(f"{name} takes {len(self.pointers)} arguments, not {len(arguments)}")
+
+
+_KINDS = {"P": "a tensor or None", "i": "an integer of 32 bits", "f": "a float of 32 bits"}
+
+
+def _packs(kind: str, number: Any) -> bool:
+    try:
+        struct.pack(kind, number)
+    except (struct.error, OverflowError, TypeError):
+        return False
+    return True
+
 
 def _stream(device: int) -> int:
     """torch's current one, as the driver calls it; torch has a faster way to it, which is private."""
@@ -490,7 +513,7 @@ class Module:
         """Enqueue a kernel on torch's current stream. Tensors go as pointers, None as null, int and float as 32 bits.
 
         Raises:
-            OverflowError: a number has more than 32 bits.
+            TypeError: an argument does not fit its kind, which the first launch of a kernel decides: its place, and what fits.
         """
         passed, driver = _thread.passed, self._driver
         driver.current_context(passed.to_context)
@@ -502,14 +525,14 @@ class Module:
             return
         kernel = self._kernels.get(name) or self._find(name, arguments)
         # a function called for each of a frame's hundred arguments would take longer than the launches
-        values = [
-            item is not None and item.data_ptr() if pointer else item
-            for pointer, item in zip(kernel.pointers, arguments)
-        ]
         try:
+            values = [
+                item is not None and item.data_ptr() if pointer else item
+                for pointer, item in zip(kernel.pointers, arguments)
+            ]
             kernel.layout.pack_into(passed.buffer, 0, *values)
-        except (struct.error, OverflowError):
-            raise OverflowError(f"{name} counts with 32 bits, and one of these has more: {values}") from None
+        except (struct.error, OverflowError, TypeError, AttributeError):
+            raise kernel.misfit(name, arguments) from None
         passed.size.value = kernel.layout.size
         stream = ctypes.c_void_p(_current_stream(self._device))
         code = driver.launch_kernel(kernel.function, *grid, threads, 1, 1, 0, stream, None, passed.extra)

@@ -271,8 +271,16 @@ def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
     ]
     with pytest.raises(RuntimeError, match=r"cuLaunchKernel: something \(CUDA driver error 1\)"):
         module.launch("kernel", (99, 1, 1), 32, given)
-    with pytest.raises(OverflowError, match=r"kernel counts with 32 bits.* 2147483648,"):
-        module.launch("kernel", grid, 32, [torch.zeros(2), 2**31, None, 0.5])
+    for place, item, takes in (
+        (0, 5, "5, and the kernel takes a tensor or None"),
+        (1, 2**31, "2147483648, and the kernel takes an integer of 32 bits"),
+        (1, given[0], "a tensor, and the kernel takes an integer of 32 bits"),
+        (3, "0.5", "'0.5', and the kernel takes a float of 32 bits"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(f"kernel: argument {place} is {takes}")):
+            module.launch("kernel", grid, 32, [*given[:place], item, *given[place + 1 :]])
+    with pytest.raises(TypeError, match="kernel takes 4 arguments, not 3"):
+        module.launch("kernel", grid, 32, given[:3])
     with pytest.raises(NoKernels, match="no kernel image is available"):
         nvrtc.Module(nvrtc._Driver(), b"no image", 0)
 
