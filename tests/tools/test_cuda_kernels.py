@@ -66,3 +66,13 @@ def test_the_page_has_every_kernel_and_calls_an_estimate_one(record: Any) -> Non
         for module, kernels in modules.items():
             assert all(f"`{kernel}` ({module})" in page for kernel in kernels)
     assert "`renderCUDA`" in page and "→" in page
+
+
+def test_what_was_asked_of_the_way_back_and_of_ssim(record: Any) -> None:
+    """At most 60 instructions for a step with pixels that travel, and 13 KB of shared memory a block of SSIM."""
+    for modules in record["architectures"].values():
+        loops = modules["blending, colors only"]["blend_backward"]["loops"]
+        steps = [loop["instructions"] / loop["steps"] for loop in loops if loop["shuffles"]]
+        assert len(steps) == 2 and max(steps) <= 60
+        for kernel in modules["ssim"].values():
+            assert kernel["shared"] <= 13 << 10 and kernel["occupancy"] >= 0.75

@@ -33,6 +33,8 @@ constexpr double LEVEL = 9, LOW_PASS = 0.707106;                           // 3 
 // Projection
 // ---------------------------------------------------------------------------------------------------------------------------------
 
+constexpr real WIDER = (real)1.000001;  // than what rounds
+
 __device__ __forceinline__ int to_tile(double v, int high) { return v > 0 ? (v < high ? (int)v : high) : 0; }
 
 // World to (x w, y w, w) of pixels: the rows of a [4, 3] matrix.
@@ -123,14 +125,17 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
                       && box.right > box.left && box.bottom > box.top;
 
     // where alpha can reach 1 / 255: the disc's ellipse at that level, or a little above, and the low-pass around the center
-    const double level = max(2 * log((real)255 * opacity), (real)0) + 1e-5, low_pass = sqrt(0.5 * level);
+    const real level = max(2 * log((real)255 * opacity), (real)0) + (real)1e-5, low_pass = sqrt((real)0.5 * level);
     const Bounds tight = bounds_of(disc.u_map, disc.v_map, disc.w_map, level);
     if (tight.denominator < 0 && is_number(tight.squared_x + tight.squared_y)) {
-        const double half_x = sqrt(max(tight.squared_x, 0.0)), half_y = sqrt(max(tight.squared_y, 0.0));
-        box.left = max(box.left, to_tile((min(bounds.x - low_pass, tight.x - half_x) - 0.01) / TILE, columns));
-        box.right = min(box.right, to_tile((max(bounds.x + low_pass, tight.x + half_x) + 0.01) / TILE + 1, columns));
-        box.top = max(box.top, to_tile((min(bounds.y - low_pass, tight.y - half_y) - 0.01) / TILE, rows));
-        box.bottom = min(box.bottom, to_tile((max(bounds.y + low_pass, tight.y + half_y) + 0.01) / TILE + 1, rows));
+        // of half sides a little too much is right as well, and so is single precision for an edge, once its two parts are subtracted
+        const real half_x = WIDER * sqrt((real)max(tight.squared_x, 0.0)), half_y = WIDER * sqrt((real)max(tight.squared_y, 0.0));
+        const real from_x = (real)min(bounds.x - low_pass, tight.x - half_x), to_x = (real)max(bounds.x + low_pass, tight.x + half_x);
+        const real from_y = (real)min(bounds.y - low_pass, tight.y - half_y), to_y = (real)max(bounds.y + low_pass, tight.y + half_y);
+        box.left = max(box.left, clamp((from_x - (real)0.01) / TILE, columns));
+        box.right = min(box.right, clamp((to_x + (real)0.01) / TILE + 1, columns));
+        box.top = max(box.top, clamp((from_y - (real)0.01) / TILE, rows));
+        box.bottom = min(box.bottom, clamp((to_y + (real)0.01) / TILE + 1, rows));
     }
     const bool drawn = seen && opacity >= ALPHA_MIN * (real)(1 - 1e-6) && box.right > box.left && box.bottom > box.top;
 
@@ -141,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     put(s.py, meeting.unit, meeting.slope_y);
     const double det = meeting.unit * dot(meeting.constant, disc.w_map);
     s.det = (real)det;
-    s.inverse_det = (real)(1 / det);
+    s.inverse_det = 1 / s.det;
     s.center_x = (real)(bounds.x - meeting.anchor_x);
     s.center_y = (real)(bounds.y - meeting.anchor_y);
     s.anchor_x = (real)meeting.anchor_x;
