@@ -10,10 +10,10 @@
 // pixel: p = p0 + dx px + dy py, with dx and dy from the surfel's anchor, which is the pixel of the image nearest to its center; all
 // ten numbers are divided by the largest, to which the meeting is indifferent. Features are [P, channels + 3], the last three the normal.
 //
-// Numerics: all of a surfel's geometry is in double. Its box is a difference of squares of pixel positions, which single precision
-// would leave no digit of, and some hundred operations for a surfel are little beside those for its pixels. A pixel computes in `real`,
-// from whole numbers dx and dy: near its center, where p is small, nothing cancels. The distortion's m is taken less that of a depth in the
-// middle of the tile's list, because only differences of m count.
+// Numerics: a surfel's map into the image, its box and their ways back are in double. A box is a difference of squares of pixel positions,
+// which single precision would leave no digit of. What is cut from it, the rectangle of tiles, is in `real` with a margin, and so are 1 / det
+// and a pixel, which counts from whole numbers dx and dy: near its center, where p is small, nothing cancels. The distortion's m is taken
+// less that of a depth in the middle of the tile's list, because only differences of m count.
 #include "discs.h"
 #include "harmonics.h"
 #include "travel.h"
