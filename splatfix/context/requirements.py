@@ -12,7 +12,21 @@ from splatfix.facts import Facts, Source
 
 def unmet(facts: Facts, source: Source) -> tuple[str, ...]:
     """What a source declares that it needs when it is imported, and the environment does not have."""
-    return tuple(text for text in source.requires if not met(facts, text))
+    newer = outgrown(facts, source)
+    return tuple(text for text in source.requires if not met(facts, text) and text not in newer)
+
+
+def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
+    """What a source declares with an upper limit that the installed version is past, torch apart.
+
+    Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
+    """
+    newer = []
+    for text in source.requires:
+        without_limit = re.sub(r"<=?\s*[\w.]+,?", "", text.partition(";")[0]).rstrip(", ")
+        if name_of(text) != "torch" and not met(facts, text) and met(facts, without_limit):
+            newer.append(text)
+    return tuple(newer)
 
 
 def name_of(requirement: str) -> str:

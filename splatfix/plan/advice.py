@@ -8,6 +8,8 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, select
 from splatfix.context import Context, make_context
+from splatfix.context.architectures import own_variables
+from splatfix.context.submodules import FETCH
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Command, Step, commands
 from splatfix.facts import Fact, Facts, Torch
@@ -32,7 +34,7 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     failed = most_urgent_first(findings)
     best, cured = _best_cure(failed, options, assessment)
     refused = _refusal(assessment)
-    mended = _mended(best, cured, findings, assessment)
+    mended = _mended(best, cured, findings, options, assessment)
     needed: dict[object, AlsoNeeded] = {}
     advised: set[Step] = set()
     for item in refused:
@@ -56,17 +58,24 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
 
 
 def _mended(
-    best: Option | None, cured: Sequence[Finding], findings: Sequence[Finding], assessment: Assessment
+    best: Option | None,
+    cured: Sequence[Finding],
+    findings: Sequence[Finding],
+    options: Options,
+    assessment: Assessment,
 ) -> tuple[str, ...]:
     """Codes of what install's build mends, all of a code: failures, and advice that it follows by itself."""
     mended: list[Finding] = []
-    if best and _step_of(best, Rebuild):
+    builds = best and _step_of(best, Rebuild)
+    if best and builds:
         mended += (finding for finding in cured if _cured_by_build(finding, best))
     elif not assessment.sources.named and not assessment.sources.refused:
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended += filter(_followed_by_install, not_passed)
+    mended += [item for item in not_passed if _followed_by_install(item, assessment)]
+    if builds or _serves_as_it_is(options):
+        mended += filter(_cured_by_edit, findings)
     left = {item.code for item in not_passed if item not in mended and item not in cured}
     return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
 
@@ -80,12 +89,26 @@ def _cured_by_build(finding: Finding, option: Option) -> bool:
     return FAMILIES[finding.family].building
 
 
-def _followed_by_install(finding: Finding) -> bool:
+def _cured_by_edit(finding: Finding) -> bool:
+    """What is wrong with a source, and its advice ends with the build that edits a copy."""
+    builds = [command for command in commands(finding.remedy) if command.argv[:2] == ("splatfix", "install")]
+    return (
+        finding.status in (Status.FAIL, Status.WARN)
+        and (finding.family == "checkout" or FAMILIES[finding.family].building)
+        and any(FETCH not in command.argv for command in builds)
+    )
+
+
+def _followed_by_install(finding: Finding, assessment: Assessment) -> bool:
     """Its advice is to set what install sets, or to build where torch is, as install does."""
+    variables = set(_SET_BY_INSTALL)
+    for source in assessment.sources.built_from.values():
+        variables.update(source.switches.on, source.switches.off)
+        variables.update(variable.name for variable in own_variables(source))
     asked = commands(finding.remedy)
     return bool(asked) and all(
         "--no-build-isolation" in command.argv
-        or (not command.argv and _SET_BY_INSTALL.issuperset(name for name, _ in command.env))
+        or (not command.argv and variables.issuperset(name for name, _ in command.env))
         for command in asked
     )
 
@@ -142,7 +165,8 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
         return False
     rebuild = _step_of(option, Rebuild)
     family = FAMILIES[finding.family]
-    if family.building:  # where nothing needs to be built, it is no failure that a rebuild answers
+    # where nothing needs to be built, it is no failure that a rebuild answers
+    if family.building or _cured_by_edit(finding):
         return rebuild is not None and not _serves_as_it_is(options)
     is_driver = option.kind is OptionKind.DRIVER
     if family.cured_by_torch:

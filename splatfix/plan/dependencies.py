@@ -8,7 +8,15 @@ from packaging.version import InvalidVersion
 
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
-from splatfix.context.requirements import met, name_of, needs_wheel, unmet, version_of, version_there
+from splatfix.context.requirements import (
+    met,
+    name_of,
+    needs_wheel,
+    outgrown,
+    unmet,
+    version_of,
+    version_there,
+)
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say, target_options
@@ -212,7 +220,7 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     gathered = _Gathered()
     for source in sources:
         lacks = _require_tools(request, facts, source, sources)
-        _gather_of_source(gathered, source, lacks)
+        _gather_of_source(gathered, facts, source, lacks)
     for text in request.sources:
         _gather_of_scripts(gathered, request, facts, text, sources)
     notes = tuple(gathered.notes)
@@ -237,7 +245,7 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     return Dependencies((step,), notes)
 
 
-def _gather_of_source(gathered: _Gathered, source: Source, lacks: Lacks) -> None:
+def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: Lacks) -> None:
     for requirement in lacks.requirements:
         gathered.reasons[requirement] = f"{source.label} needs it"
     missing = lacks.imported
@@ -246,6 +254,9 @@ def _gather_of_source(gathered: _Gathered, source: Source, lacks: Lacks) -> None
         needed = {name_of(text) for text in (*missing.requirements, *source.build_requires)}
         gathered.optional |= dict.fromkeys(text for text in lacks.declared if name_of(text) not in needed)
     gathered.modules |= dict.fromkeys(missing.modules)
+    for text in outgrown(facts, source):
+        installed = version_of(facts, name_of(text))
+        gathered.notes.append(f"{source.label} declares {text}; {installed} is installed, and stays")
     gathered.notes += _unknown(f"the setup.py of {source.label} imports", lacks.by_setup)
     gathered.notes += _unknown(f"{source.label} imports", missing)
     for module, address in missing.addresses.items():

@@ -207,9 +207,7 @@ class InstallDependencies(PlannedStep):
         return ", ".join(self.requirements)
 
     def _text(self) -> str:
-        return (
-            f"install {self.subject} and what they need; nothing else that is installed changes its version"
-        )
+        return f"install {self.subject}, with their own requirements; nothing else that is installed changes its version"
 
 
 @dataclass(frozen=True, kw_only=True)

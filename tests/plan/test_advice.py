@@ -185,6 +185,22 @@ def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path
     assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
 
 
+def test_what_an_edit_of_the_copy_mends_is_no_problem(tmp_path: Path) -> None:
+    """permutohedral_encoding: its C++14 and its own variable were said beside the build that edits and sets both."""
+    before = """
+import os
+archs = os.environ["MY_CUDA_ARCHITECTURES"]
+flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
+"""
+    cuda_source(tmp_path, flags="*flags", before=before)
+    context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
+    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    codes = ("cxx-standard-forced", "arch-list-ignored")
+    findings = run_checks(context, select(codes))
+    advice = advised_options(findings, context, sources=sources).advice
+    assert advice and advice.option and advice.also_needed == () and set(advice.mended) == set(codes)
+
+
 def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) -> None:
     """KNN_CUDA, which no machine without a GPU builds: CUDA_HOME came back as a problem and as what else is needed."""
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"

@@ -212,6 +212,15 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
     assert argv(error.todo[0])[1:] == ("-m", "pip", "install", "jaxtyping", "rich>=12")
     whole = there | {"rich": "13.9", "jaxtyping": "0.2"}
     assert build_of(plan(importing(tmp_path), machine(packages=whole))).subject == "dgr"
+    # torch-points-kernels asks for a numpy that is older than every wheel for this Python: the installed one stays
+    script = importing(tmp_path) / "setup.py"
+    script.write_text(script.read_text().replace('"numpy"', '"numpy>=1.9,<=1.21"'))
+    assert (
+        "dgr declares numpy>=1.9,<=1.21; 2.1 is installed, and stays"
+        in plan(tmp_path, machine(packages=whole)).notes
+    )
+    error = refused("build-tools-missing", tmp_path, machine(packages=whole | {"numpy": "1.8"}))
+    assert "numpy>=1.9,<=1.21 to be imported" in error.what
     old = dataclasses.replace(INTERPRETER, version="3.7.9")
     error = refused("build-tools-missing", importing(tmp_path), machine(packages=whole, interpreter=old))
     assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
