@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from threading import Thread
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from splatfix.kernels.knn_tree import (
     box_distance,
     boxes_of_levels,
     build_tree,
+    in_parallel,
     point_to_box,
     squared_distance,
 )
@@ -41,20 +42,32 @@ class _Frontier(NamedTuple):
     candidates: Tensor
 
 
+@contextmanager
+def one_thread_an_operation() -> Iterator[None]:
+    """Torch's own threads wait for each other by spinning, beside those of `in_parallel` or any other that is busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Search:
     """One tree over the points, and the searches in it."""
 
     def __init__(self, points: Tensor, budget_bytes: int) -> None:
         self.count = points.shape[0]
-        self.tree = build_tree(points)
+        on_cpu = points.device.type == "cpu"
+        # On a CPU whole parts of the tree go to one thread each: single tensor operations are too small to be worth sharing.
+        self.threads = torch.get_num_threads() if on_cpu else 1
+        with one_thread_an_operation():
+            self.tree = build_tree(points, self.threads)
         self._flat: Optional[List[Tensor]] = (
             None  # the boxes of all levels in one tensor per side, for `_Walk`
         )
         self.device = points.device
         self.dtype = points.dtype
-        on_cpu = points.device.type == "cpu"
-        # On a CPU whole parts of the tree go to one thread each: single tensor operations are too small to be worth sharing.
-        self.threads = torch.get_num_threads() if on_cpu else 1
         # A search holds the tree, and three distances per point or once more the boxes; the rest may go to batches.
         held = self.tree.held() + self.tree.rows.numel() * self.tree.rows.element_size()
         self.budget = max(budget_bytes - held, budget_bytes // 8) // self.threads
@@ -62,39 +75,9 @@ class Search:
         self.most_pairs = max(256, min(most, _CPU_PAIRS) if on_cpu else most)
         self.most_queries = max(1, min(self.budget // _BYTES_PER_QUERY, 1 << (16 if on_cpu else 20)))
 
-    def _in_parallel(self, work: Callable[[Any], None], parts: Sequence[Any]) -> None:
-        """Run `work` on every part, in threads that do not split single operations any further."""
-        if self.threads == 1 or len(parts) == 1:
-            for part in parts:
-                work(part)
-            return
-        shared, errors = iter(parts), []
-
-        def work_on_the_rest() -> None:
-            torch.set_num_threads(1)
-            try:
-                for part in shared:
-                    work(part)
-            except Exception as error:  # noqa: BLE001 - raised below
-                errors.append(error)
-
-        started: List[Thread] = []
-        try:
-            for _ in range(self.threads - 1):
-                thread = Thread(target=work_on_the_rest)
-                thread.start()
-                started.append(thread)
-        except (RuntimeError, MemoryError):
-            pass  # a limit of processes or memory: those that could be started, and this one, do it all
-        work_on_the_rest()
-        for thread in started:
-            thread.join()
-        torch.set_num_threads(self.threads)
-        if errors:
-            raise errors[0]
-
     # -- distCUDA2 --
 
+    @one_thread_an_operation()
     def mean_of_three(self) -> Tensor:
         """Mean of the three smallest squared distances to others, in input order."""
         tree = self.tree
@@ -131,7 +114,8 @@ class Search:
         blocks, members = (1 << tree.depth) // per_block, per_block * tree.size
         best = tree.rows.new_empty(3, tree.size, blocks, per_block)
         step = max(1, self.most_pairs // (2 * members))
-        for start in range(0, blocks, step):
+
+        def compare(start: int) -> None:
             rows = tree.rows[start * per_block : (start + step) * per_block].view(-1, per_block, 3, tree.size)
             xyz = rows.permute(2, 1, 3, 0).reshape(3, members, -1).contiguous()
             here = xyz.new_full((3, *xyz.shape[1:]), float("inf"))
@@ -140,6 +124,8 @@ class Search:
                 squared[other] = float("inf")
                 _insert(here, squared)
             best[:, :, start : start + step] = here.view(3, per_block, tree.size, -1).permute(0, 2, 3, 1)
+
+        in_parallel(compare, range(0, blocks, step), self.threads)
         best = best.view(3, tree.size, -1)
         # Padding needs no neighbors: below every distance, it never widens the bound of its leaf.
         best.masked_fill_((tree.ids == self.count).view(-1, tree.size).t(), -1.0)
@@ -157,7 +143,7 @@ class Search:
                 hard.append(given_up)
                 nodes += _split(deeper)
             work = nodes
-        self._in_parallel(lambda frontier: self._below(frontier, best, radii, hard), work)
+        in_parallel(lambda frontier: self._below(frontier, best, radii, hard), work, self.threads)
         return torch.cat(hard)
 
     def _below(self, frontier: _Frontier, best: Tensor, radii: list[Tensor], hard: list[Tensor]) -> None:
@@ -260,7 +246,9 @@ class Search:
 
         most = min(self.most_queries, self.budget // (_BYTES_PER_QUERY + 64 * k), -(-count // self.threads))
         batch = max(1, most)
-        self._in_parallel(answer, [range(at, min(at + batch, count)) for at in range(0, count, batch)])
+        in_parallel(
+            answer, [range(at, min(at + batch, count)) for at in range(0, count, batch)], self.threads
+        )
         return squared, index
 
     def _depth_first(self, queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence
+from threading import Thread
+from typing import Any, Callable, List, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -34,7 +35,33 @@ class Tree(NamedTuple):
         return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def build_tree(points: Tensor) -> Tree:
+def in_parallel(work: Callable[[Any], None], parts: Sequence[Any], threads: int) -> None:
+    """Run `work` on every part, in so many threads at most. The caller has seen to it that one operation has one thread."""
+    shared, errors = iter(parts), []
+
+    def work_on_the_rest() -> None:
+        try:
+            for part in shared:
+                work(part)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    started: List[Thread] = []
+    try:
+        for _ in range(min(threads, len(parts)) - 1):
+            thread = Thread(target=work_on_the_rest)
+            thread.start()
+            started.append(thread)
+    except (RuntimeError, MemoryError):
+        pass  # a limit of processes or memory: those that could be started, and this one, do it all
+    work_on_the_rest()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def build_tree(points: Tensor, threads: int) -> Tree:
     """Sort the points into the leaves of a balanced tree; each level halves every node along its widest side."""
     count, depth = points.shape[0], 0
     while _MOST_POINTS_PER_LEAF << depth < count:
@@ -48,32 +75,39 @@ def build_tree(points: Tensor) -> Tree:
     ids[count:] = torch.arange(total - count, device=points.device) * count // max(1, total - count)
     xyz = [points[:, axis].index_select(0, ids) for axis in range(3)]
     ids[count:] = count
-    for level in range(depth):
-        nodes, length = 1 << level, total >> level
-        split = [side.view(nodes, length) for side in xyz]
-        widest = torch.stack([s.amax(1) - s.amin(1) for s in split]).argmax(0)
-        values = split[0].clone()
-        for axis in (1, 2):
-            chosen = (widest == axis).nonzero().view(-1)
-            values[chosen] = split[axis].index_select(0, chosen)
-        del split
-        order = torch.empty(nodes, length, dtype=index_type, device=points.device)
-        step = max(1, SORTED_AT_ONCE // length)
-        for start in range(0, nodes, step):
-            _halves(values[start : start + step], order[start : start + step])
-        del values
-        order = order.add_(
-            torch.arange(0, total, length, dtype=index_type, device=points.device).unsqueeze(1)
-        ).view(-1)
-        for axis in range(3):
-            xyz[axis] = xyz[axis].index_select(0, order)
-        ids = ids.index_select(0, order)
-        del order
+    together = 0  # levels that are halved before the nodes below are shared among threads
+    while threads > 1 and 1 << together < 4 * threads and together < depth:
+        together += 1
+    _halve([*xyz, ids], together)
+    below = list(zip(*(column.view(1 << together, -1) for column in (*xyz, ids))))
+    in_parallel(lambda columns: _halve(columns, depth - together), below, threads)
     boxes = _boxes(xyz, depth)
     rows = torch.stack([side.view(-1, size) for side in xyz], 1).view(-1, 3 * size)
     padding = (ids == count).view(-1, 1, size)
     rows.view(-1, 3, size).masked_fill_(padding, _FAR_AWAY)
     return Tree(depth, size, rows, ids, boxes)
+
+
+def _halve(columns: Sequence[Tensor], levels: int) -> None:
+    """Sort points, given by their x, y, z and ids, in place: so many levels of nodes, each halved along its widest side."""
+    ids, total = columns[3], columns[3].numel()
+    for level in range(levels):
+        nodes, length = 1 << level, total >> level
+        split = [side.view(nodes, length) for side in columns[:3]]
+        widest = torch.stack([s.amax(1) - s.amin(1) for s in split]).argmax(0)
+        values = split[0].clone()
+        for axis in (1, 2):
+            chosen = (widest == axis).nonzero().view(-1)
+            values[chosen] = split[axis].index_select(0, chosen)
+        order = torch.empty(nodes, length, dtype=ids.dtype, device=ids.device)
+        step = max(1, SORTED_AT_ONCE // length)
+        for start in range(0, nodes, step):
+            _halves(values[start : start + step], order[start : start + step])
+        del values
+        firsts = torch.arange(0, total, length, dtype=ids.dtype, device=ids.device)
+        order = order.add_(firsts.unsqueeze(1)).view(-1)
+        for column in columns:
+            column.copy_(column.index_select(0, order))
 
 
 def _halves(values: Tensor, order: Tensor) -> None:

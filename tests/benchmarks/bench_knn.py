@@ -3,10 +3,10 @@
     python tests/benchmarks/bench_knn.py [--count 1000000] [--kinds uniform clustered] [--threads 1] [--points FILE.npz]
 
 Seconds are of processors, and a ratio is the median of what an engine and scipy took in turns: a busy machine disturbs both
-little. Of several threads those that wait count too, and torch's wait by spinning; compare with one. Times include building the
-tree. Every result is compared with scipy's, computed in float64. `--memory` runs the fastest engine, scipy's and the torch
-engine once each, in fresh processes, and tells the peak of resident memory beyond the points, the result included (Linux); 2000
-random points are compared with scipy on the points in float64.
+little; of several threads those that wait by spinning count, too. Times include building the tree. Every result is compared with
+scipy's, computed in float64. `--memory` runs the fastest engine, scipy's and the torch engine once each, in fresh processes, and
+tells the peak of resident memory beyond the points, the result included (Linux); 2000 random points are compared with scipy on
+the points in float64.
 """
 
 import argparse

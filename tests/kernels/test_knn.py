@@ -120,12 +120,14 @@ def test_threads_that_cannot_be_started_are_done_without(startable, monkeypatch)
 
 def test_an_error_in_a_thread_is_raised(monkeypatch):
     def fails(*_):
+        assert torch.get_num_threads() == 1
         raise ValueError("in the middle")
 
     torch.set_num_threads(3)
     monkeypatch.setattr(module.Search, "_below", fails)
     with pytest.raises(ValueError, match="in the middle"):
         distCUDA2(points_of("clustered", 3_000, 4), engine="torch", budget_bytes=1 << 14)
+    assert torch.get_num_threads() == 3
 
 
 def test_a_library_out_of_memory_is_asked_for_less(monkeypatch):
