@@ -45,7 +45,7 @@ _RIVALRY = 0.4
 _DOUBT_PREDICTED = 0.3
 # What is left of the confidence in a failure of which the checks see all and found nothing. So much that a line that proves it
 # still names it: the facts can be those of another environment than the one that failed, the log's line cannot.
-_RULED_OUT = 0.8
+_RULED_OUT = 0.87
 
 _FIRST_ERROR = re.compile(
     r"\b(?:fatal )?error\b ?[A-Z]{0,3}\d{0,5} ?:|\bERROR\b|^[\w.]{1,200}(?:Error|Exception)\b"

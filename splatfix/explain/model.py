@@ -5,8 +5,11 @@ from splatfix.core.step import Step
 
 LIKELY = 0.5
 """Confidence from which on a cause is likelier than not."""
-SURE = 0.65
-"""Confidence from which on a cause is named as the cause. Of 151 unseen logs 15 came to 0.5 to 0.65: 7 were wrong."""
+SURE = 0.8
+"""Confidence from which on a cause is named as the cause: by one line that says so in eight logs of ten, or by several.
+
+Of 426 unseen logs 39 came to 0.65 to 0.8, by one line of many possible causes, and 7 of those were wrong; above it 6 of 188.
+"""
 
 
 @dataclass(frozen=True)

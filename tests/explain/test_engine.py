@@ -198,6 +198,7 @@ def test_a_warning_is_no_evidence_where_an_error_is(log: str, name: str) -> None
 
 
 NO_TORCH = "ModuleNotFoundError: No module named 'torch'\n"
+NO_HOME = "OSError: CUDA_HOME environment variable is not set.\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
 COMPILER = "a.cu(6): error: {}\nninja: build stopped: subcommand failed.\n"
 
@@ -213,7 +214,7 @@ COMPILER = "a.cu(6): error: {}\nninja: build stopped: subcommand failed.\n"
         ("RuntimeError: CUDA error: an illegal memory access was encountered\n", False),
         ("diff_gaussian_rasterization\nRuntimeError: CUDA error: an illegal memory access was encountered\n", True),
         # what could not be imported was not built; an exception that another one answers is part of the stop
-        (TRACEBACK + NO_TORCH + TRACEBACK + "ImportError: cannot import name '_C'\n", True),
+        (TRACEBACK + NO_HOME + TRACEBACK + "ImportError: cannot import name '_C'\n", True),
         (
             f"{TRACEBACK}{NO_TORCH}\nDuring handling of the above exception, another exception occurred:\n\n"
             f"{TRACEBACK}RuntimeError: not installed\n",
@@ -261,11 +262,33 @@ def test_credentials_in_a_line_are_not_repeated() -> None:
 
 
 def test_a_line_that_proves_a_class_outweighs_facts_of_another_environment() -> None:
-    machine = MachineEvidence(ruled_out=frozenset({"torch-not-installed"}))
-    found = explain_text("ModuleNotFoundError: No module named 'torch'", machine)
-    assert found.recognised
-    assert found.causes[0].name == "torch-not-installed"
+    for line, recognised in ((NO_HOME, True), (NO_TORCH, False)):
+        cause = explain_text(line).causes[0]
+        found = explain_text(line, MachineEvidence(ruled_out=frozenset({cause.name})))
+        assert found.likely and found.recognised is recognised
+        assert found.causes[0].name == cause.name and found.causes[0].confidence < cause.confidence
+
+
+def test_one_line_that_many_failures_have_is_only_likely_and_two_are_evidence() -> None:
+    killed, objects = "nvcc: Killed\n", "g++: error: build/ext.o: No such file or directory\n"
+    for log in (killed, objects):
+        assert explain_text(log).likely and not explain_text(log).recognised
+    two = "Building wheel\ncc1plus: Cannot allocate memory\nnvcc error: 'cicc' died due to signal 9\n"
+    assert explain_text(two).recognised and explain_text(two).causes[0].name == "build-oom"
+
+
+def test_points_that_were_read_are_not_missing() -> None:
+    log = "Number of points at initialisation :  {}\ngaussians\nRuntimeError: CUDA error: invalid configuration argument\n"
+    assert verdict(log.format(0))[0] == "dataset-empty-points" != verdict(log.format(100000))[0]
+
+
+def test_a_full_disk_is_named_whatever_was_done() -> None:
+    cause = explain_text(
+        "Product.h(145): catastrophic error: error while writing: No space left on device\n"
+    ).causes[0]
     assert (
-        found.causes[0].confidence
-        < explain_text("ModuleNotFoundError: No module named 'torch'").causes[0].confidence
+        cause.name == "disk-full"
+        and cause.confidence >= SURE
+        and cause.why
+        and "TMPDIR" in cause.fix[0].line()
     )
