@@ -183,11 +183,17 @@ def _ranked(
 
 
 def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
-    """The failures of what the log is about, as far as what stopped the command, if it shows that, speaks for them.
+    """The failures of what the log is about and a program said, as far as what stopped the command speaks for them.
+
+    Where the log does not show what stopped it, all of those.
 
     A failure that explains one of those is one, too.
     """
-    signs = {name: of_it for name, of_it in signs.items() if log.is_about(failures()[name])}
+    signs = {
+        name: of_it
+        for name, of_it in signs.items()
+        if log.is_about(failures()[name]) and any(sign.line.number not in log.told for sign in of_it)
+    }
     if not log.stops:
         return set(signs)
     names = {name for name, of_it in signs.items() if any(sign.line.number in log.stops for sign in of_it)}

@@ -32,6 +32,12 @@ _ERROR = re.compile(
     r"|\bFAILED\b|\bfatal\s{0,4}: "
 )
 
+# A sentence of the one who reports it, and what shows that it repeats a message or code.
+_TOLD = re.compile(r"\b(I|I'm|I've|[Mm]y|[Ww]e|[Oo]ur|me)\b")
+_MESSAGE = re.compile(
+    r"[Ee]rror\b|ERROR|Exception|fatal|[\"']|No module|cannot|undefined|failed|not found|:\s|\w_\w|\w\.\w|\w\("
+)
+
 _COMPILER_ERROR = re.compile(
     r"^\s*\S.{0,400}(:\d+(:\d+)?:|\(\d+\) ?:) (catastrophic |fatal )?(error|Error|错误)\b"
     r"|^\s*(nvcc|ptxas|cicc|nvlink)\b.{0,200} (fatal|error) ?:|\berror (C|LNK)\d{4}|undefined reference to|cannot find -l"
@@ -94,6 +100,12 @@ class Log:
         if not numbers or not any(_ERROR.search(line.text) for line in others):
             return frozenset()
         return numbers
+
+    @cached_property
+    def told(self) -> frozenset[int]:
+        """Numbers of the lines in which somebody tells of it in words of their own: no program said them."""
+        numbers = zip((line.number for line in self.lines), self.texts, strict=True)
+        return frozenset(at for at, text in numbers if _TOLD.search(text) and not _MESSAGE.search(text))
 
     @cached_property
     def stops(self) -> frozenset[int]:

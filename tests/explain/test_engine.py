@@ -277,6 +277,30 @@ def test_one_line_that_many_failures_have_is_only_likely_and_two_are_evidence() 
     assert explain_text(two).recognised and explain_text(two).causes[0].name == "build-oom"
 
 
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        ("While training a scene my loss became nan\n", "train-nan-loss"),
+        (
+            "images\nDefaultCPUAllocator: not enough memory: you tried to allocate 7077888 bytes.\n",
+            "cuda-oom-runtime",
+        ),
+        (
+            "TypeError: CameraInfo.__new__() missing 3 required positional arguments: 'bg'\n",
+            "rasterizer-api-mismatch",
+        ),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '../input/a.csv'\n",
+            "dataset-input-folder",
+        ),
+        ("converting failed with code 127\n", "colmap-missing"),
+    ],
+)
+def test_words_about_something_else_name_nothing(log: str, name: str) -> None:
+    found = explain_text(log)
+    assert not [cause for cause in found.causes if cause.name == name and cause.confidence >= SURE]
+
+
 def test_points_that_were_read_are_not_missing() -> None:
     log = "Number of points at initialisation :  {}\ngaussians\nRuntimeError: CUDA error: invalid configuration argument\n"
     assert verdict(log.format(0))[0] == "dataset-empty-points" != verdict(log.format(100000))[0]
