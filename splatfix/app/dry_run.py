@@ -11,7 +11,7 @@ from splatfix.certify.stacks.prepare import recognised_stack
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import Checkout, Facts
+from splatfix.facts import Checkout, Facts, all_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
 from splatfix.plan.option import Replacement
@@ -61,6 +61,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         dropins=_served(replacement, reached),
         refused=refused,
         also_needed=tuple(dict.fromkeys(needs)),
+        other_scripts=tuple(name for name in all_trainers(request.checkout) if name != script),
         beside_the_point=beside,
     )
     return Result(

@@ -167,7 +167,10 @@ def face_of(dropin: Dropin) -> Face:
             forward=declared.forward,
             forward_required=declared.forward_required,
             returns=None if declared.instead[0] else len(declared.results),
-            functions={"GaussianRasterizer.markVisible": None},
+            functions={
+                "GaussianRasterizer.markVisible": None,
+                "GaussianRasterizer.visible_filter": ("means3D", "scales", "rotations", "cov3D_precomp"),
+            },
         )
     row = variant(dropin.serves[0]) if dropin.serves else None
     if row is None or row.forward is None:

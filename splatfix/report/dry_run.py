@@ -59,6 +59,8 @@ class DryRun:
     refused: tuple[RefusedModule, ...]
     also_needed: tuple[str, ...]
     """Modules of others that are missing in the environment."""
+    other_scripts: tuple[str, ...]
+    """Scripts of the checkout that train too."""
     beside_the_point: tuple[BesideThePoint, ...]
 
 
@@ -81,6 +83,8 @@ def show(console: Console, dry_run: DryRun, exit_code: Exit, *, why: bool) -> No
     for refused in dry_run.refused:
         mark = Mark.UNKNOWN if refused.undetermined else Mark.BAD
         marked(console, mark, escape(f"{refused.module}: {refused.reason or 'it has no drop-in'}"))
+    if dry_run.other_scripts:
+        prose(console, "  ", escape(f"--script takes another that trains: {few(dry_run.other_scripts)}"))
     if why:
         section(console, "What counts")
         reached = f"what {dry_run.script}, render.py and metrics.py reach"

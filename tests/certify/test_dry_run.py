@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.reached import find_trainers, reach_of
+from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
 from tests.plan.test_faces import called, source
 from tests.plan.test_replacement import NAME
@@ -156,3 +156,4 @@ def test_trainers_by_what_they_reach(tmp_path: Path) -> None:
     assert find_trainers(tmp_path) == ("slam.py",)
     (tmp_path / "train.py").write_text("")
     assert find_trainers(tmp_path) == ("train.py",)
+    assert all_trainers(tmp_path) == ("slam.py",)

@@ -259,18 +259,49 @@ def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> M
     return importlib.import_module(dropin.module)
 
 
-def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[Any, ...]:
-    from tests.kernels.scenes import cloud, look_at
+def rasterizer_of(package: ModuleType, more: dict[str, Any]) -> Any:
+    from tests.kernels.scenes import look_at
 
-    inputs = cloud(20)
     camera = {name: getattr(look_at(24, 20), name) for name in BASE_SETTINGS}
     fields = package.GaussianRasterizationSettings._fields
     settings = package.GaussianRasterizationSettings(
         **{name: value for name, value in {**camera, **more}.items() if name in fields}
     )
-    result = package.GaussianRasterizer(raster_settings=settings)(means2D=None, **inputs, **arguments)
+    return package.GaussianRasterizer(raster_settings=settings)
+
+
+def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[Any, ...]:
+    from tests.kernels.scenes import cloud
+
+    result = rasterizer_of(package, more)(means2D=None, **cloud(20), **arguments)
     assert isinstance(result, tuple)
     return result
+
+
+@pytest.mark.parametrize(
+    ("given", "served"), [("scales=pc, rotations=pc", True), ("scales=pc, depth=pc", False)]
+)
+def test_any_face_filters_as_scaffold_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, served: bool
+) -> None:
+    """Specular-Gaussians: radii of Gaussians alone, of a rasterizer that gives back depth too."""
+    torch = pytest.importorskip("torch")
+    from tests.kernels.scenes import cloud
+
+    folder = called(tmp_path, results=("image", "radii", "depth"))
+    with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
+        file.write(
+            "\ndef filtered(camera, pc):\n    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
+            f"    return rasterizer.visible_filter(means3D=pc, {given})\n"
+        )
+    names = [item.module for item in replacement_for(read(folder)).dropins]
+    assert (NAME in names) is served
+    if not served:
+        return
+    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    inputs = {name: cloud(20)[name] for name in ("means3D", "scales", "rotations")}
+    radii = drawn(package, {})[1]
+    assert torch.equal(rasterizer_of(package, {}).visible_filter(**inputs), radii) and (radii > 0).any()
 
 
 def test_a_drop_in_gives_back_what_its_face_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

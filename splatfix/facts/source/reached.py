@@ -108,10 +108,14 @@ def as_reached(
 
 
 def find_trainers(root: Path) -> tuple[str, ...]:
-    """Scripts of a folder that train: ``train.py`` alone, if there; else those that are started by their name and run backward
-    passes, failing that, those that reach one. Tests are none."""
+    """Scripts of a folder that train: ``train.py`` alone, if there; else all of them."""
     if (root / "train.py").is_file():
         return ("train.py",)
+    return all_trainers(root)
+
+
+def all_trainers(root: Path) -> tuple[str, ...]:
+    """Scripts that are started by their name and run backward passes, failing that, those that reach one. Tests are none."""
     reader = FolderReader()
     texts = {
         file: reader.text(file)
