@@ -469,10 +469,7 @@ def _killed_for_memory(error: Exception) -> bool:
 
 def _not_verified(subject: str) -> tuple[Rung, ...]:
     """What an installation leaves open."""
-    computes = "not run; next: splatfix verify"
+    computes, trains = "not run; next: splatfix verify", "not trained; next: splatfix certify"
     if not has_reference(subject):
-        computes = "not run; splatfix has no reference for it"
-    return (
-        Rung(RungName.COMPUTES, None, computes),
-        Rung(RungName.TRAINS, None, "not trained; next: splatfix certify"),
-    )
+        computes, trains = "not run; splatfix has no reference for it", "not trained"
+    return (Rung(RungName.COMPUTES, None, computes), Rung(RungName.TRAINS, None, trains))

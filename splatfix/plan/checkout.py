@@ -540,11 +540,11 @@ def _notes_on(
     folder: Path, extensions: list[Path], known: StackRecipe | None, recognition: Recognition | None
 ) -> list[str]:
     """What a checkout is, and what of its stack's recipe it lacks."""
-    origin = "of an unknown stack"
-    if recognition:
-        origin = recognition.words
-        if recognition.own:
-            origin = f"of {recognition.words}"
+    if recognition is None:
+        return []
+    origin = recognition.words
+    if recognition.own:
+        origin = f"of {recognition.words}"
     names = few([path.name for path in extensions], 8)
     notes = [f"{folder} is a checkout {origin}; its extensions: {names}"]
     if known is None:

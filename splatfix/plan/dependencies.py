@@ -281,10 +281,9 @@ def _gather_of_scripts(
         if module not in gathered.modules:
             gathered.optional_modules[module] = None
     if missing.requirements and not request.with_dependencies:
-        step = pip(facts, "install", *pip_arguments(facts, missing.requirements))
         names = ", ".join(missing.requirements)
         gathered.notes.append(
-            f"its scripts import what is not installed ({names}): {step.line()}; or add --with-dependencies"
+            f"its scripts import what is not installed: {names}; --with-dependencies installs it"
         )
     for repository in missing.repositories:
         gathered.notes.append(

@@ -118,7 +118,7 @@ def show_plan(
         show_step(console, next_step, indent=2)
         console.print()
     if not (why or verbose):
-        show_phases(console, plan)
+        show_phases(console, plan, lines=next_step is not None)
     else:
         show_steps(console, plan, why=why)
     if why:
@@ -178,7 +178,8 @@ def show_outcome(
         _show_ladder(console, outcome.items)
     else:
         _show_items(console, outcome.items)
-    prose(console, "Logs: ", escape(outcome.log))
+    if verbose:
+        prose(console, "Logs: ", escape(outcome.log))
 
 
 def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:

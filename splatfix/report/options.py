@@ -97,8 +97,12 @@ def show_steps(console: Console, option: Option, *, why: bool = False, windows: 
                 prose(console, "     [dim]because[/] ", escape(reason.text))
 
 
-def show_phases(console: Console, option: InstallPlan) -> None:
-    """The steps, those of one kind together; what all builds set stands once."""
+def show_phases(console: Console, option: InstallPlan, *, lines: bool = True) -> None:
+    """The steps, those of one kind together; what all builds set stands once.
+
+    Args:
+        lines: each variable and edit of a build on a line of its own.
+    """
     by_kind: dict[str, list[Step]] = {}
     for step in option.steps:
         kind = step.text
@@ -108,7 +112,9 @@ def show_phases(console: Console, option: InstallPlan) -> None:
     for number, steps in enumerate(by_kind.values(), 1):
         prose(console, f"  {number}. ", escape(_phase(steps, option.subjects)))
         builds = [step for step in steps if isinstance(step, BuildWheel)]
-        if len(builds) == 1:
+        if builds and not lines:
+            _show_briefly(console, builds)
+        elif len(builds) == 1:
             _show_build(console, builds[0])
         elif builds:
             _show_builds(console, builds)
@@ -141,6 +147,15 @@ def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
             text += f" ({len(replaced)} in place of another version, which is backed up)"
         return text
     return first.text.replace(subjects[0], names, 1)
+
+
+def _show_briefly(console: Console, builds: Sequence[BuildWheel]) -> None:
+    """Whatever builds set, in one paragraph, and the names of their edits."""
+    settings = dict.fromkeys(f"{name}={value}" for build in builds for name, value in build.variables.items())
+    paragraph(console, escape(" ".join(settings)), first=5, then=5)
+    edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
+    if edits:
+        prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
 
 
 def _show_builds(console: Console, builds: Sequence[BuildWheel]) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from splatfix.app.install import shown as result_of
 from splatfix.core.proof import Rung, RungName
+from splatfix.core.step import say
 from splatfix.install.outcome import InstalledItem, InstallOutcome, Restored, RevertOutcome
 from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
@@ -55,12 +56,15 @@ def test_the_plan_of_many_extensions_says_each_thing_once(tmp_path: Path) -> Non
     """torch-ngp's five took 62 lines, with the same six variables under each."""
     folders = [cuda_source(tmp_path / name, name, '"-std=c++14"') for name in ("aa", "bb", "cc", "dd", "ee")]
     plan = make_plan(request_for(tuple(map(str, folders)), ("sm_120",)), machine())
-    text = shown(show_plan, plan)
+    text = shown(show_plan, plan, next_step=say("Install it"))
     assert len(text.splitlines()) <= 20
     assert text.count("TORCH_CUDA_ARCH_LIST=") == text.count("CUDA_HOME=") == 1
     assert shown(show_plan, plan, verbose=True).count("TORCH_CUDA_ARCH_LIST=") == 5
     for name in ("aa", "ee"):
         assert f"{name}/setup.py" in text
+    carried_out = shown(show_plan, plan)
+    assert len(carried_out.splitlines()) <= 7
+    assert "TORCH_CUDA_ARCH_LIST=12.0" in carried_out and "edits cxx-standard-17" in carried_out
 
 
 def test_the_outcome_of_many_extensions_says_each_rung_once() -> None:
