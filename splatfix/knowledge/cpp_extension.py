@@ -11,6 +11,11 @@ from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, table, version
 
 
+def source_of_releases() -> str:
+    """Where each release's behaviour was read; also that it builds with its own CUDA major only."""
+    return str(table("cpp_extension")["source"]["wheels"])
+
+
 @dataclass(frozen=True)
 class Bounds:
     """A range of compiler versions: ``min <= version < max_exclusive``."""

@@ -1,12 +1,12 @@
 """NVIDIA drivers: which CUDA runtimes and PTX versions each can serve, what GPUs ask of them, and why CUDA does not start."""
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from splatfix.core.data import dataclass
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import decode
-from splatfix.knowledge.tables import Version, cached, pair, parse_version, table
+from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table
 
 Platform = Literal["linux", "windows"]
 Cuda = tuple[int, int]
@@ -47,15 +47,26 @@ def runtime_floor(cuda: int | Cuda, platform: Platform = "linux") -> Version | N
     ``cuda`` is the major, or (major, minor): 11.0 has a lower floor of its own. On a driver older than the
     toolkit's own (``native_driver``) cubins run but the toolkit's PTX does not. Source: CUDA release notes, table 2.
     """
-    floors = table("drivers")["runtime_floors"]
-    row = None
-    if isinstance(cuda, int):
-        row = floors.get(str(cuda))
-    else:
-        row = floors.get(f"{cuda[0]}.{cuda[1]}") or floors.get(str(cuda[0]))
+    row = _floor_row(cuda)
     if not row or not row.get(platform):
         return None
     return parse_version(row[platform])
+
+
+def _floor_row(cuda: int | Cuda) -> Mapping[str, Any] | None:
+    floors: Mapping[str, Any] = table("drivers")["runtime_floors"]
+    if isinstance(cuda, int):
+        return floors.get(str(cuda))
+    return floors.get(f"{cuda[0]}.{cuda[1]}") or floors.get(str(cuda[0]))
+
+
+def source_of_floors(cuda: Cuda | None, archs: Iterable[Arch]) -> str:
+    """Where the tables have :func:`runtime_floor` and :func:`gpu_driver_floor` from."""
+    gpus = table("drivers")["gpu_floors"]
+    rows = [gpus.get(str(arch.number)) for arch in archs]
+    if cuda is not None:
+        rows.insert(0, _floor_row(cuda))
+    return "; ".join(dict.fromkeys(source_of("drivers", row) for row in rows if row))
 
 
 def cuda_level_of_driver(driver: str | Version) -> Cuda | None:

@@ -19,6 +19,7 @@ class CompilerLimits:
     gcc_max_major: int
     clang_max_major: int
     msvc: tuple[int, int] | None
+    source: str
 
     def accepts(self, compiler: Compiler, number: int) -> bool | None:
         """Whether nvcc takes gcc or clang of this major, or MSVC of this ``_MSC_VER``; None: not known."""

@@ -11,6 +11,7 @@ from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, Toolkit, Torch, is_file
 from splatfix.knowledge import toolkit_supports
+from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
 from splatfix.plan.assessment import names_of_archs
@@ -67,7 +68,9 @@ class Tools:
             compiler = self.compilers.why
         elif self.no_compiler:
             compiler = self.no_compiler.what
-        return Reason(toolkit), Reason(compiler)
+        bounds = limits(self.chosen.version)
+        of_bounds = bounds.source if bounds else ""
+        return Reason(toolkit, source_of_releases()), Reason(compiler, of_bounds)
 
     @property
     def before(self) -> tuple[Step, ...]:

@@ -51,6 +51,14 @@ def test_the_data_behind_the_page_is_what_install_plans(tmp_path: Path) -> None:
                 row["rejected_because"],
             ]
         assert [data["texts"][text] for text in notes] == options["notes"]
+        # of torch's build, the driver's floor, the toolkit and the compiler
+        reasons = [
+            item
+            for option in options["available"]
+            if option["kind"] != "drop-in"
+            for item in option["reasons"]
+        ]
+        assert all(item["found_via"] or item["text"].startswith("alternatives: ") for item in reasons)
 
 
 def _words(data: dict[str, Any], option: list[Any]) -> list[Any]:
@@ -69,12 +77,12 @@ def _planned_words(option: dict[str, Any]) -> list[Any]:
 def test_an_old_driver_and_an_old_card_get_what_they_can_run() -> None:
     by_query = {machine.query: machine for machine in EXISTING}
     old_driver = answer(by_query["gpu=sm_89&driver=550&system=ubuntu24&python=3.12"])
-    assert "too old for CUDA 13" in old_driver.plain_pip
+    assert "too old for CUDA 13" in old_driver.plain_pip[0]
     assert "cu126" in old_driver.options["available"][0]["steps"][0]["text"]
     old_card = answer(by_query["gpu=sm_61&driver=580&system=ubuntu24&python=3.12"])
-    assert "no code for sm_61" in old_card.plain_pip
+    assert "no code for sm_61" in old_card.plain_pip[0]
     new = answer(by_query["gpu=sm_120&driver=610&system=ubuntu24&python=3.12"])
-    assert new.plain_pip == "" and new.options["available"]
+    assert new.plain_pip == ("", "") and new.options["available"]
 
 
 def test_every_stack_of_the_page_can_be_typed() -> None:

@@ -24,7 +24,7 @@ from splatfix.facts import Fact, Facts
 from splatfix.facts.collect import playback
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakage
-from splatfix.knowledge.drivers import cuda_level_of_driver
+from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
 from splatfix.knowledge.stacks import recipe
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
@@ -111,7 +111,8 @@ class Answer:
     """The options for a machine as its JSON document has them, and what a plain ``pip install torch`` would do."""
 
     options: Mapping[str, Any]
-    plain_pip: str
+    plain_pip: tuple[str, str]
+    """What is wrong with it, and its source; "" where nothing is."""
 
 
 def answer(machine: Machine) -> Answer:
@@ -121,11 +122,12 @@ def answer(machine: Machine) -> Answer:
     return Answer(options, plain_pip(facts))
 
 
-def plain_pip(facts: Facts) -> str:
-    """Whether the torch that ``pip install torch`` brings runs here, and why not."""
+def plain_pip(facts: Facts) -> tuple[str, str]:
+    """Why the torch that ``pip install torch`` brings does not run here, with its source; "" where it does."""
     assessment = assess(make_context(facts))
     if assessment.platform == "windows":
-        return "pip install torch brings a build without CUDA on Windows"
+        source = str(table("torch_releases")["source"]["releases"])
+        return "pip install torch brings a build without CUDA on Windows", source
     python = assessment.python
     assert python is not None, "simulated machines have one"
     release = next(item for item in reversed(releases()) if item.supports_python(python))
@@ -133,13 +135,14 @@ def plain_pip(facts: Facts) -> str:
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
     (arch,) = assessment.archs
     if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
-        return f"{name}, which has no code for {arch.sm}"
+        return f"{name}, which has no code for {arch.sm}", build.source
     objection = driver_objection(assessment, ".".join(map(str, build.cuda)))
+    source = source_of_floors(build.cuda, ())
     if objection.ok is False:
-        return f"{name}: {objection.reason}"
+        return f"{name}: {objection.reason}", source
     if objection.ok is None:
-        return f"{name}; whether your driver starts it is not known: {objection.reason}"
-    return ""
+        return f"{name}; whether your driver starts it is not known: {objection.reason}", source
+    return "", ""
 
 
 class Table:
@@ -172,9 +175,8 @@ def compact(answers: Iterable[Answer | None]) -> dict[str, Any]:
         available = [options(_option(option, texts)) for option in item.options["available"]]
         refused = [[texts(row["title"]), texts(row["rejected_because"])] for row in item.options["rejected"]]
         notes = list(map(texts, item.options["notes"]))
-        combinations.append(
-            found([available, [options(row) for row in refused], notes, texts(item.plain_pip)])
-        )
+        plain = list(map(texts, item.plain_pip))
+        combinations.append(found([available, [options(row) for row in refused], notes, plain]))
     return {"texts": texts.rows, "options": options.rows, "answers": found.rows, "combinations": combinations}
 
 

@@ -22,6 +22,7 @@ class _Need:
 
     version: tuple[int, ...]
     reason: str
+    source: str = ""
 
 
 def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None], *, opened: bool) -> Option:
@@ -54,8 +55,8 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
     machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
     following = first_with(replace(facts, machine=machine))
     if following is None:
-        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(need.reason),))
-    reasons = (Reason(f"{need.reason}; then: {following.title}"), *following.reasons)
+        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(need.reason, need.source),))
+    reasons = (Reason(f"{need.reason}; then: {following.title}", need.source), *following.reasons)
     steps = (upgrade, *following.steps)
     option = make_option(assessment, OptionKind.DRIVER, steps, reasons, following.unsure)
     return replace(option, proves=following.proves, cannot_prove=following.cannot_prove)
@@ -75,7 +76,8 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
         return None
     build, floor = later
     torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
-    return _Need(floor, f"{torch}, needs driver {driver_words(floor)}")
+    source = drivers.source_of_floors(build.cuda, assessment.archs)
+    return _Need(floor, f"{torch}, needs driver {driver_words(floor)}", source)
 
 
 def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
@@ -83,7 +85,8 @@ def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
     for target in assessment.targets:
         floor = drivers.gpu_driver_floor(target.arch)
         if target.here and floor:
-            yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}")
+            source = drivers.source_of_floors(None, [target.arch])
+            yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source)
 
 
 def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
@@ -93,7 +96,8 @@ def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
         return
     floor = drivers.runtime_floor(cuda, assessment.platform or "linux")
     if floor:
-        yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}")
+        source = drivers.source_of_floors(cuda, ())
+        yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}", source)
 
 
 def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:

@@ -22,6 +22,7 @@ from splatfix.knowledge.torch_releases import (
 )
 from splatfix.plan.assessment import (
     Assessment,
+    Compatibility,
     driver_objection,
     names_of_archs,
     own_driver_starts,
@@ -92,14 +93,17 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
     best = best_offer(assessment, offers)
     build = best.build
     version, step = install_command(build, assessment.facts)
-    reasons = [Reason(_why_build(assessment, best.ranked, version), build.source), *best.tools.reasons]
-    reasons += _other_reasons(assessment, best, offers)
+    carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {assessment.names}"
+    driver = driver_objection(assessment, cuda_of(build))
+    reasons = [Reason(carries, build.source)]
+    if why_driver := _why_driver(assessment, build, driver):
+        reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.archs)))
+    reasons += [*best.tools.reasons, *_other_reasons(assessment, best, offers)]
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
     if assessment.python is None:
         unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
-    driver = driver_objection(assessment, cuda_of(build))
     if assessment.here and driver.ok is None:
         unsure.append(driver.reason)
     options = []
@@ -132,16 +136,13 @@ def _asks(tools: Tools) -> str:
     return "an installed toolkit"
 
 
-def _why_build(assessment: Assessment, ranked: RankedBuild, version: str) -> str:
-    build = ranked.build
-    text = f"torch {version} {build.tag} carries {_CODE[ranked.runs]} for {assessment.names}"
-    driver = driver_objection(assessment, cuda_of(build))
+def _why_driver(assessment: Assessment, build: TorchBuild, driver: Compatibility) -> str:
     if driver.ok:
-        return f"{text}; {driver.reason}"
+        return driver.reason
     oldest = oldest_driver(build, assessment.archs, assessment.platform or "linux")
-    if assessment.here or not oldest:
-        return text
-    return f"{text}; where it runs, the driver must be {oldest} or newer"
+    if not oldest:
+        return ""
+    return f"where it runs, the driver must be {oldest} or newer"
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
