@@ -136,6 +136,8 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     assert not build_of(plan(cuda_source(tmp_path / "b", before=NO_SWITCH), gpu)).edits
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
+    computes = NO_SWITCH + "if torch.cuda.is_available():\n    assert torch.ones(2).cuda().min() == 1\n"
+    no_plan("gpu-needed-to-build", cuda_source(tmp_path / "f", before=computes))
     hidden = NO_SWITCH.replace("torch.cuda.is_available()", "is_available()")
     no_plan("gpu-needed-to-build", cuda_source(tmp_path / "d", before=hidden))
     refusals = {name: summarise((str(tmp_path / name),), machine()).refused for name in "acd"}

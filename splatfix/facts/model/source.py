@@ -265,7 +265,7 @@ class CudaSwitches:
     by_gpu: bool = False
     """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or the build stops."""
     asks_gpu: bool = False
-    """It asks torch what the GPU in sight is."""
+    """It asks torch what the GPU in sight is, or computes on it."""
     on: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables with the value that makes it compile CUDA code."""
     off: tuple[str, ...] = ()

@@ -83,11 +83,17 @@ def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
     off = (read.name for read in reads if switches_off(read.name))
     return CudaSwitches(
         by_gpu=_gpu_decides(evaluator),
-        asks_gpu=any(last_name(node) in _ASKS_THE_GPU for node in evaluator.nodes),
+        asks_gpu=any(map(_asks_gpu, evaluator.nodes)),
         on={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(on).items()},
         also={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(also).items()},
         off=tuple(dict.fromkeys(off)),
     )
+
+
+def _asks_gpu(node: ast.AST) -> bool:
+    """It asks what the GPU is, or computes on it, as SparseConvNet's setup.py does."""
+    computes = isinstance(node, ast.Call) and last_name(node.func) == "cuda"
+    return computes or last_name(node) in _ASKS_THE_GPU
 
 
 def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None, ast.expr | None]:

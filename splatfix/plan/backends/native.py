@@ -187,7 +187,6 @@ def native_plan(
     jobs = job_count(facts)
     if request.jobs:
         jobs = Jobs(request.jobs, "as asked")
-    dependencies = plan_dependencies(request, facts, sources)
     builds: list[BuildWheel] = []
     for source, share in zip(to_build, share_jobs(jobs, to_build), strict=True):
         if tools and source.needs_cuda:
@@ -199,6 +198,8 @@ def native_plan(
                 usable_headers(facts)
             build = plain_build(source, str(Path(interpreter.executable).parent), share)
         builds.append(build)
+    # last: what no package cures is said before somebody installs one
+    dependencies = plan_dependencies(request, facts, sources)
     wheels = Wheels(
         kind=OptionKind.REBUILD,
         makers=(*prebuilt.values(), *builds),
