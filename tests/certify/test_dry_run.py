@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from splatfix.certify import RehearseRequest
+from splatfix.certify.stacks.entry import choose_script
 from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
+from tests.plan.machines import cuda_source, refused
 from tests.plan.test_faces import called, source
-from tests.plan.test_replacement import NAME
+from tests.plan.test_replacement import NAME, read
 
 TRAIN = """
 from argparse import ArgumentParser
@@ -142,6 +145,16 @@ def test_what_a_script_reaches(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("import importlib\ndef late():\n    importlib.import_module(name)\n")
     reach = reach_of(tmp_path, [tmp_path / "train.py"], FolderReader())
     assert reach.everything == "c.py:3" and reach.has("b.py", "unused")
+
+
+@pytest.mark.parametrize(("name", "compared"), [("simple_knn", True), ("frnn", False)])
+def test_an_extension_alone_is_told_apart_from_a_trainer(tmp_path: Path, name: str, compared: bool) -> None:
+    """Drop-ins and references are named only where there are some."""
+    cuda_source(tmp_path, name)
+    error = refused(choose_script, RehearseRequest(checkout=tmp_path), read(tmp_path))
+    assert error.code == "no-trainer" and f"an extension ({name})" in error.what
+    commands = [step.command.argv[1:3] for step in error.todo if step.command]
+    assert commands[0] == ("install", str(tmp_path)) and (("verify",) in commands) is compared
 
 
 def test_trainers_by_what_they_reach(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.core.step import Step, run
 from splatfix.facts import Checkout, Reach, as_reached, find_trainers
 from splatfix.knowledge.breakages import source_patterns
+from splatfix.knowledge.dropins import has_reference
 
 _MOST_LISTED = 8
 
@@ -49,7 +50,15 @@ def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
     folder = str(request.checkout)
     own = next((item for item in checkout.sources if item.path == "."), None)
     if own is not None:
-        return SplatfixError.of("certify.extension-alone", folder=folder, label=own.source.label)
+        label = own.source.label
+        alone = SplatfixError.of("certify.extension-alone", folder=folder, label=label)
+        if not has_reference(label):
+            return alone
+        dropin = run(
+            "splatfix", "install", folder, "--backend", "pure", text="Or take a drop-in in its place"
+        )
+        verify = run("splatfix", "verify", text="Compare what is installed with references")
+        return alone.with_todo(*alone.todo, dropin, verify)
     return SplatfixError.of("certify.no-trainer", folder=folder)
 
 
