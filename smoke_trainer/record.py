@@ -316,6 +316,7 @@ class TrainingReport:
     gaussians: CountReport
     gradients: Dict[str, GradientReport]
     updates: Dict[str, Dict[str, Any]]  # by group, see `updates.UpdateReport`
+    slopes: Dict[str, Optional[float]]  # by group, see `slopes.slopes_of`
     reached: ReachReport
     opacity_resets: int
     sh_degree: int

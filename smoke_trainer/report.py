@@ -172,6 +172,7 @@ def training_report(
         ),
         gradients=monitor.gradients.summary(),
         updates={name: row._asdict() for name, row in monitor.updates.summary().items()},
+        slopes=run.slopes,
         reached=monitor.gradients.reached(),
         opacity_resets=monitor.opacity_resets,
         sh_degree=run.model.sh_degree,

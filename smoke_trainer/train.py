@@ -34,6 +34,7 @@ from smoke_trainer.photos import view_report
 from smoke_trainer.process import GracefulInterrupt
 from smoke_trainer.record import ProgressState, Quality, ViewReport
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
+from smoke_trainer.slopes import slopes_of
 from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import AdamRule
 
@@ -64,6 +65,7 @@ class Run:
     heldout_views: List[ViewReport] = field(default_factory=list)  # of the last evaluation
     initial_quality: Optional[Quality] = None
     late_quality: Optional[Quality] = None
+    slopes: Dict[str, Optional[float]] = field(default_factory=dict)  # at the end, see `slopes_of`
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -156,8 +158,10 @@ def train_step(run: Run, iteration: int) -> None:
 
 
 def followed_steps(iterations: int) -> Tuple[int, ...]:
-    """The iterations whose update is computed again: two of the first, whose bias Adam corrects most, and four in all parts."""
-    return (2, 10, *(iterations * quarter // 4 for quarter in (1, 2, 3, 4)))
+    """The iterations whose update is computed again: of the first, whose bias Adam corrects most, and of all parts; each with
+    one beside it, for an optimizer that is wrong in every second."""
+    quarters = (iterations * quarter // 4 for quarter in (1, 2, 3, 4))
+    return (2, 3, 10, *(step - before for step in quarters for before in (1, 0)))
 
 
 def follow_step(run: Run, iteration: int, xyz_lr: float) -> None:
@@ -260,6 +264,26 @@ def evaluate_training_views(run: Run) -> Quality:
     return mean.result()
 
 
+def slopes(run: Run) -> Dict[str, Optional[float]]:
+    """How the loss follows the gradients of each group, at the end of a run; of two views that where it does worse."""
+    worst: Dict[str, Optional[float]] = {}
+    for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
+        for name, slope in slopes_of(run.model, lambda shown=view: _loss_of(run, shown)).items():  # type: ignore[misc]
+            before = worst.get(name, 1.0)
+            if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
+                worst[name] = slope
+    return worst
+
+
+def _loss_of(run: Run, view: View) -> Tensor:
+    """What a step on this view would descend."""
+    background, gt = run.plain_background(), run.images.get(view)
+    color = run.renderer.render(run.camera(view), run.model.splats(), background).color
+    return photometric_loss(
+        color, gt.over(background), run.ssim.function, run.config.lambda_dssim, gt.mask
+    ).total
+
+
 def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, Tensor, Optional[Tensor]]]:
     """Each view, its rendering and its ground truth [3, H, W], and the mask."""
     background, splats = run.plain_background(), run.model.splats()
@@ -284,6 +308,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
         trained = evaluate_training_views(run)
+        run.slopes = slopes(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
     except SmokeTrainerError as error:

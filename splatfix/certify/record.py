@@ -341,6 +341,8 @@ class TrainingRecord:
     gaussians: GaussianCounts = field(default_factory=GaussianCounts)
     gradients: Mapping[str, GroupGradients] = field(default_factory=dict)
     updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
+    slopes: Mapping[str, float | None] = field(default_factory=dict)
+    """By group: the change of the loss along its gradient, as a share of what that says; see ``smoke_trainer/slopes.py``."""
     reached: Reached = field(default_factory=Reached)
     opacity_resets: int | None = None
     sh_degree: int | None = None

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from splatfix.certify import criteria, run_levels
 from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.criteria.resources import clock_agrees
+from splatfix.certify.criteria.resources import clock_agrees, memory_agrees
 from splatfix.certify.criteria.running import no_cuda_error
 from splatfix.certify.criteria.truth import held_out_as_pictured, photos_decoded
 from splatfix.certify.inside import loaded
@@ -142,6 +142,7 @@ class SmokeTrainer:
         latest: dict[str, Any] = {}
         clocks: list[tuple[float, float]] = []
         libraries: list[str] = []
+        resident: list[int] = []
 
         def on_line(line: str) -> None:
             if line.startswith("{"):
@@ -152,7 +153,9 @@ class SmokeTrainer:
                 if state.get("event") == "progress":
                     latest.update(state)
                     clocks.append((float(state.get("seconds") or 0.0), time.monotonic()))
-                    libraries[:] = libraries_of(str(folder)) or libraries
+                    if process := process_of(str(folder)):
+                        libraries[:] = sorted(loaded.mapped(process)) or libraries
+                        resident.extend(resident_memory(process))
                     tell(scene, latest)
 
         shares = []
@@ -179,7 +182,8 @@ class SmokeTrainer:
         record = TrainingRecord.of(result)
         verdicts, unreadable = judge_run(subject, record, done, latest, folder)
         if record.iterations is not None:
-            verdicts = (*verdicts, clock_agrees(record, clocks))
+            # first, since what else is measured goes by them
+            verdicts = (clock_agrees(record, clocks), memory_agrees(record, resident), *verdicts)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
         return SceneRun(scene, verdicts, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
@@ -260,13 +264,19 @@ def _files_of(record: TrainingRecord, data: Path | None) -> tuple[Path, int]:
     return folder, PHOTOS_OF_OTHERS
 
 
-def libraries_of(argument: str) -> list[str]:
-    """Native files that the process with that argument holds, by the system and not by itself; [] where it does not tell."""
+def process_of(argument: str) -> str:
+    """The number of the process with that argument, by the system and not by itself; "" where it does not tell."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.fsencode(argument) in (folder / "cmdline").read_bytes().split(b"\0"):
-                return sorted(loaded.mapped(folder.name))
-    return []
+                return folder.name
+    return ""
+
+
+def resident_memory(process: str) -> Iterator[int]:
+    """The bytes that a process holds now, as proc_pid_statm(5) has them; none where that cannot be read."""
+    with suppress(OSError, ValueError, IndexError):
+        yield int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:

@@ -15,7 +15,7 @@ from splatfix.certify.advice import advised
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
-from splatfix.certify.criteria.resources import clock_agrees
+from splatfix.certify.criteria.resources import clock_agrees, memory_agrees
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
@@ -157,6 +157,12 @@ def test_load_of_other_programs_refuses_nothing_on_a_gpu() -> None:
     assert steady(0.0, "cuda", gpu_busy=0.03).criteria[0].outcome is Outcome.FAILED
     (judged,) = steady(0.0, "cuda", gpu_busy=0.62).criteria
     assert judged.outcome is Outcome.NOT_MEASURED and "kept the GPU 62% busy" in judged.measured
+
+
+def test_less_memory_than_was_seen_is_refused() -> None:
+    record = TrainingRecord.of(result(memory__rss=900 << 20))
+    outcomes = [memory_agrees(record, seen).outcome for seen in ((), (500 << 20, 950 << 20), (1800 << 20, 9))]
+    assert outcomes == [Outcome.NOT_MEASURED, Outcome.MET, Outcome.FAILED]
 
 
 @pytest.mark.parametrize(

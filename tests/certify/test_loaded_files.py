@@ -21,7 +21,7 @@ from splatfix.certify import Outcome, Verdict, certify
 from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import SURELY_LOADED, LoadedCode, LoadedFiles
-from splatfix.certify.smoke_training import libraries_of
+from splatfix.certify.smoke_training import process_of, resident_memory
 from splatfix.core.data import replace
 from splatfix.core.files import write_json
 from splatfix.core.runner import Completed, ProcessRunner
@@ -235,9 +235,10 @@ def test_libraries_of_a_process_are_read_by_its_argument(tmp_path: Path) -> None
     ) as child:
         assert child.stdin is not None and child.stdout is not None
         child.stdout.readline()
-        assert any("_ctypes" in file for file in libraries_of(str(tmp_path)))
+        assert any("_ctypes" in file for file in loaded.mapped(process_of(str(tmp_path))))
+        assert 1 << 20 < next(resident_memory(process_of(str(tmp_path)))) < 1 << 30
         child.stdin.close()
-    assert libraries_of(str(tmp_path)) == []
+    assert process_of(str(tmp_path)) == ""
 
 
 def test_a_list_that_was_read_before_its_training_was_known(known: Facts, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def judge(record: TrainingRecord, renderer: str, iterations: int | None = None) 
         learning.held_out_views(record),
         learning.finite_values(record),
         *gradients.of_every_group(record),
+        gradients.loss_follows(record),
         gradients.parameters_move(record),
         learning.gaussians_reached(record),
         learning.loss_falls(record),

@@ -18,6 +18,7 @@ CODES = frozenset(
         "time-by-phase",
         "throughput-steady",
         "clock-agrees",
+        "memory-agrees",
     )
 )
 """Those of this file: where only these fail, all was learned that had to be."""
@@ -42,6 +43,9 @@ IDLE = 0.1
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
 BUSY_GPU = 0.1
 """Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
+
+LEAST_TOLD = 0.9
+"""Of the memory that splatfix saw the trainer hold. A peak is never below what was held at a moment."""
 
 LEAST_CLOCKED = 2.0
 """Seconds between the first line of progress and the last from which on clocks are compared."""
@@ -143,6 +147,19 @@ def clock_agrees(record: TrainingRecord, clocks: Sequence[tuple[float, float]]) 
             evaluated = record.seconds.get("eval") or 0.0  # in part before and after
             met = told <= (1 + MOST_APART) * passed and told + evaluated >= (1 - MOST_APART) * passed
     return criterion("clock-agrees", met, measured, apart=MOST_APART)
+
+
+def memory_agrees(record: TrainingRecord, seen: Sequence[int]) -> Criterion:
+    """The peak of resident memory is no less than splatfix saw the trainer hold.
+
+    Args:
+        seen: bytes, at each line of progress, by the system.
+    """
+    met, measured, told = None, "this system does not tell it of another process", record.memory.rss
+    if seen and told is not None:
+        met = told >= LEAST_TOLD * max(seen)
+        measured = f"peak {_mib(told)} by the trainer, {_mib(max(seen))} seen by splatfix"
+    return criterion("memory-agrees", met, measured, least=LEAST_TOLD)
 
 
 def bound_by(phases: Mapping[str, float]) -> str:

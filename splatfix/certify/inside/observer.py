@@ -31,8 +31,10 @@ TROUBLE = "inside.txt"
 """Beside the records: tracebacks of hooks that could not be set."""
 EVERY = 2.0
 """Seconds between two writings of ``observed.json``."""
-FOLLOWED = frozenset({2, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000})
-"""Steps of an optimizer that are computed again."""
+FOLLOWED = frozenset(
+    step + after for step in (2, 10, 30, 100, 300, 1000, 3000, 10_000, 29_999) for after in (0, 1)
+)
+"""Steps of an optimizer that are computed again; each with the next, for one that is wrong in every second."""
 _DRAWS = ("gaussianraster", "surfelraster", "rasteriz")
 """How the names begin of what draws a picture, in lower case."""
 _OF_TORCH = (os.sep + "torch" + os.sep, os.sep + "splatfix" + os.sep + "certify" + os.sep + "inside" + os.sep)

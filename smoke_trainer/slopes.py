@@ -1,0 +1,37 @@
+"""Whether the loss of a view changes as its gradients say: central differences along the gradient of each parameter group."""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, Dict, Optional
+
+import torch
+from torch import Tensor
+
+from smoke_trainer.model import Gaussians
+
+STEP = 0.01  # of the loss, which each move is to change by so much: less drowns in rounding and in what thresholds cut
+
+
+def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optional[float]]:
+    """By group: the change of the loss along its gradient, as a share of what the gradient says; 1 where that is right, None
+    where it is no number. A group without a gradient is left out."""
+    model.optimizer.zero_grad(set_to_none=True)
+    value = loss()
+    value.backward()  # type: ignore[no-untyped-call, unused-ignore]
+    change, slopes = STEP * float(value.detach()), {}
+    with torch.no_grad():
+        for name, parameter in model.params.items():
+            grad = parameter.grad
+            if grad is None or not bool(grad.any()):
+                continue
+            length = float(grad.norm())
+            start, ends = parameter.clone(), []
+            for way in (change, -change):
+                parameter.copy_(start + way / length * (grad / length))
+                ends.append(float(loss()))
+            parameter.copy_(start)
+            slope = (ends[0] - ends[1]) / (2.0 * change)
+            slopes[name] = slope if math.isfinite(slope) else None
+    model.optimizer.zero_grad(set_to_none=True)
+    return slopes
