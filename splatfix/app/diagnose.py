@@ -11,7 +11,7 @@ from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
+from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
@@ -98,14 +98,17 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         from splatfix.report import diagnosis
 
         here = request.facts_file is None and not selected
+        python, interpreter = request.python, facts.environment.interpreter.value
+        if python and interpreter:  # as every other command on the screen names it
+            python = interpreter.executable
         diagnosis.show(
             console,
             facts,
             findings,
             options=options,
-            why=why_step(request, sources),
+            why=why_step(replace(request, python=python), sources),
             aside=context.left_aside,
-            next_step=next_step(facts, request.python) if here else None,
+            next_step=next_step(facts, python) if here else None,
             verbose=verbose,
         )
 
