@@ -218,7 +218,7 @@ def test_diff_names_the_first_cause_and_every_outcome(
     change(b, ("environment", "torch"), "9.9")
     change(b, ("environment", "driver"), "1.0")  # no driver was used on the CPU
     change(b, (*run, "result", "heldout", "psnr"), RESULT["heldout"]["psnr"] / 2)
-    change(b, (*run, "criteria", 1, "outcome"), "failed")
+    change(b, (*run, "criteria", 3, "outcome"), "failed")
     found = check(json.loads(splatfix("report", "diff", a, b, "--json").stdout))
     assert (found["exit_code"], found["worse"]) == (1, True)
     assert [item["part"] for item in found["causes"]] == ["torch", "ssim", "seed"]
