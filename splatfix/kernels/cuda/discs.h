@@ -1,5 +1,5 @@
-// Rotations, and the geometry of a flat disc under a projective map, in double. The map's columns are u, v, w: of a place s = (x, y, 1) on
-// the disc it gives (x w, y w, w) = (u . s, v . s, w . s), x and y in pixels.
+// Rotations, and the geometry of a flat disc under a projective map, most of it in double. The map's columns are u, v, w: of a place
+// s = (x, y, 1) on the disc it gives (x w, y w, w) = (u . s, v . s, w . s), x and y in pixels.
 #pragma once
 #include "gaussians.h"
 
@@ -9,7 +9,17 @@ __device__ __forceinline__ Triple times(double s, const Triple& v) { return {s *
 __device__ __forceinline__ Triple plus(const Triple& u, const Triple& v) { return {u.x + v.x, u.y + v.y, u.z + v.z}; }
 __device__ __forceinline__ Triple cross(const Triple& u, const Triple& v) { return {u.y * v.z - u.z * v.y, u.z * v.x - u.x * v.z, u.x * v.y - u.y * v.x}; }
 __device__ __forceinline__ Triple three_of(In<real> array, long long at) { return {array[at], array[at + 1], array[at + 2]}; }
-__device__ __forceinline__ double largest(const Triple& v) { return max(max(fabs(v.x), fabs(v.y)), fabs(v.z)); }
+__device__ __forceinline__ Vector rounded(const Triple& v) { return {(real)v.x, (real)v.y, (real)v.z}; }
+__device__ __forceinline__ Vector cross(const Vector& u, const Vector& v) { return {u.y * v.z - u.z * v.y, u.z * v.x - u.x * v.z, u.x * v.y - u.y * v.x}; }
+__device__ __forceinline__ real sum(const Triple& v) { return (real)v.x + (real)v.y + (real)v.z; }
+__device__ __forceinline__ Vector product(const Vector& u, const Vector& v) { return {u.x * v.x, u.y * v.y, u.z * v.z}; }
+__device__ __forceinline__ void put_three(const Out<real>& to, long long at, const Vector& v) {
+    to[at] = v.x;
+    to[at + 1] = v.y;
+    to[at + 2] = v.z;
+}
+__device__ __forceinline__ Vector vector_of(In<real> array, long long at) { return {array[at], array[at + 1], array[at + 2]}; }
+__device__ __forceinline__ real largest(const Triple& v) { return (real)max(max(fabs(v.x), fabs(v.y)), fabs(v.z)); }
 __device__ __forceinline__ bool is_number(double v) { return v - v == 0; }
 
 // The box around the ellipse |s|^2 = level: center, squared half sides, and the denominator, below 0 where the ellipse is before the camera.
@@ -28,7 +38,7 @@ __device__ __forceinline__ Bounds bounds_of(const Triple& u, const Triple& v, co
     return it;
 }
 
-// As blended: p at the anchor and its slopes, and the map's determinant, all divided by the largest of them.
+// As blended: p at the anchor and its slopes, and the map's determinant, all times a Meeting's unit.
 struct alignas(16) Surfel {
     real p0[3], px[3], py[3], det;
     real center_x, center_y;  // pixels from the anchor
@@ -69,25 +79,29 @@ __device__ __forceinline__ bool cover(const Surfel& s, real cap, Met& it) {
     return it.alpha >= ALPHA_MIN;
 }
 
-// p at the anchor and its slopes, before they are divided by the largest of them.
-struct Meeting { Triple constant, slope_x, slope_y, at_anchor; double anchor_x, anchor_y, unit; };
+constexpr real LEAST = sizeof(real) == 4 ? (real)1e-36 : (real)1e-300;
+
+// The map counted from the anchor, where nothing is large beside the disc; p at the anchor and its slopes, before they are multiplied by
+// `unit`, which makes the largest of them 1 to 2 and is a power of two, so that no digit changes.
+struct Meeting { Triple u, v, at_anchor, slope_x, slope_y; double anchor_x, anchor_y; real unit; };
 
 __device__ __forceinline__ Meeting meeting_of(const Triple& u, const Triple& v, const Triple& w, double x, double y, int width, int height) {
     Meeting it;
-    it.constant = cross(u, v);
-    it.slope_x = cross(v, w);
-    it.slope_y = cross(w, u);
     it.anchor_x = min(max(floor(x + 0.5), 0.0), (double)(width - 1));
     it.anchor_y = min(max(floor(y + 0.5), 0.0), (double)(height - 1));
-    it.at_anchor = plus(it.constant, plus(times(it.anchor_x, it.slope_x), times(it.anchor_y, it.slope_y)));
-    it.unit = 1 / max(max(largest(it.at_anchor), largest(it.slope_x)), max(largest(it.slope_y), 1e-300));
+    it.u = plus(u, times(-it.anchor_x, w));
+    it.v = plus(v, times(-it.anchor_y, w));
+    it.at_anchor = cross(it.u, it.v);
+    it.slope_x = cross(it.v, w);
+    it.slope_y = cross(w, it.u);
+    it.unit = ldexp((real)1, -ilogb(max(max(largest(it.at_anchor), largest(it.slope_x)), max(largest(it.slope_y), LEAST))));
     return it;
 }
 
-__device__ __forceinline__ void put(real* to, double unit, const Triple& v) {
-    to[0] = (real)(unit * v.x);
-    to[1] = (real)(unit * v.y);
-    to[2] = (real)(unit * v.z);
+__device__ __forceinline__ void put(real* to, real unit, const Triple& v) {
+    to[0] = unit * (real)v.x;
+    to[1] = unit * (real)v.y;
+    to[2] = unit * (real)v.z;
 }
 
 // The columns of a rotation, from a quaternion of any length.
@@ -103,14 +117,15 @@ __device__ __forceinline__ Turn turn_of(const Quaternion& q) {
     return it;
 }
 
-// The gradient of the quaternion from those of the axes.
-__device__ __forceinline__ Quaternion turned_back(const Turn& it, const Triple& a, const Triple& b, const Triple& c) {
-    const double qw = it.w, qx = it.x, qy = it.y, qz = it.z;
-    const double by_qw = 2 * (qz * (a.y - b.x) + qy * (c.x - a.z) + qx * (b.z - c.y));
-    const double by_qx = 2 * (qy * (b.x + a.y) + qz * (c.x + a.z) + qw * (b.z - c.y) - 2 * qx * (b.y + c.z));
-    const double by_qy = 2 * (qx * (b.x + a.y) + qw * (c.x - a.z) + qz * (c.y + b.z) - 2 * qy * (a.x + c.z));
-    const double by_qz = 2 * (qw * (a.y - b.x) + qx * (c.x + a.z) + qy * (c.y + b.z) - 2 * qz * (a.x + b.y));
-    const double along = qw * by_qw + qx * by_qx + qy * by_qy + qz * by_qz;  // lost in the normalization
-    const double k = it.inverse_length;
+// The gradient of the quaternion from those of the axes, in their precision.
+template <class Axis>
+__device__ __forceinline__ Quaternion turned_back(const Turn& it, const Axis& a, const Axis& b, const Axis& c) {
+    typedef decltype(a.x) number;
+    const number qw = (number)it.w, qx = (number)it.x, qy = (number)it.y, qz = (number)it.z, k = (number)it.inverse_length;
+    const number by_qw = 2 * (qz * (a.y - b.x) + qy * (c.x - a.z) + qx * (b.z - c.y));
+    const number by_qx = 2 * (qy * (b.x + a.y) + qz * (c.x + a.z) + qw * (b.z - c.y) - 2 * qx * (b.y + c.z));
+    const number by_qy = 2 * (qx * (b.x + a.y) + qw * (c.x - a.z) + qz * (c.y + b.z) - 2 * qy * (a.x + c.z));
+    const number by_qz = 2 * (qw * (a.y - b.x) + qx * (c.x + a.z) + qy * (c.y + b.z) - 2 * qz * (a.x + b.y));
+    const number along = qw * by_qw + qx * by_qx + qy * by_qy + qz * by_qz;  // lost in the normalization
     return {(real)(k * (by_qw - along * qw)), (real)(k * (by_qx - along * qx)), (real)(k * (by_qy - along * qy)), (real)(k * (by_qz - along * qz))};
 }

@@ -41,12 +41,6 @@ __device__ __forceinline__ Disc disc_of(const Camera2& view, const Turn& turn, d
     return it;
 }
 
-__device__ __forceinline__ void put_three(const Out<real>& to, long long at, const Triple& v) {
-    to[at] = (real)v.x;
-    to[at + 1] = (real)v.y;
-    to[at + 2] = (real)v.z;
-}
-
 extern "C" __global__ void __launch_bounds__(128, 6) gsplat_project_surfels(
     In<Vector> means, In<Quaternion> rotations, In<Vector> scales, In<real> viewmats, In<real> intrinsics, int entries, int count, int cameras,
     int width, int height, real near, real far, real smallest, int isotropic, Out<Radii> radii, Out<Pixel> centers, Out<real> depths,
@@ -68,10 +62,10 @@ extern "C" __global__ void __launch_bounds__(128, 6) gsplat_project_surfels(
     radii[entry] = seen ? Radii{(int)min(radius_x, 2147483520.0), (int)min(radius_y, 2147483520.0)} : Radii{0, 0};
     centers[entry] = seen ? Pixel{(real)bounds.x, (real)bounds.y} : Pixel{0, 0};
     depths[entry] = seen ? (real)it.center.z : (real)0;
-    put_three(transforms, at, seen ? it.u : none);
-    put_three(transforms, at + 3, seen ? it.v : none);
-    put_three(transforms, at + 6, seen ? it.w : none);
-    put_three(normals, (long long)entry * 3, seen ? it.normal : none);
+    put_three(transforms, at, rounded(seen ? it.u : none));
+    put_three(transforms, at + 3, rounded(seen ? it.v : none));
+    put_three(transforms, at + 6, rounded(seen ? it.w : none));
+    put_three(normals, (long long)entry * 3, rounded(seen ? it.normal : none));
 }
 
 // A thread a Gaussian of a batch, through all its cameras.
@@ -131,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(128) gsplat_project_surfels_backwar
     if (!mine) return;
     to_means[i] = {(real)by_mean.x, (real)by_mean.y, (real)by_mean.z};
     to_scales[i] = {(real)dot(by_sides[0], turn.axes[0]), (real)dot(by_sides[1], turn.axes[1]), 0};
-    to_rotations[i] = turned_back(turn, times(scale.x, by_sides[0]), times(scale.y, by_sides[1]), by_sides[2]);
+    to_rotations[i] = turned_back(turn, times(scale.x, rounded(by_sides[0])), times(scale.y, rounded(by_sides[1])), rounded(by_sides[2]));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------------------
@@ -408,7 +402,7 @@ extern "C" __global__ void __launch_bounds__(AREA) gsplat_blend_surfels_backward
     }
 }
 
-// From the sums to the transforms: constant = u x v, slope_x = v x w, slope_y = w x u, in which u and v are moved by half a pixel.
+// From the sums to the transforms: at_anchor = u x v, slope_x = v x w, slope_y = w x u, in which u and v are counted from the anchor.
 extern "C" __global__ void __launch_bounds__(128) gsplat_surfels_backward(
     In<Pixel> centers, In<real> transforms, In<real> sums, int count, int channels, int width, int height, Out<Pixel> to_centers,
     Out<real> to_transforms, Out<real> to_opacities, Out<real> to_normals, Out<real> to_colors, Out<Pixel> to_absolute, Out<Pixel> to_densify) {
@@ -416,21 +410,19 @@ extern "C" __global__ void __launch_bounds__(128) gsplat_surfels_backward(
     if (i >= count) return;
     const long long row = (long long)i * SUMS, at = (long long)i * 9;
     const Meeting meeting = meeting_at(centers, transforms, i, width, height);
-    const Triple w = three_of(transforms, at + 6);
-    const Triple u = plus(three_of(transforms, at), times(-0.5, w)), v = plus(three_of(transforms, at + 3), times(-0.5, w));
-    const Triple by_p0 = times(meeting.unit, three_of(sums, row)), by_px = times(meeting.unit, three_of(sums, row + 3));
-    const Triple by_py = times(meeting.unit, three_of(sums, row + 6));
-    const Triple by_slope_x = plus(by_px, times(meeting.anchor_x, by_p0)), by_slope_y = plus(by_py, times(meeting.anchor_y, by_p0));
+    const Vector u = rounded(meeting.u), v = rounded(meeting.v), w = vector_of(transforms, at + 6);
+    const Vector by_cross = times(meeting.unit, vector_of(sums, row)), by_slope_x = times(meeting.unit, vector_of(sums, row + 3));
+    const Vector by_slope_y = times(meeting.unit, vector_of(sums, row + 6));
     // of a x b: b x gradient, gradient x a
-    const Triple by_u = plus(cross(v, by_p0), cross(by_slope_y, w)), by_v = plus(cross(by_p0, u), cross(w, by_slope_x));
-    const Triple by_w = plus(plus(cross(by_slope_x, v), cross(u, by_slope_y)), times(-0.5, plus(by_u, by_v)));
+    const Vector by_u = plus(cross(v, by_cross), cross(by_slope_y, w)), by_v = plus(cross(by_cross, u), cross(w, by_slope_x));
+    const Vector from_anchor = plus(cross(by_slope_x, v), cross(u, by_slope_y));
     put_three(to_transforms, at, by_u);
     put_three(to_transforms, at + 3, by_v);
-    put_three(to_transforms, at + 6, by_w);
+    put_three(to_transforms, at + 6, plus(from_anchor, plus(times(-(real)(meeting.anchor_x + 0.5), by_u), times(-(real)(meeting.anchor_y + 0.5), by_v))));
     to_centers[i] = {sums[row + 9], sums[row + 10]};
     if (to_absolute) to_absolute[i] = {sums[row + 11], sums[row + 12]};
     to_opacities[i] = sums[row + 13];
-    put_three(to_normals, (long long)i * 3, three_of(sums, row + 14));
+    put_three(to_normals, (long long)i * 3, vector_of(sums, row + 14));
     to_colors[(long long)i * channels + channels - 1] = to_colors[(long long)i * channels + channels - 1] + sums[row + 17];
-    to_densify[i] = {(real)(by_u.z * w.z), (real)(by_v.z * w.z)};
+    to_densify[i] = {by_u.z * w.z, by_v.z * w.z};
 }

@@ -8,12 +8,12 @@
 //
 // Data layout: a surfel in the image is one `Surfel`, 64 bytes. p, which a ray's meeting with the disc is computed from, is linear in the
 // pixel: p = p0 + dx px + dy py, with dx and dy from the surfel's anchor, which is the pixel of the image nearest to its center; all
-// ten numbers are divided by the largest, to which the meeting is indifferent. Features are [P, channels + 3], the last three the normal.
+// ten numbers are divided by about the largest, to which the meeting is indifferent. Features are [P, channels + 3], the last three the normal.
 //
-// Numerics: a surfel's map into the image, its box and their ways back are in double. A box is a difference of squares of pixel positions,
-// which single precision would leave no digit of. What is cut from it, the rectangle of tiles, is in `real` with a margin, and so are 1 / det
-// and a pixel, which counts from whole numbers dx and dy: near its center, where p is small, nothing cancels. The distortion's m is taken
-// less that of a depth in the middle of the tile's list, because only differences of m count.
+// Numerics: a surfel's map into the image and its box are in double. A box is a difference of squares of pixel positions, which single
+// precision would leave no digit of. What is cut from it, the rectangle of tiles, is in `real` with a margin. The way back and a pixel count
+// from the anchor, in `real`: near the center, where p is small, nothing cancels. The distortion's m is taken less that of a depth in the
+// middle of the tile's list, because only differences of m count.
 #include "discs.h"
 #include "harmonics.h"
 #include "travel.h"
@@ -48,10 +48,8 @@ __device__ __forceinline__ Triple mapped(const Camera& camera, const Triple& v, 
                 times(v.z, to_pixel(camera, 2, width, height)));
 }
 
-// The way back through `mapped`.
-__device__ __forceinline__ Triple unmapped(const Camera& camera, const Triple& g, int width, int height) {
-    return {dot(g, to_pixel(camera, 0, width, height)), dot(g, to_pixel(camera, 1, width, height)), dot(g, to_pixel(camera, 2, width, height))};
-}
+// The way back through `mapped`, by the matrix' rows.
+__device__ __forceinline__ Vector unmapped(const Vector (&rows)[3], const Vector& g) { return {dot(g, rows[0]), dot(g, rows[1]), dot(g, rows[2])}; }
 
 // All between a surfel and its map that the way back needs again. The map's columns are u, v, w: (x w, y w, w) = (u . s, v . s, w . s).
 struct Disc {
@@ -120,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     Box box = {to_tile((bounds.x - radius) / TILE, columns), to_tile((bounds.x + radius + (TILE - 1)) / TILE, columns),
                to_tile((bounds.y - radius) / TILE, rows), to_tile((bounds.y + radius + (TILE - 1)) / TILE, rows)};
     const real z = (real)disc.seen.z;
-    const double inputs = disc.seen.x + disc.seen.y + opacity + known + dot(disc.u_map, disc.v_map) + dot(disc.w_map, disc.w_map) + disc.facing;
-    const bool seen = z > NEAR && disc.facing != 0 && bounds.denominator != 0 && is_number(bounds.x + bounds.y + radius) && is_number(inputs)
+    const real inputs = (real)(disc.seen.x + disc.seen.y) + opacity + known + (real)disc.facing + sum(disc.u_map) + sum(disc.v_map) + sum(disc.w_map);
+    const bool seen = z > NEAR && disc.facing != 0 && bounds.denominator != 0 && is_number(bounds.x + bounds.y + radius) && is_finite(inputs)
                       && box.right > box.left && box.bottom > box.top;
 
     // where alpha can reach 1 / 255: the disc's ellipse at that level, or a little above, and the low-pass around the center
@@ -144,8 +142,7 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels(
     put(s.p0, meeting.unit, meeting.at_anchor);
     put(s.px, meeting.unit, meeting.slope_x);
     put(s.py, meeting.unit, meeting.slope_y);
-    const double det = meeting.unit * dot(meeting.constant, disc.w_map);
-    s.det = (real)det;
+    s.det = meeting.unit * (real)dot(meeting.at_anchor, disc.w_map);
     s.inverse_det = 1 / s.det;
     s.center_x = (real)(bounds.x - meeting.anchor_x);
     s.center_y = (real)(bounds.y - meeting.anchor_y);
@@ -403,11 +400,11 @@ extern "C" __global__ void __launch_bounds__(AREA) blend_surfels_backward(
 // The projection backwards
 // ---------------------------------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void put_statistic(const Out<real>& to, int i, int columns, double x, double y) {
+__device__ __forceinline__ void put_statistic(const Out<real>& to, int i, int columns, real x, real y) {
     if (!to) return;
     put_nothing(to, i, columns);
-    to[(long long)i * columns] = (real)x;
-    to[(long long)i * columns + 1] = (real)y;
+    to[(long long)i * columns] = x;
+    to[(long long)i * columns + 1] = y;
 }
 
 // to_statistic: [P, columns], 2 at least: the gradient of the center.
@@ -432,55 +429,48 @@ extern "C" __global__ void __launch_bounds__(128) project_surfels_backward(
     }
     const Camera camera = {camera_numbers};
     const Disc disc = disc_of(i, camera, means, scales, rotations, transforms, width, height, modifier);
-    const Triple &u = disc.u_map, &v = disc.v_map, &w = disc.w_map;
-    const Bounds bounds = bounds_of(u, v, w, LEVEL);
+    const Bounds bounds = bounds_of(disc.u_map, disc.v_map, disc.w_map, LEVEL);
     const Meeting meeting = meeting_of(disc.u_map, disc.v_map, disc.w_map, bounds.x, bounds.y, width, height);
     const long long row = (long long)i * (SUMS + channels);
     to_opacities[i] = sums[row + 15];
     if (to_colors) for (int c = 0; c < channels; c++) to_colors[(long long)i * channels + c] = sums[row + SUMS + c];
 
-    const Triple by_p0 = times(meeting.unit, three_of(sums, row));
-    const Triple by_px = times(meeting.unit, three_of(sums, row + 3));
-    const Triple by_py = times(meeting.unit, three_of(sums, row + 6));
-    const double by_det = meeting.unit * sums[row + 9];
-    const Triple by_constant = plus(by_p0, times(by_det, w));
-    const Triple by_slope_x = plus(by_px, times(meeting.anchor_x, by_p0)), by_slope_y = plus(by_py, times(meeting.anchor_y, by_p0));
-    // constant = u x v, slope_x = v x w, slope_y = w x u; of a x b: b x gradient, gradient x a
-    Triple by_u = plus(cross(v, by_constant), cross(by_slope_y, w));
-    Triple by_v = plus(cross(by_constant, u), cross(w, by_slope_x));
-    Triple by_w = plus(plus(cross(by_slope_x, v), cross(u, by_slope_y)), times(by_det, meeting.constant));
-    by_w = plus(by_w, three_of(sums, row + 12));
-    if (!transforms) put_statistic(to_statistic, i, columns, by_u.z * w.z * 0.5 * width, by_v.z * w.z * 0.5 * height);
+    // with the anchor as the origin: at_anchor = u x v, slope_x = v x w, slope_y = w x u; of a x b: b x gradient, gradient x a
+    const Vector u = rounded(meeting.u), v = rounded(meeting.v), w = rounded(disc.w_map);
+    const Vector by_slope_x = times(meeting.unit, vector_of(sums, row + 3)), by_slope_y = times(meeting.unit, vector_of(sums, row + 6));
+    const real by_det = meeting.unit * sums[row + 9];
+    const Vector by_cross = plus(times(meeting.unit, vector_of(sums, row)), times(by_det, w));
+    Vector by_u = plus(cross(v, by_cross), cross(by_slope_y, w));
+    Vector by_v = plus(cross(by_cross, u), cross(w, by_slope_x));
+    Vector by_w = plus(plus(cross(by_slope_x, v), cross(u, by_slope_y)), plus(times(by_det, rounded(meeting.at_anchor)), vector_of(sums, row + 12)));
+    if (!transforms) put_statistic(to_statistic, i, columns, by_u.z * w.z * (real)0.5 * width, by_v.z * w.z * (real)0.5 * height);
     // the center: x = sum of weights u w, weights = (level, level, -1) / denominator
-    const double by_x = sums[row + 10], by_y = sums[row + 11];
-    const Triple f = {bounds.weights.x * w.x, bounds.weights.y * w.y, bounds.weights.z * w.z};
+    const real by_x = sums[row + 10], by_y = sums[row + 11], x = (real)(bounds.x - meeting.anchor_x), y = (real)(bounds.y - meeting.anchor_y);
+    const Vector weights = rounded(bounds.weights), f = product(weights, w);
     by_u = plus(by_u, times(by_x, f));
     by_v = plus(by_v, times(by_y, f));
-    const Triple of_x = {bounds.weights.x * u.x, bounds.weights.y * u.y, bounds.weights.z * u.z};
-    const Triple of_y = {bounds.weights.x * v.x, bounds.weights.y * v.y, bounds.weights.z * v.z};
-    by_w = plus(by_w, plus(times(by_x, plus(of_x, times(-2 * bounds.x, f))), times(by_y, plus(of_y, times(-2 * bounds.y, f)))));
+    by_w = plus(by_w, plus(product(weights, plus(times(by_x, u), times(by_y, v))), times(-2 * (by_x * x + by_y * y), f)));
     if (transforms) {
-        put_statistic(to_statistic, i, columns, by_u.z * w.z * 0.5 * width, by_v.z * w.z * 0.5 * height);
-        const Triple rows[3] = {by_u, by_v, by_w};
-        for (int k = 0; k < 3; k++) {
-            const long long at = (long long)i * 9 + 3 * k;
-            to_transforms[at] = (real)rows[k].x;
-            to_transforms[at + 1] = (real)rows[k].y;
-            to_transforms[at + 2] = (real)rows[k].z;
-        }
+        put_statistic(to_statistic, i, columns, by_u.z * w.z * (real)0.5 * width, by_v.z * w.z * (real)0.5 * height);
+        by_w = plus(by_w, plus(times(-(real)meeting.anchor_x, by_u), times(-(real)meeting.anchor_y, by_v)));
+        put_three(to_transforms, (long long)i * 9, by_u);
+        put_three(to_transforms, (long long)i * 9 + 3, by_v);
+        put_three(to_transforms, (long long)i * 9 + 6, by_w);
         to_means[i] = {0, 0, 0};
         return;
     }
 
-    const Triple by_mean = unmapped(camera, {by_u.z, by_v.z, by_w.z}, width, height);
-    to_means[i] = {(real)by_mean.x, (real)by_mean.y, (real)by_mean.z};
-    const Triple by_first = unmapped(camera, {by_u.x, by_v.x, by_w.x}, width, height);
-    const Triple by_second = unmapped(camera, {by_u.y, by_v.y, by_w.y}, width, height);
-    to_scales[i] = {(real)(modifier * dot(by_first, disc.turn.axes[0])), (real)(modifier * dot(by_second, disc.turn.axes[1]))};
-    const double sign = disc.turned ? -1 : 1, n0 = sign * sums[row + 16], n1 = sign * sums[row + 17], n2 = sign * sums[row + 18];
-    const Triple a = times(disc.sides[0], by_first), b = times(disc.sides[1], by_second);  // of the axes
-    const Triple c = {n0 * camera.view(0, 0) + n1 * camera.view(0, 1) + n2 * camera.view(0, 2),
-                      n0 * camera.view(1, 0) + n1 * camera.view(1, 1) + n2 * camera.view(1, 2),
-                      n0 * camera.view(2, 0) + n1 * camera.view(2, 1) + n2 * camera.view(2, 2)};
-    to_rotations[i] = turned_back(disc.turn, a, b, c);
+    Vector rows[3];  // of the camera's matrix, to pixels from the anchor
+    for (int k = 0; k < 3; k++) {
+        const Triple clip = to_pixel(camera, k, width, height);
+        rows[k] = {(real)(clip.x - meeting.anchor_x * clip.z), (real)(clip.y - meeting.anchor_y * clip.z), (real)clip.z};
+    }
+    to_means[i] = unmapped(rows, {by_u.z, by_v.z, by_w.z});
+    const Vector by_first = unmapped(rows, {by_u.x, by_v.x, by_w.x}), by_second = unmapped(rows, {by_u.y, by_v.y, by_w.y});
+    to_scales[i] = {modifier * dot(by_first, rounded(disc.turn.axes[0])), modifier * dot(by_second, rounded(disc.turn.axes[1]))};
+    const real sign = disc.turned ? -1 : 1, n0 = sign * sums[row + 16], n1 = sign * sums[row + 17], n2 = sign * sums[row + 18];
+    const Vector by_normal = {n0 * camera.view(0, 0) + n1 * camera.view(0, 1) + n2 * camera.view(0, 2),
+                              n0 * camera.view(1, 0) + n1 * camera.view(1, 1) + n2 * camera.view(1, 2),
+                              n0 * camera.view(2, 0) + n1 * camera.view(2, 1) + n2 * camera.view(2, 2)};
+    to_rotations[i] = turned_back(disc.turn, times((real)disc.sides[0], by_first), times((real)disc.sides[1], by_second), by_normal);
 }

@@ -54,10 +54,10 @@ WRONG_SURFELS: dict[str, tuple[str, str, str]] = {
     "no gradient through the median": ("surfels.cu", "by_depth += g.by_median;", ";"),
     "the background's part of alpha": ("surfels.cu", "pull.m0 -= pull.gradient[c] * background[c];", ";"),
     "the low-pass moves the disc": ("surfels.cu", "} else {  // the ray's", "} if (true) {  // the ray's"),
-    "the anchor's part": ("surfels.cu", "plus(by_px, times(meeting.anchor_x, by_p0))", "by_px"),
+    "the anchor's part": ("surfels.cu", "clip.x - meeting.anchor_x * clip.z", "clip.x"),
     "the center does not move": ("surfels.cu", "by_x = sums[row + 10],", "by_x = 0 * sums[row + 10],"),
     "normals all one way": ("surfels.cu", "sign = disc.turned ? -1 : 1", "sign = 1"),
-    "the quaternion's length": ("discs.h", "const double along =", "const double along = 0 *"),
+    "the quaternion's length": ("discs.h", "const number along =", "const number along = 0 *"),
     "a tile short": ("surfels.cu", "(to_x + (real)0.01) / TILE + 1, columns", "(to_x + (real)0.01) / TILE, columns"),
     "only the low-pass's box": ("surfels.cu", "max(bounds.y + low_pass, tight.y + half_y)", "(bounds.y + low_pass)"),
     "a row of tiles as wide as the image": ("binning.cu", "(box.top + k / across)", "(box.top + k / columns)"),
@@ -138,8 +138,8 @@ WRONG_GSPLAT: dict[str, tuple[str, str, str, str]] = {
     "a median behind the half": ("surfels", DISCS, "left > (real)0.5", "left > (real)0.4"),
     "no gradient through the median": ("surfels", DISCS, "SUMS + 17, pull.by_median", "SUMS + 17, (real)0"),
     "a low-pass that moves the disc": ("surfels", DISCS, "} else {\n  ", "} if (true) {\n  "),
-    "half a pixel of the transform": ("surfels", DISCS, "times(-0.5, plus(by_u, by_v))", "times(0.0, plus(by_u, by_v))"),
-    "a statistic without depth": ("surfels", DISCS, "(real)(by_u.z * w.z)", "(real)by_u.z"),
+    "half a pixel of the transform": ("surfels", DISCS, "(real)(meeting.anchor_x + 0.5)", "(real)meeting.anchor_x"),
+    "a statistic without depth": ("surfels", DISCS, "{by_u.z * w.z,", "{by_u.z,"),
 }  # fmt: skip
 
 
