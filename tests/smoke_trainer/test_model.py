@@ -10,6 +10,7 @@ import torch
 
 from smoke_trainer.backends import make_knn, make_ssim
 from smoke_trainer.config import (
+    NEVER,
     PAPER_ITERATIONS,
     SHORTEST_WITH_RESET,
     LearningRates,
@@ -161,6 +162,8 @@ def test_a_short_run_of_few_views_grows_less(tmp_path):
     assert nine.densify.grow_grad2d == pytest.approx(2 * 5e-4)
     assert (nine.densify.max_scale3d, nine.densify.grow_below3d) == pytest.approx((1.0, 0.03))
     assert fitted(500, 10).densify.grow_below3d == fitted(7000, 9).densify.grow_below3d == math.inf
+    resets = {views: fitted(1000, views).densify.reset_every < 1000 for views in (9, 10)}
+    assert resets == {9: False, 10: True} and nine.densify.reset_every == NEVER
     degrees = {views: 500 // fitted(500, views).sh_degree_interval for views in (2, 9, 21)}
     assert degrees == {2: 1, 9: 1, 21: 2}
     assert fitted(500, 21).densify.max_scale3d == math.inf
