@@ -30,17 +30,19 @@ def read_project(folder: Path, texts: Mapping[str, str] | None = None) -> Projec
     reader = FolderReader()
     asked: list[str] = []
 
-    def text_of(name: str) -> str:
+    def text_if_there(name: str) -> str | None:
         asked.append(name)
         if texts and name in texts:
             return texts[name]
-        return reader.text(folder / name, _MOST_LOCK if name.endswith(".lock") else _MOST_MANIFEST)
+        most = _MOST_LOCK if name.endswith(".lock") else _MOST_MANIFEST
+        text = reader.text_or_reason(folder / name, most)
+        return text if isinstance(text, str) else None
 
     manifests: list[Manifest] = []
     names = list(_names(folder, reader))
     for name in names[:_MOST_FILES]:
         asked.clear()
-        read = list(_read(name, text_of))
+        read = list(_read(name, text_if_there))
         left_out = {item.path: item.reason for item in reader.left_out}
         paths = [(file, str(folder / file)) for file in dict.fromkeys(asked)]
         unread = [f"{file} was not read: {left_out[path]}" for file, path in paths if path in left_out]
@@ -48,7 +50,9 @@ def read_project(folder: Path, texts: Mapping[str, str] | None = None) -> Projec
     if len(names) > _MOST_FILES and manifests:
         reason = f"there are {len(names)} such files, of which at most {_MOST_FILES} are read"
         manifests[-1] = replace(manifests[-1], wrong=(*manifests[-1].wrong, reason))
-    pinned = re.fullmatch(r"(?:cpython-?)?(3\.\d{1,3})(\.\d+)?", text_of(".python-version").strip())
+    pinned = re.fullmatch(
+        r"(?:cpython-?)?(3\.\d{1,3})(\.\d+)?", (text_if_there(".python-version") or "").strip()
+    )
     sources = _sources(folder, manifests)
     return Project(
         str(folder),
@@ -69,10 +73,13 @@ def _names(folder: Path, reader: FolderReader) -> Iterator[str]:
             yield entry.name
 
 
-def _read(name: str, text_of: Callable[[str], str]) -> Iterator[Manifest]:
+def _read(name: str, text_if_there: Callable[[str], str | None]) -> Iterator[Manifest]:
+    def text_of(name: str) -> str:
+        return text_if_there(name) or ""
+
     text = text_of(name)
     if name.endswith(".txt"):
-        yield requirements.read(name, text, text_of)
+        yield requirements.read(name, text, text_if_there)
         return
     if name.endswith((".yml", ".yaml")):
         yield conda.read_environment(name, text)

@@ -24,11 +24,13 @@ _MOST_FILES = 50
 _LONGEST_LINE = 2000
 
 
-def read(file: str, text: str, text_of: Callable[[str], str], visited: set[str] | None = None) -> Manifest:
+def read(
+    file: str, text: str, text_of: Callable[[str], str | None], visited: set[str] | None = None
+) -> Manifest:
     """A requirements file, with those that it includes and the constraints that it names, from inside of the project.
 
     Args:
-        text_of: the text of a file of the project by its path; "" for one that is not there.
+        text_of: the text of a file of the project by its path; None for one that is not there.
         visited: those that were read before, each of which is read once.
     """
     dependencies: list[Dependency] = []
@@ -52,13 +54,13 @@ def read(file: str, text: str, text_of: Callable[[str], str], visited: set[str] 
                 if path in visited:
                     continue
                 visited.add(path)
-                included = ""
+                included = None
                 if not path.startswith(("/", "..")) and len(visited) <= _MOST_FILES:
                     included = text_of(path)
-                if not included:
+                if included is None:
                     reason = "it is no file of this project, or there are too many"
                     wrong.append(f"line {number}: {words} was not read: {reason}")
-                inner = read(path, included, text_of, visited)
+                inner = read(path, included or "", text_of, visited)
                 # what is included has lines of its own: it is named by the line that includes it
                 rows = [replace(item, line=number) for item in inner.dependencies]
                 if option and option[1] in ("-c", "--constraint"):
