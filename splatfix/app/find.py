@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, Rejected, make_context
-from splatfix.context.commands import pip, python_option
+from splatfix.context.commands import python_option
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, run, say, target_options
@@ -27,6 +27,7 @@ from splatfix.wheels import (
     Wanted,
     chosen_indexes,
     find_wheels,
+    is_name,
     wanted_by_name,
     wanted_by_source,
 )
@@ -103,20 +104,8 @@ def _next(search: Search, context: Context) -> list[Step]:
     options = (*target_options(context.archs), *python_option(context.facts))
     if search.best is None:
         return [_otherwise(search, options)]
-    if Path(search.source).is_absolute():
-        argv = (
-            "splatfix",
-            "install",
-            search.source,
-            "--backend",
-            "wheels",
-            "--index",
-            search.best.index,
-            *options,
-        )
-        return [run(*argv, text="Install it with")]
-    step = pip(context.facts, "install", "--no-deps", search.best.requirement, text="Install it with")
-    return [step]
+    argv = ("splatfix", "install", search.source, "--backend", "wheels", "--index", search.best.index)
+    return [run(*argv, *options, text="Install it with")]
 
 
 def _otherwise(search: Search, options: Sequence[str]) -> Step:
@@ -142,7 +131,7 @@ class Prebuilt:
     """What was looked for in the place of builds."""
 
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)
-    """By the label of a source, the proven wheel."""
+    """By the label of a source, or a name as it was typed, the proven wheel."""
     searches: tuple[Search, ...] = ()
 
     @property
@@ -162,7 +151,11 @@ class Prebuilt:
             "no-wheel",
             f"Not everything has a prebuilt wheel that is proven for this machine: {reasons}.",
             meaning="Nothing was changed.",
-            todo=(say("Leave out --backend wheels to build it, or name another index with --index."),),
+            todo=(
+                say(
+                    "Name another index with --index, or its source folder without --backend wheels to build it."
+                ),
+            ),
             exit_code=exit_code,
         )
 
@@ -172,12 +165,12 @@ NO_WHEELS = Prebuilt()
 
 
 def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
-    """The prebuilt wheels for the sources of a request; none where torch or target are lacking, which a build tells.
+    """The prebuilt wheels for the folders and names of a request; none where torch or target are lacking, which a build tells.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
 
     Raises:
-        SplatfixError: ``unknown-index`` (exit code 2).
+        SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
     """
     maintained = request.backend != "wheels"
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
@@ -185,16 +178,25 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
     torch, interpreter = context.torch, context.interpreter
     if not chosen or torch is None or torch.cuda is None or interpreter is None or context.no_target:
         return NO_WHEELS
-    steps, searches = {}, []
-    summary = summarise(request.sources, facts)
+    names = tuple(filter(is_package, request.sources))
+    wanted = {name: wanted_by_name(name) for name in names}
+    summary = summarise(tuple(text for text in request.sources if text not in names), facts)
     for label, source in summary.built_from.items():
-        if not source.needs_cuda:
-            continue
-        search = find_wheels(wanted_by_source(source), chosen, context, interpreter, torch)
-        searches.append(search)
+        if source.needs_cuda:
+            wanted[label] = wanted_by_source(source)
+    searches = {
+        label: find_wheels(item, chosen, context, interpreter, torch) for label, item in wanted.items()
+    }
+    steps = {}
+    for label, search in searches.items():
         if search.best:
-            steps[label] = _step(label, search.best, context)
-    return Prebuilt(steps, tuple(searches))
+            steps[label] = _step(search.name, search.best, context)
+    return Prebuilt(steps, tuple(searches.values()))
+
+
+def is_package(source: str) -> bool:
+    """A source is no folder but the name of a package."""
+    return resolved_folder(source) is None and is_name(source)
 
 
 def _why_none(search: Search) -> str:
@@ -205,9 +207,9 @@ def _why_none(search: Search) -> str:
     return "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
 
 
-def _step(label: str, wheel: Candidate, context: Context) -> FetchWheel:
+def _step(subject: str, wheel: Candidate, context: Context) -> FetchWheel:
     version = wheel.wheel.split("-")[1]
     requirement = wheel.requirement
     return FetchWheel(
-        subject=label, version=version, requirement=requirement, targets=context.archs, origin=wheel.index
+        subject=subject, version=version, requirement=requirement, targets=context.archs, origin=wheel.index
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt
+from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.result import Result, target_python
@@ -207,7 +207,8 @@ def explain(request: InstallRequest) -> Planned:
         # the options that it would advise to look at are what follows
         shows_options = [step for step in error.todo if step.command and "--why" in step.command.argv]
         problem = error.with_todo(*(step for step in error.todo if step not in shows_options))
-    summary = summarise(to_install.sources, facts, named=to_install.sources, fetch=to_fetch)
+    folders = tuple(text for text in to_install.sources if text not in wheels.steps)
+    summary = summarise(folders, facts, named=to_install.sources, fetch=to_fetch)
     if problem and problem.exit_code is Exit.USAGE and named:
         # the name of a drop-in is no folder to build, and options serve it all the same
         if problem.code != "not-a-folder" or not summary.replacement.dropins:
@@ -335,7 +336,9 @@ def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> Install
     Raises:
         SplatfixError: as :func:`plan_install`; ``no-wheel`` where only prebuilt ones were asked for.
     """
-    if request.backend == "wheels" and (problem := wheels.problem):
+    # a name that only an index can serve
+    by_index = request.backend == "native" and request.indexes and any(map(is_package, request.sources))
+    if (request.backend == "wheels" or by_index) and (problem := wheels.problem):
         raise problem
     plan = plan_install(request, context, wheels.steps)
     return replace(plan, considered=(*plan.considered, *wheels.rejected))

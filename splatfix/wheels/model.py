@@ -34,7 +34,7 @@ class Wanted:
     variants: tuple[str, ...] = ()
     """Keys of the variants that will do, where there is no source to compare with."""
     source: str = ""
-    """The folder or release that asks for it; "" where a person named the package alone."""
+    """What asks for it, as ``install`` takes it: a folder, a name, a key of a variant."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,11 @@ def _face(folder: Path, module: str) -> PackageSource | None:
         return None
 
 
+def is_name(text: str) -> bool:
+    """It is written as a package is named, not as a path."""
+    return _NAME.fullmatch(text.strip()) is not None
+
+
 def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
     """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
 
@@ -56,4 +61,4 @@ def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
     if named is None:
         raise SplatfixError.of("wheels.not-a-package", text=text)
     version = named.group(2) or ""
-    return Wanted(named.group(1), version, variants=variants)
+    return Wanted(named.group(1), version, variants=variants, source=text)

@@ -61,10 +61,14 @@ def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
     return find_prebuilt(dataclasses.replace(request, indexes=indexes), facts)
 
 
-def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])
+def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, name: str) -> None:
+    """In the place of a folder's build, or by its name alone."""
     environment = make_environment(tmp_path / "env")
     before = snapshot(environment)
     request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
+    if name:
+        request = dataclasses.replace(request, sources=(name,))
     with serving(served) as server:
         wheels = found(request, facts, server.address + "/")
         plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
@@ -72,7 +76,7 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path) ->
         assert "cannot be read (--no-find compiles it)" in "".join(plan.notes)
         outcome = execute(plan, facts)
     (item,) = outcome.items
-    assert item.subject == "tiny_probe" and "tiny_probe._C" in item.modules
+    assert item.subject.replace("-", "_") == "tiny_probe" and "tiny_probe._C" in item.modules
     assert [rung.reached for rung in item.proof][:3] == [True, True, True]
     assert (
         "sm_120 (native code)" in item.proof[1].shown_by and "prebuilt, from http" in item.proof[0].shown_by
@@ -87,6 +91,17 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path) ->
     )
     revert(environment.python)
     assert snapshot(environment) == before
+
+
+def test_a_name_without_a_proven_wheel_is_refused_with_the_reason(served: Path) -> None:
+    facts = healthy()
+    for name, code, exit_code in (("tiny_probe==2.0", "no-wheel", 1), ("./tiny_probe", "not-a-folder", 2)):
+        request = request_for((name,), ("sm_120",), indexes=(str(served),))
+        wheels = find_prebuilt(request, facts)
+        with pytest.raises(SplatfixError) as raised:
+            with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+        assert (raised.value.code, raised.value.exit_code) == (code, exit_code)
+        assert code != "no-wheel" or "it is version 1.0, and 2.0 is asked for" in raised.value.what
 
 
 def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Path, tmp_path: Path) -> None:
@@ -197,6 +212,11 @@ def test_the_command_line(
         assert shown.returncode == 0 and "is proven for sm_120" in shown.stdout, shown
         assert f"--index {server.address}/" in shown.stdout
         assert server.requests
+        by_name = splatfix("find", "tiny-probe", *named[1:]).stdout
+        command = f"splatfix install tiny-probe --backend wheels --index {server.address}/"
+        assert command in " ".join(by_name.replace("\\", "").split()), by_name
+        why = splatfix("install", "tiny-probe", *named[1:], "--dry-run", "--why")
+        assert why.returncode == 0 and "prebuilt wheels, proven for these GPUs" in why.stdout, why
     gone = splatfix("find", *named)
     assert gone.returncode == 3 and "not determined" in gone.stdout
     refused = splatfix("find", source, "--target", "sm_90", "--index", served)

@@ -170,13 +170,15 @@ def native_plan(
     """Build, verify and install the sources of a request.
 
     Args:
-        prebuilt: by the label of a source, the wheel that takes the place of its build.
+        prebuilt: by the label of a source or a name, the wheel that takes the place of its build.
 
     Raises:
         SplatfixError: what is wrong with the sources, the environment or the machine.
     """
     facts, prebuilt = context.facts, prebuilt or {}
-    sources, notes = _read_sources(request, facts)
+    # a name that has a wheel is no folder to read
+    folders = tuple(text for text in request.sources if text not in prebuilt)
+    sources, notes = _read_sources(replace(request, sources=folders), facts)
     to_build = tuple(source for source in sources if source.label not in prebuilt)
     interpreter = usable_python(facts)
     tools: Tools | None = None
