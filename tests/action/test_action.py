@@ -118,6 +118,10 @@ def test_a_stack_that_trains_and_one_that_does_not(tmp_path: Path) -> None:
     assert not [line for line in good.annotations if line.startswith("::error")], good.log
     assert "REHEARSED" in good.summary.upper() and (whole / "splatfix-report" / "certificate.json").is_file()
 
+    for inputs in ({"stack": "nowhere", "fail_on": "never"}, {"fail_on": "sometimes"}):
+        wrong = run_action(whole, temp, python=sys.executable, **inputs)
+        assert wrong.code == 2 and "::error title=" in wrong.log, wrong.log
+
     bad = run_action(broken, temp, python=sys.executable)
     assert (bad.code, bad.outputs["exit-code"]) == (1, "1"), bad.log
     errors = "\n".join(line for line in bad.annotations if line.startswith("::error"))
