@@ -10,7 +10,9 @@ from torch import Tensor
 
 from smoke_trainer.model import Gaussians
 
-STEP = 0.01  # of the loss, which each move is to change by so much: less drowns in rounding and in what thresholds cut
+STEP = 0.01  # of the loss, which each move is to change by so much: less drowns in what thresholds cut
+FAR = 5e-4  # of the norm of quaternions: of round ones and of needles the loss is no straight line beyond
+LEAST_STEP = 3e-4  # of the loss, for rotations; below it is rounding
 
 
 def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optional[float]]:
@@ -19,7 +21,7 @@ def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optiona
     model.optimizer.zero_grad(set_to_none=True)
     value = loss()
     value.backward()  # type: ignore[no-untyped-call, unused-ignore]
-    change, slopes = STEP * float(value.detach()), {}
+    full, slopes = float(value.detach()), {}
     with torch.no_grad():
         for name, parameter in model.params.items():
             grad = parameter.grad
@@ -27,6 +29,9 @@ def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optiona
                 continue
             length = float(grad.norm())
             start, ends = parameter.clone(), []
+            change = STEP * full
+            if name == "rotation":
+                change = max(LEAST_STEP * full, min(change, FAR * float(start.norm()) * length))
             for way in (change, -change):
                 parameter.copy_(start + way / length * (grad / length))
                 ends.append(float(loss()))

@@ -37,3 +37,11 @@ def test_how_the_loss_follows_a_gradient(spoil: Any, slope: float) -> None:
     assert found["opacity"] == pytest.approx(1.0, abs=0.02)
     assert found.keys() == {"xyz", "opacity"}, "the others have no gradient"
     assert all(torch.equal(parameter, before[name]) for name, parameter in model.params.items())
+
+
+def test_rotations_are_turned_by_little() -> None:
+    """Of Gaussians that are nearly round the gradient is faint: a hundredth of the loss would turn them several times."""
+    shapes = {"xyz": 3, "f_dc": 3, "f_rest": 3, "opacity": 1, "scaling": 3, "rotation": 4}
+    model = Gaussians({name: torch.ones(8, width) for name, width in shapes.items()}, 0, LearningRates())
+    slopes = slopes_of(model, lambda: 1 + 0.001 * torch.sin(50 * model.params["rotation"]).mean())
+    assert slopes == {"rotation": pytest.approx(1.0, abs=0.05)}

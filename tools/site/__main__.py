@@ -1,9 +1,11 @@
-"""Writes the page: ``python -m tools.site OUT.html``."""
+"""``python -m tools.site OUT.html``: the page "Which torch for my GPU"."""
 
-import sys
+import argparse
 from pathlib import Path
 
 from tools.site import write
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT.html")
+    write(parser.parse_args().out)
