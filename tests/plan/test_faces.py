@@ -254,9 +254,16 @@ def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> M
     with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", folder)) as archive:
         archive.extractall(folder / "site")
     monkeypatch.syspath_prepend(str(folder / "site"))
-    for name in [name for name in sys.modules if name.partition(".")[0] == dropin.module]:
+    for name in _modules_of(dropin):
         monkeypatch.delitem(sys.modules, name)
-    return importlib.import_module(dropin.module)
+    package = importlib.import_module(dropin.module)
+    for name in _modules_of(dropin):  # gone again after the test
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))
+    return package
+
+
+def _modules_of(dropin: Dropin) -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] == dropin.module]
 
 
 def rasterizer_of(package: ModuleType, more: dict[str, Any]) -> Any:
