@@ -279,7 +279,19 @@ def page(document: Mapping[str, Any]) -> str:
     text = (HERE / "page.html").read_text(encoding="utf-8")
     # "</" would end the script element
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    text = text.replace("<!-- sources -->", _sources_of(document))
     return text.replace("<!-- table -->", _table_of(document)).replace("<!-- data -->", data)
+
+
+def _sources_of(document: Mapping[str, Any]) -> str:
+    """Where the table has its numbers from, for who reads without JavaScript."""
+    builds = [build.source for release in releases() for build in release.builds]
+    floors = [source_of_floors(cuda, ()) for cuda in ((11, 8), (12, 0), (13, 0))]
+    compiled = [row["source"] for row in document["gpus"]]
+    lines = []
+    for name, sources in (("torch", builds), ("drivers", floors), ("compiled by", compiled)):
+        lines += [f"<li><small>{name}: {escape(source)}</small></li>" for source in dict.fromkeys(sources)]
+    return "\n".join(lines)
 
 
 def document_of(answers: Iterable[Answer | None]) -> dict[str, Any]:
