@@ -17,7 +17,7 @@ LEAST_STEP = 3e-4  # of the loss, for rotations; below it is rounding
 
 def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optional[float]]:
     """By group: the change of the loss along its gradient, as a share of what the gradient says; 1 where that is right, None
-    where it is no number. A group without a gradient is left out."""
+    where it is no number. A group without a gradient is left out, and rotations that turn nothing."""
     model.optimizer.zero_grad(set_to_none=True)
     value = loss()
     value.backward()  # type: ignore[no-untyped-call, unused-ignore]
@@ -31,7 +31,10 @@ def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optiona
             start, ends = parameter.clone(), []
             change = STEP * full
             if name == "rotation":
-                change = max(LEAST_STEP * full, min(change, FAR * float(start.norm()) * length))
+                straight = FAR * float(start.norm()) * length
+                if LEAST_STEP * full > 100 * straight:
+                    continue  # of Gaussians that are round: rounding alone
+                change = max(LEAST_STEP * full, min(change, straight))
             for way in (change, -change):
                 parameter.copy_(start + way / length * (grad / length))
                 ends.append(float(loss()))

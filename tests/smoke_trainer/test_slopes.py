@@ -45,3 +45,5 @@ def test_rotations_are_turned_by_little() -> None:
     model = Gaussians({name: torch.ones(8, width) for name, width in shapes.items()}, 0, LearningRates())
     slopes = slopes_of(model, lambda: 1 + 0.001 * torch.sin(50 * model.params["rotation"]).mean())
     assert slopes == {"rotation": pytest.approx(1.0, abs=0.05)}
+    round_ones = slopes_of(model, lambda: 1 + 1e-9 * torch.sin(50 * model.params["rotation"]).mean())
+    assert round_ones == {}, "rounding is no gradient"
