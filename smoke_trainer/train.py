@@ -6,6 +6,7 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -268,7 +269,7 @@ def slopes(run: Run) -> Dict[str, Optional[float]]:
     """How the loss follows the gradients of each group, at the end of a run; of two views that where it does worse."""
     worst: Dict[str, Optional[float]] = {}
     for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
-        for name, slope in slopes_of(run.model, lambda shown=view: _loss_of(run, shown)).items():  # type: ignore[misc]
+        for name, slope in slopes_of(run.model, partial(_loss_of, run, view)).items():
             before = worst.get(name, 1.0)
             if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
                 worst[name] = slope

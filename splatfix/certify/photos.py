@@ -405,9 +405,8 @@ def _blocks(
                 table = dc
                 while position < 64:
                     if bits < 32:
-                        held = (held << 64 | int.from_bytes(data[offset : offset + 8], "big")) & (
-                            (1 << 96) - 1
-                        )
+                        more = int.from_bytes(data[offset : offset + 8], "big")
+                        held = (held << 64 | more) & ((1 << 96) - 1)
                         bits += 64
                         offset += 8
                     length, symbol = table[held >> (bits - 16) & 0xFFFF]

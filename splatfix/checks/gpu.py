@@ -350,9 +350,8 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     elif requested is not None:
         status, link = Status.WARN, _LINK
         summary = f"This {container} requests GPU {requested!r} but has none."
-    elif (
-        context.torch_cuda is not None and not context.goal.targets
-    ):  # what is built for a GPU elsewhere needs none here
+    # what is built for a GPU elsewhere needs none here
+    elif context.torch_cuda is not None and not context.goal.targets:
         summary = f"This {container} has no GPU; whether its host has one is not seen from inside."
     else:
         return

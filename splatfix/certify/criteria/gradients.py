@@ -108,14 +108,10 @@ def loss_follows(record: TrainingRecord) -> Criterion:
         if share is None or not LEAST_SLOPE <= share <= MOST_SLOPE:
             told = "a number that is none" if share is None else f"{share:.2g} times as much"
             wrong.append(f"along the gradient of {name} the loss changes by {told}")
-    measured = "; ".join(wrong)
-    if not wrong:
-        shares = [share for share in record.slopes.values() if share is not None]
-        measured = "no group had a gradient"
-        if shares:
-            measured = (
-                f"{min(shares):.2g} to {max(shares):.2g} times as much in {counted(len(shares), 'group')}"
-            )
+    measured = "; ".join(wrong) or "no group had a gradient"
+    shares = [share for share in record.slopes.values() if share is not None]
+    if shares and not wrong:
+        measured = f"{min(shares):.2g} to {max(shares):.2g} times as much in {counted(len(shares), 'group')}"
     met: bool | None = not wrong
     if not record.slopes:
         met = None if record.has("slopes") else False
