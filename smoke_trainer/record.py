@@ -317,6 +317,7 @@ class TrainingReport:
     gradients: Dict[str, GradientReport]
     updates: Dict[str, Dict[str, Any]]  # by group, see `updates.UpdateReport`
     slopes: Dict[str, Optional[float]]  # by group, see `slopes.slopes_of`
+    slopes_note: str  # why some were not measured
     reached: ReachReport
     opacity_resets: int
     sh_degree: int

@@ -173,6 +173,7 @@ def training_report(
         gradients=monitor.gradients.summary(),
         updates={name: row._asdict() for name, row in monitor.updates.summary().items()},
         slopes=run.slopes,
+        slopes_note=run.slopes_note,
         reached=monitor.gradients.reached(),
         opacity_resets=monitor.opacity_resets,
         sh_degree=run.model.sh_degree,

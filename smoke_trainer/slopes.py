@@ -35,10 +35,12 @@ def slopes_of(model: Gaussians, loss: Callable[[], Tensor]) -> Dict[str, Optiona
                 if LEAST_STEP * full > 100 * straight:
                     continue  # of Gaussians that are round: rounding alone
                 change = max(LEAST_STEP * full, min(change, straight))
-            for way in (change, -change):
-                parameter.copy_(start + way / length * (grad / length))
-                ends.append(float(loss()))
-            parameter.copy_(start)
+            try:
+                for way in (change, -change):
+                    parameter.copy_(start + way / length * (grad / length))
+                    ends.append(float(loss()))
+            finally:  # what is saved is what was trained, also where memory ran out
+                parameter.copy_(start)
             slope = (ends[0] - ends[1]) / (2.0 * change)
             slopes[name] = slope if math.isfinite(slope) else None
     model.optimizer.zero_grad(set_to_none=True)

@@ -28,6 +28,7 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
+from smoke_trainer.memory import ran_out
 from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
@@ -67,6 +68,7 @@ class Run:
     initial_quality: Optional[Quality] = None
     late_quality: Optional[Quality] = None
     slopes: Dict[str, Optional[float]] = field(default_factory=dict)  # at the end, see `slopes_of`
+    slopes_note: str = ""  # why some were not measured
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -265,15 +267,26 @@ def evaluate_training_views(run: Run) -> Quality:
     return mean.result()
 
 
-def slopes(run: Run) -> Dict[str, Optional[float]]:
-    """How the loss follows the gradients of each group, at the end of a run; of two views that where it does worse."""
-    worst: Dict[str, Optional[float]] = {}
+def measure_slopes(run: Run) -> None:
+    """How the loss follows the gradients of each group, at the end of a run; of two views that where it does worse. Where
+    memory runs out, the training has not failed by it."""
+    worst = run.slopes
     for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
-        for name, slope in slopes_of(run.model, partial(_loss_of, run, view)).items():
+        try:
+            slopes = slopes_of(run.model, partial(_loss_of, run, view))
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out(error):
+                raise
+            message = str(error).partition("\n")[0]
+            run.slopes_note = f"memory ran out: {message[:200]}"
+            break
+        for name, slope in slopes.items():
             before = worst.get(name, 1.0)
             if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
                 worst[name] = slope
-    return worst
+    run.model.optimizer.zero_grad(set_to_none=True)
+    if run.slopes_note and run.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _loss_of(run: Run, view: View) -> Tensor:
@@ -309,7 +322,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
         trained = evaluate_training_views(run)
-        run.slopes = slopes(run)
+        measure_slopes(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
     except SmokeTrainerError as error:

@@ -244,8 +244,12 @@ def _trains(scenes: tuple[SceneRun, ...]) -> Rung:
     limits = ""
     if unknown := without_floor(scenes):
         limits += f" (no reference PSNR for {', '.join(unknown)})"
-    if loaded := [run.scene for run in readable if run.hidden_by_load]:
-        limits += f"; throughput-steady not judged for {', '.join(loaded)}"
+    unjudged: dict[str, list[str]] = {}
+    for run in readable:
+        for item in run.unjudged:
+            unjudged.setdefault(item.code, []).append(run.scene)
+    for code, names in unjudged.items():
+        limits += f"; {code} not judged for {', '.join(names)}"
     if len(readable) == len(scenes):
         return Rung(RungName.TRAINS, True, f"all criteria met on all scenes; held-out PSNR: {psnr}{limits}")
     shown_by = f"cannot be read: {unreadable(scenes)}"

@@ -124,13 +124,18 @@ class SceneRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """Reservations: what the scene's files lacked, with what the trainer did about it, and what load left unjudged."""
-        return (*self.record.notes, *(f"{item.code}: {item.measured}" for item in self.hidden_by_load))
+        return (*self.record.notes, *(f"{item.code}: {item.measured}" for item in self.unjudged))
 
     @property
-    def hidden_by_load(self) -> tuple[Criterion, ...]:
-        """Criteria of speed that failed beside other programs on the same processor, and were not judged for that."""
+    def unjudged(self) -> tuple[Criterion, ...]:
+        """Criteria that another run can be judged by, and this one cannot: speed beside other programs on the same processor,
+        slopes where memory ran out."""
         unmeasured = (item for item in self.criteria if item.outcome is Outcome.NOT_MEASURED)
-        return tuple(item for item in unmeasured if item.code == "throughput-steady" and item.advice)
+        return tuple(
+            item
+            for item in unmeasured
+            if item.code in ("throughput-steady", "loss-follows-gradients") and item.advice
+        )
 
     @property
     def failed(self) -> tuple[Criterion, ...]:

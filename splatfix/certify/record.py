@@ -343,6 +343,8 @@ class TrainingRecord:
     updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
     slopes: Mapping[str, float | None] = field(default_factory=dict)
     """By group: the change of the loss along its gradient, as a share of what that says; see ``smoke_trainer/slopes.py``."""
+    slopes_note: str = ""
+    """Why some of them were not measured."""
     reached: Reached = field(default_factory=Reached)
     opacity_resets: int | None = None
     sh_degree: int | None = None

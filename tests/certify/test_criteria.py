@@ -159,6 +159,37 @@ def test_load_of_other_programs_refuses_nothing_on_a_gpu() -> None:
     assert judged.outcome is Outcome.NOT_MEASURED and "kept the GPU 62% busy" in judged.measured
 
 
+@pytest.mark.parametrize(
+    ("share", "outcome", "words"),
+    [
+        (0.95, Outcome.NOT_MEASURED, "where more memory is free"),
+        (None, Outcome.NOT_MEASURED, "where more memory is free"),
+        (0.4, Outcome.UNDETERMINED, "which left 60% of it free"),
+    ],
+)
+def test_memory_that_ran_out_hides_no_wrong_slopes(share: float | None, outcome: Outcome, words: str) -> None:
+    """No failure and no pass; where there was room, no certificate either."""
+    cuda = {"train": {}, "eval": {}, "used_share": share}
+    changes: dict[str, Any] = {"memory__cuda": cuda, "slopes_note": "memory ran out: CUDA out of memory"}
+
+    def run_with(slopes: dict[str, float]) -> SceneRun:
+        document = result(**changes, slopes=slopes)
+        judged = next(
+            item
+            for item in judge(TrainingRecord.of(document), "torch")
+            if item.code == "loss-follows-gradients"
+        )
+        return SceneRun("figurine", (judged,), 1.0, document)
+
+    run = run_with({"xyz": 1.0})
+    (judged,) = run.criteria
+    assert judged.outcome is outcome and words in f"{judged.why} {judged.advice}"
+    assert "not judged: memory ran out: CUDA" in judged.measured
+    assert run.passed is (True if outcome is Outcome.NOT_MEASURED else None)
+    assert bool(run.notes) is (outcome is Outcome.NOT_MEASURED), "a reservation, where it is certified"
+    assert run_with({"xyz": 0.2}).passed is False
+
+
 def test_less_memory_than_was_seen_is_refused() -> None:
     record = TrainingRecord.of(result(memory__rss=900 << 20))
     outcomes = [memory_agrees(record, seen).outcome for seen in ((), (500 << 20, 950 << 20), (1800 << 20, 9))]

@@ -265,6 +265,29 @@ def test_a_ply_that_renders_differently_is_a_failure(short_run, monkeypatch):
     assert result.document["ply"]["round_trip_difference"] > 1e-3
 
 
+def test_memory_that_runs_out_after_the_training_fails_nothing(short_run, monkeypatch):
+    """Slopes stay unmeasured, and what is saved is what was trained; any other error is one."""
+    undisturbed, honest, calls = train(short_run(5)), training._loss_of, []
+    rows = cloud(short_run(5), 5)
+
+    def draw(run, view):
+        calls.append(view)
+        if len(calls) > 3:  # with a parameter moved
+            raise RuntimeError(message)
+        return honest(run, view)
+
+    monkeypatch.setattr(training, "_loss_of", draw)
+    message = "CUDA out of memory. Tried to allocate 2.00 GiB"
+    result = train(short_run(5))
+    document = result.document
+    assert (result.status, document["slopes"]) == ("ok", {})
+    assert document["slopes_note"] == f"memory ran out: {message}"
+    assert undisturbed.document["slopes"] and not undisturbed.document["slopes_note"]
+    assert all(np.array_equal(values, rows[name]) for name, values in cloud(short_run(5), 5).items())
+    message = "mat1 and mat2 shapes cannot be multiplied"
+    assert train(short_run(5)).status == "failed"
+
+
 @pytest.mark.parametrize("layout", ["colmap-text", "blender", "nerfstudio"])
 def test_every_layout_trains(layout, short_run):
     iterations, background = (30, "random") if layout == "blender" else (15, "black")

@@ -89,19 +89,24 @@ def memory_growth(record: TrainingRecord) -> Criterion:
 
 def memory_utilisation(record: TrainingRecord) -> Criterion:
     """Memory is not all but full."""
-    memory = record.memory
-    share = None
+    memory, share = record.memory, used_share(record)
+    kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
     if memory.cuda:
-        share = memory.cuda.used_share
         kind = "of the GPU's memory in use, by all programs"
-    else:
-        kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
-        if memory.rss is not None and memory.limit:
-            share = memory.rss / memory.limit
     met, measured = _if_known(record, "memory"), "not known on this system"
     if share is not None:
         met, measured = share < MAX_USED, f"{share:.1%} {kind}"
     return criterion("memory-utilisation", met, measured, most=MAX_USED)
+
+
+def used_share(record: TrainingRecord) -> float | None:
+    """The share of the memory that was in use at the peak; None where it is not known."""
+    memory = record.memory
+    if memory.cuda:
+        return memory.cuda.used_share
+    if memory.rss is None or not memory.limit:
+        return None
+    return memory.rss / memory.limit
 
 
 def memory_spill(record: TrainingRecord) -> Iterator[Criterion]:
