@@ -56,6 +56,7 @@ _PREFIX = re.compile(
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,64} [\w.@-]{1,60}(?:\[\d{1,8}\])?: "  # journald
     r"|\([\w ]{0,40}pid=\d{1,8}\) |\[(?:default)?rank\d{1,4}\]:? ?|\[\d{1,4},\d{1,4}\]<std(?:out|err)>:"  # Ray, torchrun, MPI
     r"|[a-z][\w.-]{1,40}\s{0,30}\| |> (?=\S)"  # docker compose, quoted mail
+    r"|warning: (?:\S{1,80}@[\d.]{1,20}: )?(?=\S{1,300}: (?:fatal )?error)"  # Cargo, of what a build script printed
     r"|[│|]\s|\[\d\d:\d\d:\d\d\]\s|\d\d:\d\d:\d\d\s)"
 )
 _QUOTES = str.maketrans(

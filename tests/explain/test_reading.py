@@ -64,6 +64,7 @@ def test_the_given_cases_are_the_same_read_as_bytes() -> None:
         f"section_start:1560896352:build\r\x1b[0K\x1b[31;1m{LINE}\x1b[0m\n".encode(),
         f"trainer-1  | \x1b[1m{LINE}\n".encode(),
         f"Oct 04 13:19:39 box app[394]: {LINE}\n".encode(),
+        f"warning: kernels@0.1.0: {LINE}\n".encode(),
         f"[rank0]: {LINE}\n(Worker_TP0 pid=59) {LINE}\n".encode(),
         f"C:\\Users\\Jörg\\simple-knn> nvcc\r\n{LINE}\r\n".encode("cp850"),
         bytes(range(256)) * 40 + b"\n" + LINE.encode() + b"\n\x00\xff\xfe\x80",
