@@ -119,7 +119,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _check_numbers(options: argparse.Namespace) -> None:
-    """Raise UsageError for numbers out of range, before anything is loaded."""
     for name, smallest in MINIMUM.items():
         value = getattr(options, name)
         if value is not None and value < smallest:
@@ -165,7 +164,6 @@ def _train_one(config: TrainConfig) -> TrainingResult:
 
 
 def _summarize(config: TrainConfig, result: TrainingResult) -> None:
-    """Print how a run ended."""
     report = result.report
     if config.json_progress:
         _print_json({"event": "end", "status": report.status, "result": str(config.out / "result.json")})

@@ -69,7 +69,6 @@ class CountedKernel(NamedTuple):
     engine: str
 
     def implementation(self) -> ImplementationReport:
-        """For result.json."""
         counted = self.function
         return implementation_of(counted.function, self.name, self.version, self.engine, counted.calls)
 

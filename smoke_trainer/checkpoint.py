@@ -150,7 +150,6 @@ def _check_rows(payload: Dict[str, Any]) -> None:
 
 
 def _restore_model(run: Run, payload: Dict[str, Any]) -> None:
-    """Replace parameters, moments and strategy state by those of a checkpoint."""
     model, strategy = run.model, run.strategy
     for group in model.optimizer.param_groups:
         name = group["name"]
@@ -174,7 +173,6 @@ def _restore_model(run: Run, payload: Dict[str, Any]) -> None:
 
 
 def _restore_records(run: Run, rest: Dict[str, Any]) -> None:
-    """Restore the view order and what the report needs."""
     run.remaining_views = [int(view) for view in rest["remaining_views"]]
     run.initial_count = int(rest["initial_count"])
     run.strategy.initial_count = run.initial_count

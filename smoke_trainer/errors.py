@@ -31,7 +31,6 @@ class SmokeTrainerError(Exception):
         return "\n".join(lines)
 
     def as_json(self) -> Dict[str, str]:
-        """For a JSON document."""
         return {"code": self.code, "message": self.message, "note": self.note, "hint": self.hint}
 
 

@@ -45,7 +45,6 @@ class Gaussians:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters live."""
         return self.params["xyz"].device
 
     def optimizer_steps(self) -> int:

@@ -88,7 +88,6 @@ class GradientStats:
             self.norms[name].append(value)
 
     def summary(self) -> Dict[str, GradientReport]:
-        """For result.json, by parameter group."""
         return {name: _summarized(values) for name, values in self.norms.items()}
 
 

@@ -164,7 +164,6 @@ class Quality:
     lpips_note: str = "not measured: LPIPS is part of the last evaluation only"
 
     def as_json(self) -> Dict[str, Any]:
-        """For a JSON document."""
         return dict(to_json(self))
 
 
@@ -330,7 +329,6 @@ class TrainingReport:
 
     @property
     def exit_code(self) -> int:
-        """Of the command."""
         return {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN}.get(self.status, EXIT_FAILURE)
 
 

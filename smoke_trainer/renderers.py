@@ -60,7 +60,6 @@ class RenderCamera:
 
     @staticmethod
     def of(view: View, device: torch.device) -> RenderCamera:
-        """Matrices of one view."""
         camera = view.camera
         pose = torch.tensor(view.world_to_camera, dtype=torch.float64)
         clip = torch.zeros(4, 4, dtype=torch.float64)
@@ -163,7 +162,6 @@ class TorchRenderer(Renderer):
         self.entry = rasterizer.rasterize
 
     def render(self, camera: RenderCamera, splats: Splats, background: Tensor) -> RenderOutput:
-        """Render with analytic gradients."""
         self.calls += 1
         settings = rasterizer.GaussianRasterizationSettings(
             **reference_settings(camera, splats, background, self._antialiasing)

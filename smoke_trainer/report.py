@@ -75,12 +75,10 @@ class TrainingResult:
 
     @property
     def status(self) -> str:
-        """ok, failed, interrupted, or an error's code."""
         return self.report.status
 
     @property
     def document(self) -> Dict[str, Any]:
-        """The content of result.json."""
         return dict(to_json(self.report))
 
 

@@ -75,12 +75,10 @@ class StepTimer:
         self._processor = 0.0
 
     def start(self) -> None:
-        """Start an iteration."""
         self._processor = time.process_time()
         self._marks = [("start", self._now())]
 
     def lap(self, name: str) -> None:
-        """End the phase of that name."""
         self._marks.append((name, self._now()))
 
     def marks(self) -> List[Tuple[str, Any]]:

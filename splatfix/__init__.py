@@ -15,7 +15,6 @@ _API = ("SplatfixError", "diagnose", "explain", "plan", "report")
 
 
 def __getattr__(name: str) -> object:
-    """A function of the API, imported when it is first asked for."""
     if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

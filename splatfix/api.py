@@ -159,7 +159,6 @@ class _CallableRoom(ModuleType):
     """A package that has the name of a function: whoever calls ``splatfix.plan`` means the function."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The function of that name."""
         return globals()[self.__name__.rpartition(".")[2]](*arguments, **named)
 
 

@@ -126,7 +126,6 @@ def by_wording(cases: Sequence[Case]) -> list[Answer]:
 
 
 def _wordings_of(case: Case) -> set[Wording]:
-    """Wordings that a case bears out."""
     wordings: set[Wording] = set()
     for signs in find_signs(Log(kept_lines(case["log"])), None).values():
         wordings.update(sign.wording for sign in signs if sign.wording)

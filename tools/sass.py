@@ -75,11 +75,9 @@ class Kernel:
             self.instructions.pop()  # behind the end: padding, and a branch to itself
 
     def doubles(self) -> int:
-        """Additions and multiplications in double precision."""
         return sum(bool(_DOUBLE.match(item.name)) for item in self.instructions)
 
     def atomics(self) -> int:
-        """Additions to global memory."""
         return sum(bool(_ATOMIC.match(item.name)) for item in self.instructions)
 
     def loops(self) -> list[Loop]:

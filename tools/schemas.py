@@ -360,7 +360,6 @@ class _Writer:
         self._kinds: dict[str, Any] = {}
 
     def document(self, command: str, content: Mapping[str, Any]) -> Schema:
-        """The schema of a command's document."""
         exits: Schema = {"enum": list(map(int, Exit))}
         if command in ("monitor", "explain"):  # that of the command that was run
             exits = {"type": "integer"}
@@ -385,7 +384,6 @@ class _Writer:
         }
 
     def of(self, kind: Any) -> Schema:
-        """The schema of a type."""
         simple = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if kind in simple:

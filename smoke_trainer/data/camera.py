@@ -53,7 +53,6 @@ class Distortion:
 
     @property
     def is_zero(self) -> bool:
-        """True for a plain pinhole."""
         return not any((self.k1, self.k2, self.p1, self.p2, self.k3))
 
 

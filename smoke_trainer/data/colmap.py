@@ -151,7 +151,6 @@ class _Bytes:
         self.at = 0
 
     def take(self, layout: str) -> Tuple[Any, ...]:
-        """The next values of a struct layout."""
         size = struct.calcsize(layout)
         self.need(size)
         values = struct.unpack_from(layout, self.data, self.at)
@@ -168,12 +167,10 @@ class _Bytes:
             )
 
     def skip(self, size: int) -> None:
-        """Skip bytes."""
         self.need(size)
         self.at += size
 
     def name(self) -> str:
-        """A zero-terminated name."""
         end = self.data.find(b"\0", self.at, self.at + 4097)
         if end < 0:
             raise SceneError(f"{self.path}: unterminated image name at byte {self.at}", "the file is damaged")

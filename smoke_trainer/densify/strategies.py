@@ -99,7 +99,6 @@ class DefaultStrategy(Strategy):
     def step_post_backward(
         self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
     ) -> None:
-        """Accumulate gradients while there are refinements to come."""
         if iteration < self.config.refine_stop_iter:
             self.accumulate(model, output)
 
@@ -221,11 +220,9 @@ class McmcStrategy(Strategy):
     def step_post_backward(
         self, iteration: int, model: Gaussians, output: RenderOutput, xyz_lr: float
     ) -> None:
-        """Add noise after every step."""
         ops.inject_noise(model, self.config.noise_lr * xyz_lr, self.generator)
 
     def refine(self, iteration: int, model: Gaussians) -> DensifyEvent:
-        """Relocate and grow on schedule."""
         config, added, relocated = self.config, 0, 0
         if self.is_due(iteration):
             dead = model.opacities().detach()[:, 0] <= config.min_opacity

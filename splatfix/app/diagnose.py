@@ -56,7 +56,6 @@ class Diagnosis(Result):
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """The findings that failed."""
         return tuple(finding for finding in self.findings if finding.status == "fail")
 
 

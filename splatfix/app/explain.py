@@ -252,7 +252,6 @@ class _Machine:
         return cls(_evidence(context, findings), Answers(context), findings, known=True)
 
     def explain(self, log: IO[bytes]) -> Explanation:
-        """What a log shows, with fixes that fit the machine."""
         explanation = read_log(log, self.evidence)
         causes = [self.fitted(cause, explanation.dropins) for cause in explanation.causes]
         return replace(explanation, causes=tuple(causes))

@@ -82,7 +82,6 @@ def exit_code_of(searches: Iterable[Search]) -> Exit:
 
 
 def _wanted(text: str, facts: Facts) -> list[Wanted]:
-    """The packages that a word of the command line stands for."""
     if resolved_folder(text) is None:
         return [wanted_by_name(text)]
     summary = summarise((text,), facts, named=(text,))
@@ -136,7 +135,6 @@ class Prebuilt:
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        """Why the others are built."""
         lost = [search for search in self.searches if search.best is None]
         return tuple(Rejected(f"a prebuilt wheel of {search.name}", _why_none(search)) for search in lost)
 

@@ -324,7 +324,6 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
 
 
 def _wheels(request: Request, facts: Facts) -> Prebuilt:
-    """The prebuilt wheels for a request, where they may be looked for and would be taken."""
     if not request.find or request.backend not in ("native", "wheels", "auto"):
         return NO_WHEELS
     return find_prebuilt(request, facts)

@@ -54,7 +54,6 @@ class _Tool:
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of its arguments."""
         return {
             "type": "object",
             "properties": dict(self.properties),
@@ -64,7 +63,6 @@ class _Tool:
 
     @property
     def usage(self) -> str:
-        """Its arguments, a line each."""
         lines = ["It takes:"]
         for name, schema in self.properties.items():
             needed = "required" if name in self.required else "optional"

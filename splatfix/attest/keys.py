@@ -69,7 +69,6 @@ class PrivateKey:
 
     @property
     def public(self) -> PublicKey:
-        """The half that others check with."""
         return PublicKey(self.key.public_key())
 
     def sign(self, data: bytes) -> bytes:

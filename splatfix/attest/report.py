@@ -195,7 +195,6 @@ def _read(path: Path) -> Envelope:
 def _compare(
     folder: Path, statement: Statement, files: tuple[str, ...], others: Mapping[str, str]
 ) -> list[Mismatch]:
-    """What is not as it was signed, by name."""
     signed = {subject.name: subject.digest.sha256 for subject in statement.subject}
     problems = {name: f"{reason}, which is never signed" for name, reason in others.items()}
     problems |= {name: "not signed: it was added" for name in files if name not in signed}

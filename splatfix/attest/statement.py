@@ -221,5 +221,4 @@ def _implementations(scenes: Any) -> list[dict[str, Any]]:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """The value where it is an object of JSON, else an empty one."""
     return value if isinstance(value, Mapping) else {}

@@ -16,13 +16,9 @@ from splatfix.binaries.model import BinaryError
 class Buffer(Protocol):
     """Bytes, a memory map, or a file elsewhere of which parts are fetched as they are looked at."""
 
-    def __len__(self) -> int:
-        """Bytes in all."""
-        ...
+    def __len__(self) -> int: ...
 
-    def __getitem__(self, part: slice, /) -> bytes:
-        """A copy of a part."""
-        ...
+    def __getitem__(self, part: slice, /) -> bytes: ...
 
     def find(self, needle: bytes, start: int, end: int, /) -> int:
         """Offset of the first `needle` inside [start, end), or -1."""
@@ -61,7 +57,6 @@ class Reader:
             )
 
     def unpack(self, layout: struct.Struct, offset: int, part: str) -> tuple[Any, ...]:
-        """Decode one record."""
         self.require(offset, layout.size, part)
         start = self.base + offset
         return layout.unpack(self.buffer[start : start + layout.size])

@@ -107,7 +107,6 @@ class Elf:
     """
 
     def __init__(self, reader: Reader) -> None:
-        """Read the file header."""
         self.reader = reader
         ident = reader.take(0, 16, "ELF header")
         bits, order = {1: 32, 2: 64}.get(ident[4]), {1: "<", 2: ">"}.get(ident[5])
@@ -134,7 +133,6 @@ class Elf:
 
     @property
     def machine(self) -> str:
-        """Name of the processor."""
         return MACHINES.get(self.machine_number, f"elf-machine-{self.machine_number}")
 
     # -- sections ---------------------------------------------------------------------------------------------
@@ -162,7 +160,6 @@ class Elf:
         return self._raw_section(index)
 
     def sections(self) -> Iterator[ElfSection]:
-        """Every section header, in order."""
         count = self.section_count
         if not count:
             return
@@ -307,11 +304,9 @@ class Elf:
         return self.reader.craw(table.strings + index, part, limit, table.strings_end)
 
     def dynamic_string(self, table: DynamicTable, index: int, part: str) -> str:
-        """A string of the dynamic string table."""
         return decode(self.dynamic_raw(table, index, part))
 
     def needed(self) -> tuple[str, ...]:
-        """DT_NEEDED, in order."""
         table = self.dynamic
         if table is None:
             return ()

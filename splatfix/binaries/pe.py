@@ -48,7 +48,6 @@ class Pe:
     """A PE file's headers, read on demand; raises `BinaryError` wherever one leads outside the file."""
 
     def __init__(self, reader: Reader) -> None:
-        """Read the file headers."""
         self.reader = reader
         dos = reader.take(0, 64, "DOS header")
         start = int(_U32.unpack_from(dos, 0x3C)[0])
@@ -71,11 +70,9 @@ class Pe:
 
     @property
     def machine(self) -> str:
-        """Name of the processor."""
         return MACHINES.get(self.machine_number, f"pe-machine-{self.machine_number:#x}")
 
     def fatbins(self) -> tuple[Fatbin, ...]:
-        """The fat binaries of the file."""
         sections: list[tuple[str, int, int, int]] = []
         for section in self.sections:
             name = section.name.rstrip(b"\0").decode("latin-1")

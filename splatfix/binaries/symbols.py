@@ -195,7 +195,6 @@ class DynamicSymbols:
         return tuple(strong), tuple(weak)
 
     def _undefined_end(self) -> int:
-        """Number of symbols to look at for undefined ones."""
         total = self._count()
         if DT_GNU_HASH in self.table.values:
             buckets, first, *_ = self._gnu_header()
@@ -300,7 +299,6 @@ class DynamicSymbols:
         return defined
 
     def _defined_unhashed(self, searched: dict[str, bytes]) -> set[str]:
-        """Go through all symbols of a file without hash tables."""
         by_raw = {raw: name for name, raw in searched.items()}
         longest = max(map(len, by_raw), default=0)
         defined = set()

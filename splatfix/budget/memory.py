@@ -134,7 +134,6 @@ def _evaluation(need: Need, stack: StackMemory, family: Family) -> Phase:
 
 
 def _model(need: Need, family: Family, *, gradients: bool) -> list[Part]:
-    """Parameters, gradients, moments, statistics."""
     parameters = need.gaussians.times(FLOAT * (family.floats + harmonics(need.sh_degree)))
     parts = [_part("parameters", parameters, "computed", family.source)]
     if gradients:

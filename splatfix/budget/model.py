@@ -21,7 +21,6 @@ class Span:
     high: float
 
     def times(self, factor: float) -> Span:
-        """All three multiplied."""
         return Span(self.low * factor, self.typical * factor, self.high * factor)
 
 

@@ -234,7 +234,6 @@ def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
 
 
 def _refused(context: Context, this: Check, code: int) -> Finding:
-    """cuInit's code with what it means here."""
     container, driver = context.machine.container, context.machine.driver.value
     known, error = drivers.start_failure(code), f"error {code}"
     if known is not None:

@@ -57,7 +57,6 @@ def _options(
     debug: Annotated[bool, option("splatfix.debug")] = False,
     knowledge: Annotated[Optional[Path], option("splatfix.knowledge")] = None,
 ) -> None:
-    """Options that come before the command's name."""
     context.ensure_object(process.Invocation).debug = debug
     if knowledge is not None:
         from splatfix.knowledge import KnowledgeError, using

@@ -18,7 +18,6 @@ class WithCommand(TyperCommand):
     """A command whose words after ``--`` are another program's: they are kept apart before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the other program's words off."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])

@@ -40,7 +40,6 @@ class Invocation:
     debug: bool = False
 
     def read(self, context: Any, name: str, command: Any, arguments: list[str]) -> None:
-        """Note the options of a command, or of the one below it that the words name."""
         path = [name]
         while arguments and arguments[0] in getattr(command, "commands", {}):
             path.append(arguments[0])
@@ -66,7 +65,6 @@ class Commands(TyperGroup):
     """The top-level group; an interrupted command says in which state it leaves things before typer ends it."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Parse the words before the command's name."""
         with _showing_words():
             return super().make_context(*arguments, **options)
 
@@ -76,13 +74,11 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command's name, the command, and its words."""
         name, command, arguments = super().resolve_command(ctx, args)
         ctx.ensure_object(Invocation).read(ctx, name, command, arguments)
         return name, command, arguments
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
         try:
             with _showing_words():
                 return super().invoke(ctx)

@@ -30,7 +30,6 @@ class DataDevice(str, Enum):
 
 
 def _stacks(incomplete: str) -> list[str]:
-    """What a shell completes."""
     from splatfix.knowledge.vram import known_names
 
     return [key for key in known_names() if key.startswith(incomplete)]

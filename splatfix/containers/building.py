@@ -60,7 +60,6 @@ class Building:
             self._thread.join()
 
     def hear(self, line: str) -> None:
-        """A line of the build's output."""
         if step := _STEP.match(line):
             self._step(step["word"].upper(), step["rest"])
         elif line.startswith(" ---> Running in ") and self._command:  # and not from the engine's cache

@@ -69,7 +69,6 @@ class Engine:
     """Whether it holds containers to limits of memory and processes."""
 
     def close(self) -> None:
-        """Close the connections."""
         self.client.close()
 
 

@@ -69,7 +69,6 @@ class Lane:
 
     @property
     def dockerfile_path(self) -> Path:
-        """The path of the lane's Dockerfile."""
         return bundled("dockerfiles") / self.dockerfile
 
 

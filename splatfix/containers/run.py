@@ -82,7 +82,6 @@ class ContainerJob:
 
     @property
     def log(self) -> Path:
-        """The command's stdout and stderr."""
         return self.out / _LOG
 
 

@@ -35,7 +35,6 @@ class Context(PendingBuilds):
 
     @cached_property
     def archs(self) -> tuple[Arch, ...]:
-        """The architectures of the targets."""
         return tuple(target.arch for target in self.targets)
 
     @cached_property

@@ -36,17 +36,14 @@ class Inventory:
 
     @property
     def machine(self) -> MachineFacts:
-        """The machine's facts."""
         return self.facts.machine
 
     @property
     def environment(self) -> EnvironmentFacts:
-        """The target environment's facts."""
         return self.facts.environment
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Environment variables where splatfix was started."""
         return self.machine.variables
 
     @property
@@ -78,7 +75,6 @@ class Inventory:
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Installed distributions, as far as they are known."""
         return self.environment.distributions.value or ()
 
     @cached_property
@@ -99,7 +95,6 @@ class Inventory:
 
     @property
     def packages(self) -> tuple[SplatPackage, ...]:
-        """Installed splatting packages, as far as they are known."""
         return self.environment.packages.value or ()
 
     @property

@@ -31,7 +31,6 @@ class Spelled:
     """``an architecture such as sm_90``."""
 
     def fits(self, text: str) -> bool:
-        """It is spelled so."""
         return re.fullmatch(self.pattern, text) is not None
 
 
@@ -150,7 +149,6 @@ class Decoder:
         return convert(data, where)
 
     def converter(self, hint: Any) -> _Convert:
-        """What makes a value of this type."""
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         target = origin or hint
         if hint is Any:
@@ -174,7 +172,6 @@ class Decoder:
         return partial(_plain, target)
 
     def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
-        """A value of one of several types, the first that fits."""
         failures = []
         for option in options:
             try:
@@ -185,13 +182,11 @@ class Decoder:
         raise CodecError(max(failures, key=len))
 
     def items(self, hint: Any, data: Any, where: str) -> Iterable[Any]:
-        """The items of a list, all of one type."""
         if not isinstance(data, tuple):  # as in what never was a text
             _expect(data, list, where)
         return [self.decode(hint, item, f"{where}[{i}]") for i, item in enumerate(data)]
 
     def mapping(self, key: Any, value: Any, data: Any, where: str) -> Mapping[Any, Any]:
-        """An object whose keys are no fields."""
         _expect(data, dict, where)
         read_key: _Convert = partial(self.decode, key)
         if key is int:  # JSON has no keys but texts

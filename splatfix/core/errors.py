@@ -90,7 +90,6 @@ class SplatfixError(Exception):
         )
 
     def with_todo(self, *todo: Step) -> SplatfixError:
-        """The same error with other things to do about it."""
         return SplatfixError(
             self.code,
             self.what,

@@ -24,7 +24,6 @@ class OutputLog:
         self._left = MOST_LOG
 
     def write(self, line: str) -> None:
-        """Add a line, or a part of one, as it is."""
         if self._left <= 0:
             return
         self._left -= len(line)
@@ -53,7 +52,6 @@ class KeptLines:
             self._size -= len(self._last.popleft())
 
     def all(self) -> list[str]:
-        """What is left of them, in order."""
         return [*self._first, *self._last]
 
 

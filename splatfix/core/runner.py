@@ -373,7 +373,6 @@ def _follow(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kill a child and all that it has started."""
     _end_group(process)
     if mark := _living.get(process):
         end_marked(mark)

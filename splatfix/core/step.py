@@ -77,7 +77,6 @@ class Step:
     command: Command | None = None
 
     def line(self, *, windows: bool = _WINDOWS) -> str:
-        """Text and command in one line."""
         if self.command is None:
             return self.text
         shell = self.command.shell(windows=windows)

@@ -26,7 +26,6 @@ class Checks:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """All that are to be run."""
         return (*self.drain, *self.drain_on_warning, *self.warn)
 
 

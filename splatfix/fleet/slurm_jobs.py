@@ -111,7 +111,6 @@ class Slurm:
         return tasks
 
     def cancel(self, name: str) -> None:
-        """End whatever is left of the jobs of a name."""
         self._runner.run(("scancel", f"--name={name}"), timeout=_TIMEOUT)
 
     def _asked(self, argv: Sequence[str]) -> Completed:

@@ -72,7 +72,6 @@ class Fetcher:
         return wheels, tuple(left_out)
 
     def _wheels(self, requirements: Sequence[str], name: str) -> tuple[Path, ...]:
-        """The wheels for these, in a folder of their own."""
         pip = self.environment.installer.pip(self.environment.python)
         folder = self.folder / name
         folder.mkdir(parents=True)

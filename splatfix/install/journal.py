@@ -117,7 +117,6 @@ class Journal:
         self._prefix = state_folder.parent
 
     def file_of(self, entry: Entry) -> Path:
-        """Where an entry is written."""
         return self.folder / f"{entry.id}.json"
 
     def folder_of(self, entry: Entry) -> Path:
@@ -149,11 +148,9 @@ class Journal:
         return str(self._prefix / text.removeprefix(_IN_PREFIX))
 
     def begin(self, entry: Entry, step: StepRecord) -> Entry:
-        """Write down that a step is about to be taken."""
         return self.save(replace(entry, steps=(*entry.steps, step)))
 
     def finish(self, entry: Entry, step: StepRecord, *, digest: str = "", result: str = "") -> Entry:
-        """Write down that a step that was begun is done."""
         at = entry.steps.index(step)
         done = replace(step, done=True, digest=digest, result=result)
         return self.save(replace(entry, steps=(*entry.steps[:at], done, *entry.steps[at + 1 :])))

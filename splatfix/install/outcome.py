@@ -27,7 +27,6 @@ class CachedWheel:
 
     @property
     def name(self) -> str:
-        """The distribution, as its file calls it."""
         return self.wheel.partition("-")[0]
 
 
@@ -131,9 +130,7 @@ class RevertOutcome:
 class Tell(Protocol):
     """:meth:`InstallProgress.doing` of one step."""
 
-    def __call__(self, text: str) -> None:
-        """What is worked on now."""
-        ...
+    def __call__(self, text: str) -> None: ...
 
 
 class InstallProgress:

@@ -66,7 +66,6 @@ def _installed(name: str, facts: Facts) -> Distribution:
 
 
 def _as_built(distribution: Distribution) -> Request:
-    """What splatfix was asked for when it built this."""
     if not distribution.source or distribution.built is None:
         raise _refused(distribution, "splatfix built it from a folder that is gone")
     targets = tuple(map(parse_target, distribution.built.targets))

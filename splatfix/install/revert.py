@@ -120,7 +120,6 @@ class Reverter:
     """Undoes journal entries. Only for the holder of the environment's lock."""
 
     def __init__(self, environment: Environment, journal: Journal, notes: tuple[str, ...] = ()) -> None:
-        """Take what is said with each outcome."""
         self.environment, self.journal, self.notes = environment, journal, notes
 
     def recover(self) -> tuple[RevertOutcome, ...]:

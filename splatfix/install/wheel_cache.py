@@ -95,7 +95,6 @@ class WheelCache:
                 (new / "entry").rename(self.folder / key)
 
     def entries(self) -> tuple[CachedWheel, ...]:
-        """Everything in the cache that is used, in order of wheel name."""
         if not self.folder.is_dir() or not self._is_ours():
             return ()
         entries = [entry for entry in map(self._entry, self.folder.iterdir()) if entry is not None]

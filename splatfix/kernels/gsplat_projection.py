@@ -120,7 +120,6 @@ def _see(
     quats: Optional[Tensor],
     scales: Optional[Tensor],
 ) -> _Seen:
-    """Gaussians in the world to ellipses in the image of one camera."""
     geometry = geometry_dtype(means)
     turn, shift = viewmat[:3, :3].to(geometry), viewmat[:3, 3:].to(geometry)
     x, y, z = (turn @ means.to(geometry).t() + shift).unbind(0)

@@ -122,7 +122,6 @@ def _begin(cells: Cells, chunk: slice, like: Tensor, ahead: Optional[Tensor]) ->
 
 
 def _walk(scene: _Surfels, cells: Cells, chunk: slice, ahead: Optional[Tensor] = None) -> Iterator[_Block]:
-    """The blocks of some cells, front to back."""
     state = _begin(cells, chunk, scene.features, ahead)
     for first in range(0, int(cells.pairs.length[chunk][0]), DEPTH_BLOCK):
         rows, there = _rows(cells, chunk, first)

@@ -127,7 +127,6 @@ def _few_points(points: Tensor) -> Tensor:
 
 
 def _checked(points: Tensor) -> Tensor:
-    """The points, detached. Raises ValueError or TypeError for invalid ones."""
     if points.dim() != 2 or points.shape[1] != 3:
         raise ValueError(f"points must have shape [N, 3], not {tuple(points.shape)}.")
     if points.dtype not in (torch.float32, torch.float64):

@@ -30,7 +30,6 @@ class Tree(NamedTuple):
     """Per level six [nodes] tensors: low x, y, z and high x, y, z."""
 
     def held(self) -> int:
-        """Bytes of all of it."""
         tensors = [self.rows, self.ids, *(side for level in self.boxes for side in level)]
         return sum(t.numel() * t.element_size() for t in tensors)
 

@@ -420,7 +420,6 @@ class _Driver:
         return RuntimeError(message)
 
     def context_of(self, device: int) -> ctypes.c_void_p:
-        """The context in which torch works on a device."""
         handle, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(handle), device)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)

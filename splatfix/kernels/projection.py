@@ -91,7 +91,6 @@ class Gaussians(NamedTuple):
     shapes: Optional[Tensor]  # [P, 6] covariances, of surfels [P, 9] transforms
 
     def rows(self, index: Tensor) -> Gaussians:
-        """Some of them."""
         taken: list[Any] = [None if item is None else item.index_select(0, index) for item in self]
         return Gaussians(*taken)
 

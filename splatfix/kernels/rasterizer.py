@@ -358,7 +358,6 @@ def check_inputs(
 
 
 def _fits(shape: Sequence[int], expected: Sequence[Optional[int]]) -> bool:
-    """Whether they are the same where a size is expected."""
     sizes = zip(shape, expected)
     return len(shape) == len(expected) and all(want in (None, have) for have, want in sizes)
 

@@ -82,7 +82,6 @@ class Frame(NamedTuple):
 
     @property
     def grid(self) -> Tuple[int, int, int]:
-        """A block a tile."""
         return (*self.tiles, 1)
 
     @property

@@ -111,7 +111,6 @@ class _Statistic(torch.autograd.Function):
 
 
 def _discs(settings: GaussianRasterizationSettings, given: Gaussians) -> _Discs:
-    """Surfels in the world to their maps into the image."""
     means, scales, rotations, transforms = given.means3D, given.scales, given.rotations, given.shapes
     geometry = geometry_dtype(means)
     view = settings.viewmatrix.detach().to(device=means.device, dtype=geometry)

@@ -48,7 +48,6 @@ class _SurfelPairs(NamedTuple):
 
 
 def _arrange(frame: Frame, kernels: Any, inputs: Sequence[Optional[Tensor]]) -> _SurfelPairs:
-    """Project and list."""
     means, _, opacities, shs, colors, scales, rotations, transforms = inputs
     assert means is not None
     count, channels = means.shape[0], frame.background.numel()

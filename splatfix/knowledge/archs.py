@@ -51,7 +51,6 @@ class Arch:
 
     @classmethod
     def known_among(cls, names: Iterable[str]) -> list[Arch]:
-        """The architectures among these names."""
         return [arch for arch in map(cls.known, names) if arch is not None]
 
     @classmethod
@@ -81,7 +80,6 @@ class Arch:
 
     @property
     def plain(self) -> Arch:
-        """The same without its letter."""
         return Arch(self.major, self.minor)
 
     def __str__(self) -> str:

@@ -118,7 +118,6 @@ class Breakage:
 
     @cached_property
     def when(self) -> When:
-        """Where it stops sources."""
         row = self.row.get("when", {})
         return decode(
             When,

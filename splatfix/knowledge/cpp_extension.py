@@ -24,7 +24,6 @@ class Bounds:
     max_exclusive: Version
 
     def allows(self, compiler: Version) -> bool:
-        """Whether this compiler version lies inside."""
         return compare(compiler, self.min) >= 0 and compare(compiler, self.max_exclusive) < 0
 
     def __str__(self) -> str:

@@ -24,7 +24,6 @@ class LogPattern:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """What is looked for."""
         if self.any_case:
             return re.compile(self.text, re.IGNORECASE)
         return re.compile(self.text)

@@ -38,7 +38,6 @@ class Message:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """What is looked for, compiled when it is first asked for."""
         return re.compile(self.text)
 
     def read(self, text: str) -> Meaning | None:

@@ -223,7 +223,6 @@ def _shipped(name: str) -> Mapping[str, Any]:
 
 
 def _read_folder(folder: Path) -> Mapping[str, Any]:
-    """A table that is a file for each row."""
     return {path.stem: _read(path) for path in sorted(folder.glob("*.toml"))}
 
 

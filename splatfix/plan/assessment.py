@@ -42,17 +42,14 @@ class Assessment:
 
     @property
     def facts(self) -> Facts:
-        """The facts of the context."""
         return self.context.facts
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The GPUs to serve."""
         return self.context.targets
 
     @property
     def archs(self) -> tuple[Arch, ...]:
-        """The architectures to serve."""
         return self.context.archs
 
     @property

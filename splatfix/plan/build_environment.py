@@ -98,7 +98,6 @@ def build_environment(
 
 
 def _reasons_of(variables: Mapping[str, str], reason: str, found_via: str = "") -> list[Reason]:
-    """Why these variables are set."""
     return [Reason(f"{name}={value}: {reason}", found_via) for name, value in variables.items()]
 
 

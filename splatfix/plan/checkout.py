@@ -539,7 +539,6 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
 def _notes_on(
     folder: Path, extensions: list[Path], known: StackRecipe | None, recognition: Recognition | None
 ) -> list[str]:
-    """What a checkout is, and what of its stack's recipe it lacks."""
     if recognition is None:
         return []
     origin = recognition.words

@@ -65,7 +65,6 @@ def choose_dropins(
 
 
 def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacement:
-    """For one name or folder."""
     checkout = checkout_to_replace(text, checkout, backend)
     if checkout is None:
         return Replacement((_by_name(text, backend),))

@@ -307,7 +307,6 @@ def _image(
 
 
 def _requirements(plan: InstallPlan) -> tuple[tuple[str, ...], list[str]]:
-    """What pip installs besides torch, and what cannot stand in a Dockerfile."""
     fit: list[str] = []
     unfit: list[str] = []
     for step in plan.steps:

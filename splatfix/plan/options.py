@@ -193,7 +193,6 @@ def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: A
 
 
 def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Iterator[Option]:
-    """Every kind but the driver, in order."""
     yield _tried(OptionKind.KEEP, keep, assessment)
     assessment = _in_environment_to_be(assessment)
     refused = assessment.sources.refused

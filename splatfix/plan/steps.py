@@ -55,7 +55,6 @@ class PlannedStep(Step):
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """As of any step, with the fields of its kind."""
         own = {
             item.name: to_json(getattr(self, item.name)) for item in fields(self) if item.name != "command"
         }
@@ -178,7 +177,6 @@ class ProvideToolkit(PlannedStep):
 
     @property
     def subject(self) -> str:
-        """What is provided."""
         return f"CUDA toolkit {self.cuda}"
 
     def _text(self) -> str:
@@ -203,7 +201,6 @@ class InstallDependencies(PlannedStep):
 
     @property
     def subject(self) -> str:
-        """What is installed."""
         return ", ".join(self.requirements)
 
     def _text(self) -> str:

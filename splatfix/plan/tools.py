@@ -59,7 +59,6 @@ class Tools:
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why this toolkit and this compiler."""
         toolkit = f"torch was built with CUDA {self.torch.cuda}"
         if self.chosen.toolkit.found_via:
             toolkit = self.chosen.why
@@ -74,7 +73,6 @@ class Tools:
 
     @property
     def before(self) -> tuple[Step, ...]:
-        """What is done before anything can be compiled."""
         if self.no_compiler is None:
             return self.toolkit_steps
         return (*self.toolkit_steps, *self.no_compiler.todo)

@@ -161,7 +161,6 @@ def _name_of(words: str) -> str:
 
 
 def _table(parent: Table, *keys: str) -> Table:
-    """The table at that place, made where there is none."""
     for key in keys:
         if key not in parent:
             # neither [tool] nor [tool.uv] gets a line of its own, as [tool.uv.sources] does
@@ -171,7 +170,6 @@ def _table(parent: Table, *keys: str) -> Table:
 
 
 def _rows(uv: Table, key: str) -> Any:
-    """The tables of an array, which is made where there is none."""
     if key not in uv:
         uv[key] = tomlkit.aot()
     return uv[key]

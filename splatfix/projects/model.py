@@ -38,7 +38,6 @@ class Repair:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be changed."""
         return self == Repair()
 
 

@@ -49,7 +49,6 @@ class Resolved:
 
     @property
     def words(self) -> str:
-        """For people."""
         if not self.version:
             return f"torch: {self.why or self.obstacle}"
         return f"torch {self.version}{'+' if self.tag else ''}{self.tag}: {self.why}"

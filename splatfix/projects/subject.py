@@ -70,7 +70,6 @@ class Subject:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """What markers ask."""
         return marker_environment(self.facts, self.python)
 
     @cached_property
@@ -80,7 +79,6 @@ class Subject:
 
     @cached_property
     def archs(self) -> tuple[Arch, ...]:
-        """Those to serve."""
         return make_context(self.facts, Goal(self.targets)).archs
 
     @cached_property
@@ -107,7 +105,6 @@ class Subject:
         return self.project.sources.get(item.folder)
 
     def settings(self, item: Dependency) -> BuildSettings:
-        """What the file says of its build."""
         return self.manifest.builds.get(item.name, BuildSettings())
 
     def at(self, name: str) -> str:
@@ -124,5 +121,4 @@ class Subject:
         *remedy: Step,
         evidence: Iterable[Evidence] = (),
     ) -> Finding:
-        """A finding about a package of the file."""
         return Finding(status, summary, self.at(name), tuple(evidence), remedy, code=code, family="project")

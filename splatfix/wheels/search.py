@@ -90,7 +90,6 @@ class _Search:
         return sorted(opened, key=lambda item: order.index(item.verdict)) + others
 
     def _opened(self, link: Link) -> Candidate:
-        """Look into one wheel."""
         file: RemoteFile | None = None
         with ExitStack() as stack:
             try:

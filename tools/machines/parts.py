@@ -116,7 +116,6 @@ class Parts:
         self.file("/usr/share/vulkan/icd.d/nvidia_icd.json", json.dumps(document, indent=4))
 
     def gcc(self, version: str, banner: str) -> None:
-        """gcc and g++ of a distribution."""
         for name in ("gcc", "g++"):
             for path in (f"/usr/bin/{name}", f"/usr/bin/{name}-{version.split('.')[0]}"):
                 self.exists(path)
@@ -124,7 +123,6 @@ class Parts:
                 self.command([path, "--version"], answer)
 
     def tools(self, **versions: str) -> None:
-        """ninja, cmake and git with their answers."""
         for name, version in versions.items():
             self.exists(f"/usr/bin/{name}")
             self.command([name, "--version"], COMMANDS[name].format(version))

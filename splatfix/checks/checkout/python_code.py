@@ -165,7 +165,6 @@ def _breaks(
     item: CheckoutSource | None,
     matches: list[CodeMatch],
 ) -> Finding:
-    """One finding for the checkout's own code, or for one of its sources."""
     cause = _cause(breakage(record.key).when, context)
     if item is not None:
         matches = [replace(match, file=file_of(item, match.file)) for match in matches]

@@ -114,7 +114,6 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
 def _other_addresses(
     checkout: Checkout, row: Stack, readme: str, submodules: dict[str, str]
 ) -> Iterator[str]:
-    """Addresses that are not those of the stack."""
     remote = repository_of(checkout.remote)
     if remote:
         yield f"cloned from {remote}"

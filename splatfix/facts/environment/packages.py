@@ -76,7 +76,6 @@ def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
 
 
 def _home(distribution: Distribution) -> str:
-    """The folder that its modules are imported from."""
     if distribution.origin.endswith(".egg"):
         return distribution.origin
     if distribution.editable:

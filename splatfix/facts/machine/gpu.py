@@ -233,7 +233,6 @@ def _of_nvml(reply: dict[str, Any]) -> Fact[_GpuList]:
 
 
 def _of_nvidia_smi(system: System) -> Fact[_GpuList]:
-    """Ask nvidia-smi, WSL's own first."""
     misses: list[str] = []
     for program in (_SMI_ON_WSL, "nvidia-smi"):
         if program == _SMI_ON_WSL and not system.exists(program):
@@ -291,7 +290,6 @@ def _of_jetson(system: System) -> Fact[_GpuList]:
 
 
 def _ask_cuda(system: System) -> _CudaAnswer:
-    """Ask the first libcuda that can be loaded."""
     libraries = ["nvcuda.dll" if system.name == "windows" else "libcuda.so.1"]
     if system.name != "windows" and system.exists(_CUDA_ON_WSL):
         libraries.insert(0, _CUDA_ON_WSL)  # WSL's folder may be off the loader's path

@@ -81,7 +81,6 @@ class Loader:
 
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
-        """Paths of torch's own libraries."""
         if not self.torch_folder:
             return ()
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"

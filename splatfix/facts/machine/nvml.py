@@ -177,13 +177,11 @@ def _mig_devices(nvml: _Nvml, handle: Any) -> list[tuple[str, str]]:
 
 
 def _number(answer: Any, name: str) -> int | None:
-    """One number of a record that NVML fills; None where it did not answer."""
     value = getattr(answer, name, None)
     return None if value is None else int(value)
 
 
 def _flag(answer: Any, index: int) -> bool | None:
-    """One of an answer's values as a flag; None where there is no answer."""
     return None if answer is None else bool(answer[index])
 
 

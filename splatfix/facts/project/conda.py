@@ -85,7 +85,6 @@ def read_pixi(file: str, text: str, pixi: Mapping[str, Any], lock: str) -> Manif
 
 
 def _tables(pixi: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """The tables with dependencies, each with the marker of its platform."""
     yield pixi, ""
     for name in table(pixi, "target"):
         yield table(pixi, "target", name), _PLATFORMS.get(name.partition("-")[0], "")

@@ -103,14 +103,12 @@ class Manifest:
 
     @cached_property
     def locked_by_name(self) -> Mapping[str, tuple[Locked, ...]]:
-        """The rows of the lock file."""
         rows: dict[str, list[Locked]] = {}
         for row in self.locked:
             rows.setdefault(row.name, []).append(row)
         return {name: tuple(versions) for name, versions in rows.items()}
 
     def of(self, name: str) -> tuple[Dependency, ...]:
-        """Every requirement of that name."""
         return tuple(item for item in self.dependencies if item.name == name)
 
 

@@ -184,7 +184,6 @@ class _Content:
         self._bytes.close()
 
     def take(self, form: struct.Struct) -> tuple[Any, ...]:
-        """The next values."""
         self._need(form.size)
         values = form.unpack_from(self._bytes, self._offset)
         self._offset += form.size
@@ -197,7 +196,6 @@ class _Content:
         return int(number)
 
     def skip(self, size: int) -> None:
-        """Pass over bytes."""
         self._need(size)
         self._offset += size
 

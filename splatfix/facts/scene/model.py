@@ -71,7 +71,6 @@ class Pose:
 
     @property
     def position(self) -> Vector:
-        """Of the camera in the world."""
         x, y, z = (
             -sum(self.rotation[row][column] * self.translation[row] for row in range(3))
             for column in range(3)

@@ -131,7 +131,6 @@ def orientation_entry(content: bytes) -> tuple[int, str] | None:
 
 
 def _part(path: Path, start: bytes, offset: int, length: int) -> bytes:
-    """Bytes of a file whose beginning was read already."""
     if offset + length <= len(start):
         return start[offset : offset + length]
     return read_part(path, offset, length)

@@ -113,7 +113,6 @@ def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None,
 
 
 def _reads_by_helpers(evaluator: StaticEvaluator) -> Iterator[VariableRead]:
-    """Calls of the file's own functions that read the variable whose name they are given."""
     name_position: dict[str, int] = {}
     for node in evaluator.nodes:
         if isinstance(node, ast.FunctionDef):
@@ -129,7 +128,6 @@ def _reads_by_helpers(evaluator: StaticEvaluator) -> Iterator[VariableRead]:
 
 
 def _positions_of_keys(function: ast.FunctionDef) -> Iterator[int]:
-    """Positions of the parameters that name a variable to be read."""
     parameters = [argument.arg for argument in function.args.args]
     if not parameters:
         return

@@ -230,7 +230,6 @@ class StaticEvaluator:
 
     @cached_property
     def _bindings(self) -> tuple[tuple[ast.AST, tuple[str, ...], ast.expr], ...]:
-        """(statement, names that it binds, value) of every assignment and loop."""
         bindings = []
         for node in self.nodes:
             targets, value = _binding(node)

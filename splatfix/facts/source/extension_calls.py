@@ -153,7 +153,6 @@ def _functions(tree: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, Block]]:
-    """Statements in order of the text, each with the blocks it is in."""
     pending: list[tuple[ast.stmt, Block]] = [(statement, ()) for statement in reversed(body)]
     while pending:
         statement, block = pending.pop()
@@ -192,7 +191,6 @@ class _FunctionReader:
         """By the id of a call in this statement: the numbers of what was noted of it."""
 
     def read(self, body: Sequence[ast.stmt]) -> None:
-        """Note every call of an extension in these statements."""
         for statement, block in _statements(body):
             nodes = list(own_expressions(statement))
             calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -231,7 +229,6 @@ class _FunctionReader:
             self._calls.unpack(number, exactly, at_least)
 
     def _numbers_of(self, value: ast.expr) -> tuple[int, ...]:
-        """Of the calls whose result an expression can stand for."""
         return self._numbers.get(id(value), ()) or self._results.values_of(dotted_name(value))
 
     def _note(self, call: ast.Call) -> tuple[int, ...]:
@@ -285,14 +282,12 @@ class _FunctionReader:
         return module, name
 
     def _settings_in(self, value: ast.expr) -> tuple[ast.Call, ...]:
-        """Settings calls that an expression can stand for."""
         if not isinstance(value, ast.Call):
             return self._settings.values_of(dotted_name(value))
         _, name = self._absolute(value.func)
         return (value,) if _SETTINGS.fullmatch(name) else ()
 
     def _rasterizers_in(self, value: ast.expr) -> tuple[_Rasterizer, ...]:
-        """Rasterizers that an expression can stand for."""
         if not isinstance(value, ast.Call):
             name = dotted_name(value)
             return self._rasterizers.values_of(name) or self._attributes.values_of(name)

@@ -136,7 +136,6 @@ def gitlinks(index: bytes) -> dict[str, str]:
 
 
 def _index_entries(index: bytes, version: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Mode, name of the object and path of each entry."""
     offset, path = _INDEX_HEADER, b""
     for _ in range(int.from_bytes(index[8:12], "big")):
         entry = index[offset : offset + _INDEX_ENTRY]
@@ -181,7 +180,6 @@ def _prefix_length(index: bytes, start: int) -> tuple[int, int] | None:
 
 
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:
-    """What .gitmodules says of each path."""
     by_path: dict[str, Mapping[str, str]] = {}
     for name, values in sections(reader.text(folder / ".gitmodules", MOST_GIT_TEXT)):
         if name.startswith("submodule") and "path" in values:

@@ -72,11 +72,9 @@ class FolderReader:
         return tuple(Unread(path, reason) for path, reason in sorted(self._left_out.items()))
 
     def was_left_out(self, path: Path) -> bool:
-        """It is among them."""
         return str(path) in self._left_out
 
     def leave_out(self, path: Path, reason: str) -> None:
-        """Note that something is there and was not read."""
         self._left_out.setdefault(str(path), reason)
 
     def text(self, path: Path, most: int = MOST_SOURCE) -> str:

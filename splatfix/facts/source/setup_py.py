@@ -34,7 +34,6 @@ class SetupScript(StaticEvaluator):
 
     @cached_property
     def reads(self) -> tuple[VariableRead, ...]:
-        """Every expression that reads an environment variable."""
         return environment_reads(self)
 
     @cached_property

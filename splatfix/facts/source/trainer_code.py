@@ -203,7 +203,6 @@ def _goes_to_cuda(value: ast.expr) -> bool:
 
 
 def _names_assigned(loop: ast.For | ast.While) -> set[str]:
-    """Names that the loop sets anew."""
     return {
         target.id
         for node in _own(loop)

@@ -99,7 +99,6 @@ class RecordingSystem(CachingSystem):
         return redactor
 
     def _by_path(self, question: str) -> list[tuple[str, Any]]:
-        """The answers to a question about a path, in order of the paths."""
         return sorted((path, answer) for (path,), answer in self.answers(question).items())
 
     def _paths(self) -> dict[str, Any]:

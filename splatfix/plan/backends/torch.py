@@ -50,7 +50,6 @@ class Offer:
 
     @property
     def build(self) -> TorchBuild:
-        """The published build."""
         return self.ranked.build
 
 
