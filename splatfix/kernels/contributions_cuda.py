@@ -10,8 +10,6 @@ from torch import Tensor
 from splatfix.kernels.nvrtc import module
 from splatfix.kernels.rasterizer_cuda import arrange, frame_of, plain
 
-__all__ = ["sums"]
-
 
 def sums(
     settings: Any, given: Sequence[Optional[Tensor]], pixel_weights: Optional[Tensor]

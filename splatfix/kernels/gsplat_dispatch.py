@@ -8,8 +8,6 @@ from typing import Any, Callable, List, Optional, Sequence, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["gradients", "served"]
-
 _Result = TypeVar("_Result")
 
 

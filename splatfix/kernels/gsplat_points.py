@@ -11,17 +11,6 @@ from splatfix.kernels.gsplat_dispatch import gradients, served
 from splatfix.kernels.helpers import compute_relocation, sparse_adam_step
 from splatfix.kernels.projection import geometry_dtype, rotation_matrices, sh_basis
 
-__all__ = [
-    "adam",
-    "quat_scale_to_covar_preci_bwd",
-    "quat_scale_to_covar_preci_fwd",
-    "relocation",
-    "rotations",
-    "spherical_harmonics_bwd",
-    "spherical_harmonics_fwd",
-]
-
-
 _TRIANGLE = (0, 1, 2, 4, 5, 8)
 
 

@@ -13,18 +13,6 @@ from splatfix.kernels.projection import Gaussians, covariance_2d, geometry_dtype
 from splatfix.kernels.scene import ALPHA_MIN
 from splatfix.kernels.surfels import disc_box
 
-__all__ = [
-    "projection_2dgs_fused_bwd",
-    "projection_2dgs_fused_fwd",
-    "projection_ewa_3dgs_fused_bwd",
-    "projection_ewa_3dgs_fused_fwd",
-    "projection_ewa_3dgs_packed_bwd",
-    "projection_ewa_3dgs_packed_fwd",
-    "projection_ewa_simple_bwd",
-    "projection_ewa_simple_fwd",
-]
-
-
 _Maybe = Optional[Tensor]
 _SIGMAS = 3.33  # half a Gaussian's box, where its opacity does not make it smaller
 _OLDER_SIGMAS = 3.0  # in gsplat 1.4.0

@@ -15,13 +15,6 @@ from splatfix.kernels.gsplat_tiles import Cells, Grid, cells_of, pixel_offsets, 
 from splatfix.kernels.projection import geometry_dtype
 from splatfix.kernels.scene import LOG2E, OFF, ProjectedScene, Rules
 
-__all__ = [
-    "rasterize_to_indices_3dgs",
-    "rasterize_to_pixels_3dgs_bwd",
-    "rasterize_to_pixels_3dgs_fwd",
-]
-
-
 _BUDGET = 256 << 20  # bytes of the temporary pixel buffers of a pass
 _PLAN = "_splatfix_plan"  # an attribute of `last_ids`
 ALPHA_CAP = 0.999

@@ -16,9 +16,6 @@ from splatfix.kernels.projection import geometry_dtype
 from splatfix.kernels.scene import ALPHA_MIN
 from splatfix.kernels.surfels import disc_box
 
-__all__ = ["rasterize_to_indices_2dgs", "rasterize_to_pixels_2dgs_bwd", "rasterize_to_pixels_2dgs_fwd"]
-
-
 _CELLS = 1 << 17  # pairs of a surfel and a pixel in a block
 
 

@@ -11,17 +11,6 @@ from splatfix.kernels.binning import AREA, TILE, Pairs, arange_per_row, sorted_b
 from splatfix.kernels.gsplat_dispatch import served
 from splatfix.kernels.projection import geometry_dtype
 
-__all__ = [
-    "Cells",
-    "Grid",
-    "cells_of",
-    "intersect_offset",
-    "intersect_tile",
-    "pixel_offsets",
-    "to_cells",
-    "to_pixels",
-]
-
 
 @served
 def intersect_tile(

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from splatfix.kernels.nvrtc import module
 
-__all__ = ["mean_of_three"]
-
 _GROUP = 8
 _MOST_POINTS = 2**31 - 512  # the kernels count points with 32 bits
 

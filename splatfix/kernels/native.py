@@ -5,8 +5,6 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-__all__ = ["needs_gpu"]
-
 # Names of CUDA's and HIP's libraries, and of the section with GPU code: an extension that holds none of them runs on the CPU.
 _SIGNS = (
     b"libcudart",

@@ -30,18 +30,6 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import torch
 from torch import Tensor
 
-__all__ = [
-    "BACKEND",
-    "Compiler",
-    "NoKernels",
-    "compile_kernels",
-    "fall_back",
-    "find_compiler",
-    "module",
-    "ran",
-    "wanted",
-]
-
 _HERE = Path(__file__).resolve().parent / "cuda"
 _OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
 _PREFIX = b"splatfix kernels 1\n"

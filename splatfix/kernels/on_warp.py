@@ -17,8 +17,6 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-__all__ = ["mean_of_three", "mean_ssim", "rasterize", "refusal", "sums"]
-
 MODULES = {
     "ssim": ("gswarp.fused_ssim",),
     "knn": ("gswarp.knn",),

@@ -15,21 +15,6 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import NoKernels, module
 
-__all__ = [
-    "Frame",
-    "arrange",
-    "bands_of",
-    "blocks",
-    "by_tile",
-    "columns_of",
-    "copies",
-    "frame_of",
-    "like_each",
-    "plain",
-    "rasterize",
-    "refusal",
-]
-
 _TILE = 16
 _THREADS = 256
 _SUMS = 8  # per Gaussian, before the features; see blending.cu

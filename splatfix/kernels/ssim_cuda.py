@@ -10,8 +10,6 @@ from torch.autograd.function import once_differentiable
 
 from splatfix.kernels.nvrtc import NoKernels, module
 
-__all__ = ["mean_ssim"]
-
 _TILE, _THREADS, _HALO = (32, 16), 256, 5
 _MOST_IMAGES = _MOST_ROWS = 65535  # of one channel, and of their tiles, in a launch: what a grid allows
 

@@ -22,8 +22,6 @@ from splatfix.kernels.rasterizer_cuda import (
     plain,
 )
 
-__all__ = ["rasterize", "refusal"]
-
 _THREADS = 256
 _SUMS = 19  # per surfel, before the colors; see surfels.cu
 _MOST_COLORS = 8  # blend_surfels_backward: 34 KB of shared memory of 48, and 1.2 for each channel
