@@ -34,12 +34,14 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     checkout = facts.checkout.value
     if checkout is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
-    script = choose_script(request, checkout)
+    script = choose_script(request, checkout, "--dry-run")
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
     called = {call.module for call in reached.calls}
     refused_modules = [
-        item for item in replacement.native if item.module in called or is_rasterizer(item.module)
+        item
+        for item in replacement.native
+        if item.module in called or is_rasterizer(item.module) or not replacement.dropins
     ]
     refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in refused_modules)
     called |= {item.module for item in replacement.dropins if item.module in reached.imports}

@@ -171,6 +171,10 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
         SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
     """
     maintained = request.backend != "wheels"
+    if not maintained:
+        for text in request.sources:
+            if resolved_folder(text) is None:
+                wanted_by_name(text)  # raises where it is no name either
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
     context = make_context(facts, Goal(request.targets))
     torch, interpreter = context.torch, context.interpreter

@@ -15,7 +15,7 @@ from splatfix.context import Context, Goal, make_context
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, say, target_options
+from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
 from splatfix.facts import (
     Facts,
@@ -33,6 +33,7 @@ from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
+from splatfix.plan.checkout import absolute
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -283,7 +284,7 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
     sources = tuple(
         fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
     )
-    return interpreter, replace(request.install, sources=sources)
+    return interpreter, replace(request.install, sources=absolute(sources))
 
 
 def _facts(interpreter: str, request: Request) -> Facts:
@@ -378,26 +379,8 @@ def _no_source(request: Request, facts: Facts, problem: str, todo: tuple[Step, .
 def install_step(plan: InstallPlan) -> Step:
     """The command that executes what was planned."""
     request = plan.request
-    argv = [*request.sources, *target_options(request.targets)]
-    if request.backend != "native":
-        argv += ["--backend", request.backend]
-    if request.jobs:
-        argv += ["--jobs", str(request.jobs)]
-    if request.cuda_home:
-        argv += ["--cuda-home", request.cuda_home]
-    for index in request.indexes:
-        argv += ["--index", index]
-    flags = {
-        "--no-find": not request.find,
-        "--offline": request.offline,
-        "--in-place": request.in_place,
-        "--provide-toolkit": request.provide_toolkit,
-        "--force-cuda-mismatch": request.force_cuda_mismatch,
-        "--ptx": request.ptx,
-        "--with-dependencies": request.with_dependencies,
-    }
-    argv += [name for name, is_set in flags.items() if is_set]
-    return run("splatfix", "install", *argv, "--python", plan.python, text=NO_CHANGE)
+    argv = ("splatfix", "install", *request.sources, *request.options, "--python", plan.python)
+    return run(*argv, text=NO_CHANGE)
 
 
 def next_step(command: str, outcome: InstallOutcome) -> Step | None:

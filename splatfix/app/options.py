@@ -16,7 +16,7 @@ from splatfix.plan import (
     find_options,
     summarise,
 )
-from splatfix.plan.checkout import is_one_thing
+from splatfix.plan.checkout import absolute, is_one_thing
 
 
 def options_for(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Options:
@@ -37,7 +37,8 @@ def sources_of_checkout(repo: Path | None, facts: Facts) -> SourceSummary:
     """What ``splatfix install`` would make of a checkout, or why it refuses it."""
     if repo is None:
         return NO_SOURCES
-    return summarise((str(repo),), facts, named=(str(repo),))
+    named = absolute((str(repo),))
+    return summarise(named, facts, named=named)
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:

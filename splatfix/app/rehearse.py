@@ -70,7 +70,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     replacement = replacement_of(request, checkout, reach)
     hosts = {item.name: served_host(context, item) for item in replacement.dropins if item.host}
     if rehearsed and replacement.useless:
-        raise _nothing_replaces_it(request, replacement)
+        raise _nothing_replaces_it(request, script, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     key, name = prepare.recognised_stack(checkout)
@@ -132,7 +132,7 @@ def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -
     return replace(replacement, dropins=(*replacement.dropins, *beside))
 
 
-def _nothing_replaces_it(request: RehearseRequest, replacement: Replacement) -> SplatfixError:
+def _nothing_replaces_it(request: RehearseRequest, script: str, replacement: Replacement) -> SplatfixError:
     exit_code = Exit.FAILURE
     if any(item.undetermined for item in replacement.native):
         exit_code = Exit.UNDETERMINED
@@ -140,7 +140,7 @@ def _nothing_replaces_it(request: RehearseRequest, replacement: Replacement) -> 
     return SplatfixError(
         "nothing-replaces-it",
         f"There is no drop-in for {replacement.refused}.",
-        meaning="Without it the trainer cannot draw on a CPU: it was not run.",
+        meaning=f"Without it {script} does not run on a CPU: it was not started.",
         todo=(
             run("splatfix", "rehearse", folder, "--dry-run", "--why", text="See what was read where"),
             run("splatfix", "diagnose", "--repo", folder, text="See what else it needs"),

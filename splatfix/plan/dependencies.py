@@ -17,9 +17,9 @@ from splatfix.context.requirements import (
     version_of,
     version_there,
 )
-from splatfix.core.data import dataclass, field
+from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say, target_options
+from splatfix.core.step import run, say
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts
@@ -302,9 +302,10 @@ def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequ
     try:
         return require_build_tools(facts, source, sources, installing=request.with_dependencies)
     except SplatfixError as error:
-        targets, python = target_options(request.targets), python_option(facts)
+        python = python_option(facts)
         if error.code == "build-tools-missing":
-            argv = ("splatfix", "install", *request.sources, *targets, *python, "--with-dependencies")
+            options = replace(request, with_dependencies=True).options
+            argv = ("splatfix", "install", *request.sources, *options, *python)
             text = "Or let splatfix install them too, in the same journal"
             raise error.with_todo(*error.todo, run(*argv, text=text)) from error
         if error.code != "import-not-built":
@@ -314,9 +315,7 @@ def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequ
         ]
         if not others:
             raise
-        argv = ("splatfix", "install", *others, *targets, *python)
-        if request.with_dependencies:
-            argv = ("splatfix", "install", *others, *targets, "--with-dependencies", *python)
+        argv = ("splatfix", "install", *others, *request.options, *python)
         again = run(*argv, text="Or install the others of them alone")
         raise error.with_todo(*error.todo, again) from error
 

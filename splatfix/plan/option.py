@@ -9,7 +9,7 @@ from splatfix.context import Rejected
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step
+from splatfix.core.step import Step, target_options, value_options
 from splatfix.facts import Source
 from splatfix.knowledge import Arch, Auto
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
@@ -163,6 +163,26 @@ class Request:
     """Ask no index over the network."""
     with_dependencies: bool = False
     """Also install what the sources and their training scripts import and the environment lacks."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """As they were typed, for the commands that go on with this request."""
+        argv = [*target_options(self.targets)]
+        if self.backend != "native":
+            argv += ["--backend", self.backend]
+        argv += value_options({"--jobs": self.jobs, "--cuda-home": self.cuda_home})
+        for index in self.indexes:
+            argv += ["--index", index]
+        flags = {
+            "--no-find": not self.find,
+            "--offline": self.offline,
+            "--in-place": self.in_place,
+            "--provide-toolkit": self.provide_toolkit,
+            "--force-cuda-mismatch": self.force_cuda_mismatch,
+            "--ptx": self.ptx,
+            "--with-dependencies": self.with_dependencies,
+        }
+        return (*argv, *(name for name, is_set in flags.items() if is_set))
 
 
 @dataclass(frozen=True)

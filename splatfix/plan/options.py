@@ -26,7 +26,7 @@ from splatfix.plan.backends.pure import KernelMaker, dropin_plan, dropins, dropi
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.checkout import absolute, expected_extensions, sources_in, variants_of_source
+from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dependencies import require_submodules
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
@@ -309,7 +309,7 @@ def plan_install(
         notes += (
             f"`{command}` removes again what is not in the project's lock file: install it again after that",
         )
-    return replace(plan, request=replace(request, sources=absolute(request.sources)), notes=notes)
+    return replace(plan, request=request, notes=notes)
 
 
 def _first_possible(
@@ -382,9 +382,8 @@ def _with_dropins(request: Request, context: Context) -> InstallPlan:
         plan, _ = _best_dropins(request, context, replacement, besides=request.backend)
         if plan is None:
             raise
-        argv = ("splatfix", "install", *request.sources, "--backend", plan.backend)
-        options = (*target_options(request.targets), *python_option(context.facts))
-        again = run(*argv, *options, text="Next best here")
+        options = (*replace(request, backend=plan.backend).options, *python_option(context.facts))
+        again = run("splatfix", "install", *request.sources, *options, text="Next best here")
         raise error.with_todo(*error.todo, again) from error
 
 

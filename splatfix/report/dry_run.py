@@ -66,8 +66,8 @@ class DryRun:
 
 _MARKS: Mapping[Exit, tuple[Mark, str]] = {
     Exit.OK: (Mark.GOOD, "would run on these drop-ins"),
-    Exit.FAILURE: (Mark.BAD, "would not run: nothing replaces what it draws with"),
-    Exit.UNDETERMINED: (Mark.UNKNOWN, "it cannot be told what it draws with"),
+    Exit.FAILURE: (Mark.BAD, "would not run: nothing replaces what it calls"),
+    Exit.UNDETERMINED: (Mark.UNKNOWN, "it cannot be told what it would run on"),
 }
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.app.find import find_prebuilt
 from splatfix.app.install import InstallRequest, explain, planned
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.facts.model import Fact
 from tests.archs import request_for
 from tests.machines import facts_of
+from tests.plan.machines import cuda_source
 
 
 def with_origins(facts: Facts, **origins: str) -> Facts:
@@ -51,3 +53,25 @@ def test_options_for_the_name_of_a_drop_in(monkeypatch: pytest.MonkeyPatch) -> N
     wanted = request_for(("no_such_thing",), ("sm_120",))
     with pytest.raises(SplatfixError, match="does not exist"):
         explain(InstallRequest(install=replace(wanted, find=False), python=sys.executable))
+
+
+def test_a_folder_is_written_in_one_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it was typed: commands work from any folder."""
+    facts = facts_of("rtx-3090-and-5090")
+    monkeypatch.setattr("splatfix.app.install.gather", lambda *arguments, **options: facts)
+    monkeypatch.chdir(tmp_path)
+    cuda_source(tmp_path / "ext")
+    wanted = replace(request_for(("ext",), ("sm_120",)), find=False)
+    made = explain(InstallRequest(install=wanted, python=sys.executable))
+    assert made.plan is not None and made.plan.request.sources == (str(tmp_path / "ext"),)
+    assert made.options is not None and made.options.available
+    steps = [step for option in made.options.available for step in option.steps]
+    argvs = [command.argv for command in commands(steps) if command.argv[:2] == ("splatfix", "install")]
+    assert argvs and all("ext" not in argv for argv in argvs)
+
+
+def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:
+    wanted = replace(request_for(("no name!!",), ("sm_120",)), backend="wheels")
+    with pytest.raises(SplatfixError) as caught:
+        find_prebuilt(wanted, facts_of("rtx-3090-and-5090"))
+    assert (caught.value.code, caught.value.exit_code) == ("not-a-package", Exit.USAGE)

@@ -113,7 +113,8 @@ def test_a_script_of_another_name(tmp_path: Path) -> None:
     (folder / "train_dash.py").write_text(TRAIN)
     code, document = tried(str(folder))
     error = document["error"]
-    assert code == 2 and "which-script" in json.dumps(error) and "--script train_dash.py" in json.dumps(error)
+    assert code == 2 and "which-script" in json.dumps(error) and "--dry-run" in json.dumps(error)
+    assert "--script train_dash.py" in json.dumps(error)
     assert tried(str(folder), "--script", "train_dash.py")[0] == 0
     assert "no-such-script" in json.dumps(tried(str(folder), "--script", "nothing.py")[1])
 
@@ -124,7 +125,7 @@ def test_an_extension_alone_has_no_trainer(tmp_path: Path) -> None:
         "setup(name='odd', ext_modules=[CUDAExtension('odd._C', ['a.cu'])])\n"
     )
     code, document = tried(str(tmp_path))
-    assert code == 2 and "the source of an extension" in json.dumps(document["error"])
+    assert code == 2 and "the source of a package" in json.dumps(document["error"])
 
 
 REACHED = {
@@ -152,7 +153,7 @@ def test_an_extension_alone_is_told_apart_from_a_trainer(tmp_path: Path, name: s
     """Drop-ins and references are named only where there are some."""
     cuda_source(tmp_path, name)
     error = refused(choose_script, RehearseRequest(checkout=tmp_path), read(tmp_path))
-    assert error.code == "no-trainer" and f"an extension ({name})" in error.what
+    assert error.code == "no-trainer" and f"a package ({name})" in error.what
     commands = [step.command.argv[1:3] for step in error.todo if step.command]
     assert commands[0] == ("install", str(tmp_path)) and (("verify",) in commands) is compared
 

@@ -375,13 +375,6 @@ def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
     assert "edit-source" not in [step.kind for step in plan(source).steps]
 
 
-def test_a_plan_remembers_what_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda_source(tmp_path / "ext")
-    monkeypatch.chdir(tmp_path)
-    made = make_plan(request_for(("ext",), ("sm_120",)), machine())
-    assert made.request == request_for((str((tmp_path / "ext").resolve()),), ("sm_120",))
-
-
 def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
     source = cuda_source(tmp_path)
     both = plan(source, machine(toolkits=(CUDA_12, CUDA_13)), force_cuda_mismatch=True)
@@ -399,8 +392,17 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
     (tmp_path / ".git").mkdir()
     targets = ("--target", "sm_120", "--target", "sm_90")
-    for backend, options in (("native", targets), ("auto", (*targets, "--backend", "auto"))):
-        asked = dataclasses.replace(request_for((str(tmp_path),), ("sm_120", "sm_90")), backend=backend)
+    more = ("--backend", "auto", "--jobs", "3", "--index", "of-us", "--offline", "--with-dependencies")
+    request = request_for((str(tmp_path),), ("sm_120", "sm_90"))
+    further = {
+        "backend": "auto",
+        "jobs": 3,
+        "indexes": ("of-us",),
+        "offline": True,
+        "with_dependencies": True,
+    }
+    for changes, options in (({}, targets), (further, (*targets, *more))):
+        asked = dataclasses.replace(request, **changes)
         with pytest.raises(SplatfixError) as caught:
             plan_install(asked, make_context(machine(), Goal(asked.targets)))
         clone, ours = (step.command.argv for step in caught.value.todo if step.command)

@@ -6,7 +6,7 @@ from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.subject import METRICS, RENDER
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.source_pattern import NamePattern
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Checkout, Reach, as_reached, find_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
@@ -14,8 +14,11 @@ from splatfix.knowledge.dropins import has_reference
 _MOST_LISTED = 8
 
 
-def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
+def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> str:
     """The trainer that was asked for, else ``train.py``, else the only one.
+
+    Args:
+        typed: other options, for the commands that name a script.
 
     Raises:
         SplatfixError: ``no-such-script``, ``which-script``, ``no-trainer`` (exit code 2).
@@ -26,7 +29,7 @@ def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
             raise usage_error(
                 "no-such-script",
                 f"{request.checkout} has no {request.script}.",
-                *_start_with(request, find_trainers(root)),
+                *_start_with(request, find_trainers(root), typed),
             )
         return Path(request.script).as_posix()
     trainers = find_trainers(root)
@@ -34,23 +37,26 @@ def choose_script(request: RehearseRequest, checkout: Checkout) -> str:
         raise usage_error(
             "which-script",
             f"{request.checkout} has no train.py, and several scripts that train.",
-            *_start_with(request, trainers),
+            *_start_with(request, trainers, typed),
         )
     if trainers:
         return trainers[0]
     raise _no_trainer(request, checkout)
 
 
-def _start_with(request: RehearseRequest, trainers: tuple[str, ...]) -> tuple[Step, ...]:
-    folder = str(request.checkout)
-    return tuple(run("splatfix", "rehearse", folder, "--script", name) for name in trainers[:_MOST_LISTED])
+def _start_with(
+    request: RehearseRequest, trainers: tuple[str, ...], typed: tuple[str, ...]
+) -> tuple[Step, ...]:
+    given = {"--scene": request.scene, "--python": request.python, "--face": request.face or None}
+    words = ("splatfix", "rehearse", str(request.checkout), *typed, *value_options(given))
+    return tuple(run(*words, "--script", name) for name in trainers[:_MOST_LISTED])
 
 
 def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
     folder = str(request.checkout)
-    own = next((item for item in checkout.sources if item.path == "."), None)
+    own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
     if own is not None:
-        label = own.source.label
+        label = own.label
         alone = SplatfixError.of("certify.extension-alone", folder=folder, label=label)
         if not has_reference(label):
             return alone

@@ -244,10 +244,7 @@ def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], t
         todo = []
         for step in error.todo:
             if step.command and step.command.argv[-1] == FETCH:
-                options = target_options(request.targets)
-                if request.backend != "native":
-                    options = (*options, "--backend", request.backend)
-                argv = ("splatfix", "install", *request.sources, *options, FETCH)
+                argv = ("splatfix", "install", *request.sources, *request.options, FETCH)
                 step = run(*argv, text=step.text)
             todo.append(step)
         raise error.with_todo(*todo) from error
@@ -295,8 +292,8 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
     toolkit, step, is_there = ours
     if not (is_there or request.provide_toolkit):
         text = f"Or let splatfix download one ({step.unpacked_gb:.1f} GB) into its own cache"
-        again = run("splatfix", "install", *request.sources, "--provide-toolkit", text=text)
-        raise error.with_todo(*error.todo, again)
+        argv = ("splatfix", "install", *request.sources, *request.options, "--provide-toolkit")
+        raise error.with_todo(*error.todo, run(*argv, text=text))
     chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
     choice = Choice(chosen.value, none_here.rejected, chosen.problem)
     if is_there:
