@@ -116,7 +116,7 @@ class Log:
         errors = [line.number for line in self.lines if _COMPILER_ERROR.search(line.text)]
         if errors:
             return frozenset(at for number in errors for at in range(number - _ABOVE, number + _BELOW + 1))
-        begin, raised, chained = 0, "", False
+        begin, ended, raised, chained = 0, 0, "", False
         for line in self.lines:
             if _TRACEBACK in line.text:
                 begin = begin if chained and begin else line.number
@@ -124,10 +124,11 @@ class Log:
             elif _CHAINED.search(line.text):
                 chained = True
             elif begin and _EXCEPTION.search(line.text):
-                raised = line.text
+                # a later traceback that was cut before its exception says nothing
+                ended, raised = begin, line.text
         if not raised or _CONSEQUENCE.search(raised):
             return frozenset()
-        return frozenset(line.number for line in self.lines if line.number >= begin)
+        return frozenset(line.number for line in self.lines if line.number >= ended)
 
     @cached_property
     def last_texts(self) -> tuple[str, ...]:
