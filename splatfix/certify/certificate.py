@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
 from splatfix.certify.criteria.installed import as_installed
-from splatfix.certify.criteria.resources import CODES as OF_RESOURCES
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -22,6 +21,7 @@ from splatfix.certify.model import (
     Skipped,
     TestedStack,
     Verdict,
+    vagueness,
 )
 from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.stacks.subject import StackSubject, Started
@@ -35,17 +35,6 @@ from splatfix.core.step import Command
 from splatfix.core.words import few
 from splatfix.facts import Facts
 
-_CONSEQUENCES = frozenset(
-    (
-        "loss-falls",
-        "loss-trend",
-        "held-out-psnr-rises",
-        "held-out-quality",
-        "gaussians-reached",
-        "training-repeats",
-    )
-)
-"""Criteria that fail with many others: what was learned, which everything else decides."""
 Findings: TypeAlias = tuple[Finding, ...]
 
 
@@ -217,18 +206,11 @@ def failures(
     for run in scenes:
         for item in run.failed:
             failed.setdefault(item.code, []).append((run.scene, item))
-    for code in sorted(failed, key=_vagueness):
+    for code in sorted(failed, key=vagueness):
         reasons.append(_of_scenes(failed[code]))
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
-
-
-def _vagueness(code: str) -> int:
-    """What many faults lead to comes after what only one does."""
-    if code in OF_RESOURCES:
-        return 2
-    return int(code in _CONSEQUENCES)
 
 
 def _of_scenes(failed: Sequence[tuple[str, Criterion]]) -> str:

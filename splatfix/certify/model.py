@@ -1,6 +1,6 @@
 """A certificate as data: measured criteria, and the levels that were verified."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -48,6 +48,44 @@ class Criterion:
     """Where the threshold comes from."""
     advice: str = ""
     """For a failure, or what stayed open: what to do about it."""
+
+
+CONSEQUENCES = frozenset(
+    (
+        "loss-falls",
+        "loss-trend",
+        "held-out-psnr-rises",
+        "held-out-quality",
+        "gaussians-reached",
+        "training-repeats",
+    )
+)
+"""Criteria that fail with many others: what was learned, which everything else decides."""
+OF_RESOURCES = frozenset(
+    (
+        "evaluation-memory",
+        "memory-growth",
+        "memory-utilisation",
+        "memory-spill",
+        "time-by-phase",
+        "throughput-steady",
+        "clock-agrees",
+        "memory-agrees",
+    )
+)
+"""Criteria of memory and time: where only these fail, all was learned that had to be."""
+
+
+def vagueness(code: str) -> int:
+    """The order of causes: what many faults lead to comes after what only one does."""
+    if code in OF_RESOURCES:
+        return 2
+    return int(code in CONSEQUENCES)
+
+
+def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
+    """The most specific first."""
+    return sorted(criteria, key=lambda item: vagueness(item.code))
 
 
 @dataclass(frozen=True)
@@ -139,8 +177,8 @@ class SceneRun:
 
     @property
     def failed(self) -> tuple[Criterion, ...]:
-        """Those that failed."""
-        return tuple(item for item in self.criteria if item.outcome is Outcome.FAILED)
+        """Those that failed, the most specific first."""
+        return tuple(item for item in first_causes(self.criteria) if item.outcome is Outcome.FAILED)
 
     @property
     def passed(self) -> bool | None:

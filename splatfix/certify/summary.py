@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from splatfix.certify.criteria.resources import CODES as OF_RESOURCES
 from splatfix.certify.levels import (
     highest_of,
     rendered_in_torch,
@@ -11,7 +10,7 @@ from splatfix.certify.levels import (
     why_open,
     without_floor,
 )
-from splatfix.certify.model import Outcome, SceneRun, Verdict
+from splatfix.certify.model import OF_RESOURCES, Outcome, SceneRun, Verdict
 from splatfix.certify.run_levels import on
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject

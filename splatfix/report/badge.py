@@ -2,7 +2,7 @@
 
 from unicodedata import east_asian_width
 
-from splatfix.attest.model import NOT_KNOWN, Identity, Signed
+from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate
 from splatfix.report.marks import Mark
 from splatfix.report.templates import fill_in
@@ -18,15 +18,13 @@ _MOST_TARGET = 40
 def badge(certificate: Certificate, identity: Identity = NOT_KNOWN) -> str:
     """The badge. It needs no font, script or network, and its title says the same to who does not see it. Of a certificate that
     was changed since it was signed it says that instead of the verdict."""
-    view = CertificateView(certificate)
+    view = CertificateView(certificate, identity)
     target = "CPU"
     if certificate.device != "cpu":
         # certify writes the device behind the name of the GPU
         name = certificate.environment.get("GPU", certificate.device)
         target = name.removesuffix(f" ({certificate.device})")[:_MOST_TARGET]
-    verdict, mark = view.headline.text.removesuffix(" (CPU)").lower(), view.headline.mark
-    if identity.signature is Signed.BAD:
-        verdict, mark = "bad signature", Mark.BAD
+    verdict = view.headline.text.removesuffix(" (CPU)").lower()
     text = f"{verdict} · {target} · {certificate.issued[:10]}"
     return fill_in(
         "badge.svg",
@@ -34,7 +32,7 @@ def badge(certificate: Certificate, identity: Identity = NOT_KNOWN) -> str:
         title=f"splatfix: {text}",
         left=_width("splatfix"),
         right=_width(text),
-        colour=_COLOURS[mark],
+        colour=_COLOURS[view.headline.mark],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.attest.model import Identity
+from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
@@ -61,7 +61,7 @@ def show(
         identity: of one that was read back: whether it is signed.
         verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
-    view = CertificateView(certificate)
+    view = CertificateView(certificate, identity or NOT_KNOWN)
     _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
     if identity is not None:
         show_signature(console, identity)

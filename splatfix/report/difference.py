@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from splatfix.attest.model import NOT_KNOWN, Identity
-from splatfix.certify.model import Outcome, Verdict
+from splatfix.certify.model import Outcome, Verdict, first_causes
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
 from splatfix.core.words import counted, few
@@ -241,18 +241,18 @@ def _changes(a: StoredCertificate, b: StoredCertificate, shared: Sequence[str]) 
 
 
 def _results(stored: StoredCertificate, shared: Sequence[str]) -> Iterator[tuple[tuple[str, str], _Result]]:
-    """Every level, check, kernel and criterion, by where it is and its code."""
-    reached = {True: "verified", False: "failed", None: "not verified"}
-    for rung in stored.certificate.proof:
-        yield ("level", rung.name.value), _Result(reached[rung.reached], short(rung.shown_by))
+    """Every check, kernel, criterion and level, by where it is and its code; what explains others before them."""
+    for item in stored.certificate.diagnosis:
+        yield ("diagnosis", short(item.code)), _Result(item.outcome.value, short(item.measured))
     for kernel in stored.certificate.kernels:
         name = " ".join(filter(None, (short(kernel.name), short(kernel.implementation))))
         yield ("kernel", name), _Result(kernel.outcome.value, short(kernel.detail))
-    criteria = {"diagnosis": stored.certificate.diagnosis}
-    criteria |= {name: stored.scenes[name].criteria for name in shared}
-    for where, items in criteria.items():
-        for item in items:
-            yield (where, short(item.code)), _Result(item.outcome.value, short(item.measured))
+    for name in shared:
+        for item in first_causes(stored.scenes[name].criteria):
+            yield (name, short(item.code)), _Result(item.outcome.value, short(item.measured))
+    reached = {True: "verified", False: "failed", None: "not verified"}
+    for rung in stored.certificate.proof:
+        yield ("level", rung.name.value), _Result(reached[rung.reached], short(rung.shown_by))
 
 
 def _measures(scene: str, a: TrainingRecord, b: TrainingRecord) -> Iterator[Measure]:

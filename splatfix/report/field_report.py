@@ -5,7 +5,7 @@ import re
 
 from markupsafe import Markup
 
-from splatfix.attest.model import Identity
+from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate, Criterion
 from splatfix.plan.option import Options
 from splatfix.report import comparison
@@ -28,7 +28,7 @@ def markdown(
     signature = ""
     if identity is not None:
         signature = f"Certificate {identity.id}; when this was written: {signature_badge(identity).text}."
-    view = CertificateView(certificate)
+    view = CertificateView(certificate, identity or NOT_KNOWN)
     criteria: list[Criterion] = []  # not those of the diagnosis: "27 of 27" is about training
     for run in certificate.scenes:
         criteria.extend(run.criteria)

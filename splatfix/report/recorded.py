@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict
+from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict, first_causes
 from splatfix.certify.record import Config, Implementation
 from splatfix.core.codec import CodecError, from_json
 from splatfix.core.data import dataclass, field
@@ -270,7 +270,7 @@ def _judged(stored: StoredCertificate, outcome: Outcome) -> Iterator[Problem]:
 
 
 def _criteria(kind: str, where: str, criteria: Sequence[Criterion], outcome: Outcome) -> Iterator[Problem]:
-    for item in criteria:
+    for item in first_causes(criteria):
         if item.outcome is outcome:
             texts = map(short, (item.measured, item.why, item.advice))
             yield Problem(kind, short(item.code), where, *texts)

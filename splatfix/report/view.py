@@ -5,6 +5,7 @@ What a result is called, how a number is written and which rows a table has is d
 
 from collections.abc import Iterable, Sequence
 
+from splatfix.attest.model import NOT_KNOWN, Identity, Signed
 from splatfix.certify.model import (
     NOT_REACHED,
     Certificate,
@@ -13,13 +14,20 @@ from splatfix.certify.model import (
     Outcome,
     SceneRun,
     Verdict,
+    vagueness,
 )
 from splatfix.certify.record import Implementation
 from splatfix.core.data import dataclass
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, number, row
-from splatfix.report.wording import LEVEL_MEANS, LEVEL_MEANS_ON_THE_CPU, MEANS, MEANS_WITHOUT_TRAINING
+from splatfix.report.wording import (
+    LEVEL_MEANS,
+    LEVEL_MEANS_ON_THE_CPU,
+    MEANS,
+    MEANS_OF_A_BAD_SIGNATURE,
+    MEANS_WITHOUT_TRAINING,
+)
 
 OUTCOMES = {
     Outcome.FAILED: Badge(Mark.BAD, "failed", plain="FAILED"),
@@ -92,10 +100,13 @@ class CertificateView:
     """A certificate as it is shown. Each part is made when a form asks for it."""
 
     certificate: Certificate
+    identity: Identity = NOT_KNOWN
 
     @property
     def headline(self) -> Badge:
-        """The verdict, by what the run level includes."""
+        """The verdict, by what the run level includes; of what was changed since it was signed, that."""
+        if self.identity.signature is Signed.BAD:
+            return Badge(Mark.BAD, "BAD SIGNATURE")
         return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
 
     @property
@@ -108,6 +119,8 @@ class CertificateView:
     def means(self) -> str:
         """What the verdict means, in a sentence."""
         verdict, level = self.certificate.verdict, self.certificate.level
+        if self.identity.signature is Signed.BAD:
+            return MEANS_OF_A_BAD_SIGNATURE
         if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
             return MEANS_WITHOUT_TRAINING[level]
         return MEANS[verdict]
@@ -247,17 +260,17 @@ class CertificateView:
     @property
     def troubles(self) -> dict[str, list[Trouble]]:
         """Everything that failed or stayed open, by what to do about it ("" where only a diagnosis can tell), in the order of
-        the certificate. A level that failed is told where nothing below it did."""
+        the certificate's reasons. A level that failed is told where nothing below it did."""
         troubles: dict[str, list[Trouble]] = {}
-        # a wrong kernel first: it may be the cause of all that follows
+        # altered code, then a wrong kernel: either may be the cause of all that follows
+        _add_troubles(troubles, [("diagnosis", item) for item in self.certificate.diagnosis])
         for kernel in self.certificate.kernels:
             if kernel.outcome is Outcome.FAILED:
                 means = kernel.detail or "its error is above what is allowed"
                 trouble = Trouble("kernel", kernel.implementation or kernel.name, kernel.outcome, means)
                 troubles.setdefault("", []).append(trouble)
-        for run in self.certificate.scenes:
-            _add_troubles(troubles, run.scene, run.criteria)
-        _add_troubles(troubles, "diagnosis", self.certificate.diagnosis)
+        criteria = [(run.scene, item) for run in self.certificate.scenes for item in run.criteria]
+        _add_troubles(troubles, sorted(criteria, key=lambda pair: vagueness(pair[1].code)))
         if troubles:
             return troubles
         # a level fails by what it consists of; only without that it speaks for itself
@@ -351,8 +364,8 @@ def _by_scene(values: dict[str, object]) -> str:
     return ", ".join(f"{scene} {text}" for scene, text in texts.items())
 
 
-def _add_troubles(troubles: dict[str, list[Trouble]], where: str, criteria: Sequence[Criterion]) -> None:
-    for criterion in criteria:
+def _add_troubles(troubles: dict[str, list[Trouble]], criteria: Iterable[tuple[str, Criterion]]) -> None:
+    for where, criterion in criteria:
         if criterion.advice or criterion.outcome in (Outcome.FAILED, Outcome.UNDETERMINED):
             means = f"{criterion.measured.rstrip('.')}. {criterion.why}".strip()
             trouble = Trouble(where, criterion.code, criterion.outcome, means)

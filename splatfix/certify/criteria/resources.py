@@ -9,19 +9,6 @@ from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
 
-CODES = frozenset(
-    (
-        "evaluation-memory",
-        "memory-growth",
-        "memory-utilisation",
-        "memory-spill",
-        "time-by-phase",
-        "throughput-steady",
-        "clock-agrees",
-        "memory-agrees",
-    )
-)
-"""Those of this file: where only these fail, all was learned that had to be."""
 MAX_EVALUATION = 1.1
 """Evaluation may hold this many times the memory of training: it needs no gradients."""
 MAX_GROWTH = 0.01

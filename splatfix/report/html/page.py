@@ -56,7 +56,7 @@ def certificate_page(
         options: where a diagnosis explains a failed certification: what to do about it.
         identity: which certificate it is, and who had signed it when the page is written.
     """
-    view = CertificateView(certificate)
+    view = CertificateView(certificate, identity)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
     return _page(
