@@ -54,11 +54,11 @@ class ReferenceSplats(NamedTuple):
     scales: Tensor  # [P, 3]
     rotations: Tensor  # [P, 4] (w, x, y, z), normalized
     opacities: Tensor  # [P, 1]
-    shs: Tensor  # [P, 16, 3], of which degree 1 is used
+    shs: Tensor  # [P, 16, 3], of which the camera's degree is used
 
 
 class Pinhole(NamedTuple):
-    """A camera at the origin that looks along z, and what a variant draws differently.
+    """A camera at the origin that looks along z unless it has a pose, and what a variant draws differently.
 
     Attributes:
         size: (width, height) in pixels.
@@ -67,6 +67,9 @@ class Pinhole(NamedTuple):
         antialiasing: Inria's compensation of 2024.
         kernel_size: Mip-Splatting's low-pass in pixels^2, with its compensation.
         offset: [H, W, 2], added to the pixel centres.
+        pose: [4, 4], world to camera; not of surfels.
+        aspect: the focal length down by that across.
+        degree: of the spherical harmonics.
     """
 
     size: Tuple[int, int]
@@ -75,6 +78,16 @@ class Pinhole(NamedTuple):
     antialiasing: bool = False
     kernel_size: Optional[float] = None
     offset: Optional[Tensor] = None
+    pose: Optional[Tensor] = None
+    aspect: float = 1.0
+    degree: int = 1
+
+    @property
+    def place(self) -> Tensor:
+        """Where it stands in the world, [3]."""
+        if self.pose is None:
+            return torch.zeros_like(self.background)
+        return -self.pose[:3, 3] @ self.pose[:3, :3]
 
 
 def splat_reference(camera: Pinhole, splats: ReferenceSplats) -> Tuple[Tensor, Tensor]:
@@ -94,10 +107,13 @@ def splats_at(
     that they think it reaches; this reference does not, so the scene keeps opacities low enough that nothing beyond
     3 sigma reaches 1/255.
     """
-    (width, height), focal = camera.size, camera.focal
-    means, dtype = splats.means, splats.means.dtype
+    (width, height), focal, focal_down = camera.size, camera.focal, camera.focal * camera.aspect
+    means, turns, dtype = splats.means, _turns(splats), splats.means.dtype
+    if camera.pose is not None:
+        turn = camera.pose[:3, :3]
+        means, turns = means @ turn.t() + camera.pose[:3, 3], turn @ turns
     depth = means[:, 2]
-    stretched = _turns(splats) * splats.scales[:, None, :]
+    stretched = turns * splats.scales[:, None, :]
     covariance = stretched @ stretched.transpose(1, 2)
     zero = torch.zeros_like(depth)
     jacobian = torch.stack(
@@ -106,8 +122,8 @@ def splats_at(
             zero,
             -focal * means[:, 0] / depth**2,
             zero,
-            focal / depth,
-            -focal * means[:, 1] / depth**2,
+            focal_down / depth,
+            -focal_down * means[:, 1] / depth**2,
         ],
         -1,
     ).reshape(-1, 2, 3)
@@ -121,7 +137,7 @@ def splats_at(
         opacities = opacities * torch.sqrt(torch.det(sharp) / (torch.det(flat) + 1e-6) + 1e-6)
     conic = torch.linalg.inv(flat)
     centre_x = focal * means[:, 0] / depth + (width - 1) / 2
-    centre_y = focal * means[:, 1] / depth + (height - 1) / 2
+    centre_y = focal_down * means[:, 1] / depth + (height - 1) / 2
     columns, rows = across.to(dtype), down.to(dtype)
     if camera.offset is not None:
         columns, rows = columns + camera.offset[down, across, 0], rows + camera.offset[down, across, 1]
@@ -133,7 +149,8 @@ def splats_at(
     alpha = torch.where(opacity < FAINTEST, torch.zeros_like(opacity), opacity)
     through = torch.cumprod(torch.cat([torch.ones_like(alpha[:1]), 1 - alpha]), 0)
     weights = alpha * through[:-1]
-    image = _colors(splats)[order].t() @ weights + camera.background[:, None] * through[-1]
+    colors = _colors(splats, camera.place, camera.degree)
+    image = colors[order].t() @ weights + camera.background[:, None] * through[-1]
     return image, (weights / depth[order, None]).sum(0), opacity
 
 
@@ -157,7 +174,7 @@ def surfel_reference(
     shape = columns.shape
     across, down = (columns - (width - 1) / 2) / focal, (rows - (height - 1) / 2) / focal
     rays = torch.stack([across, down, torch.ones_like(across)], -1)  # of depth 1
-    turns, colors = _turns(splats), _colors(splats)
+    turns, colors = _turns(splats), _colors(splats, camera.place, camera.degree)
     image = torch.zeros(3, *shape, dtype=dtype)
     maps = torch.zeros(6, *shape, dtype=dtype)
     through = torch.ones(shape, dtype=dtype)
@@ -213,14 +230,35 @@ def _turns(splats: ReferenceSplats) -> Tensor:
     ).reshape(-1, 3, 3)
 
 
-def _colors(splats: ReferenceSplats) -> Tensor:
-    """Spherical harmonics of degree 1 seen from the origin, [P, 3]; never below 0 in the scenes that are drawn."""
-    x, y, z = torch.nn.functional.normalize(splats.means).t()[:, :, None]
-    first = 0.4886025119029199
-    constant, *linear = splats.shs[:, :4].unbind(1)
-    actual: Tensor = (
-        0.5 + 0.28209479177387814 * constant + first * (-y * linear[0] + z * linear[1] - x * linear[2])
-    )
+def _colors(splats: ReferenceSplats, place: Tensor, degree: int) -> Tensor:
+    """Spherical harmonics of degree 1 or 3 seen from a place, [P, 3]; never below 0 in the scenes that are drawn. Signs and order
+    are those of 3DGS, factors the square roots of real harmonics."""
+    x, y, z = torch.nn.functional.normalize(splats.means - place).t()[:, :, None]
+    pi = math.pi
+    first, second, third = math.sqrt(3 / pi) / 2, math.sqrt(15 / pi) / 2, math.sqrt(35 / (2 * pi)) / 4
+    basis = [
+        torch.full_like(x, 1 / math.sqrt(4 * pi)),
+        -first * y,
+        first * z,
+        -first * x,
+    ]
+    if degree == 3:
+        middle, outer = math.sqrt(21 / (2 * pi)) / 4, math.sqrt(105 / pi) / 2
+        basis += [
+            second * x * y,
+            -second * y * z,
+            math.sqrt(5 / pi) / 4 * (2 * z * z - x * x - y * y),
+            -second * x * z,
+            second / 2 * (x * x - y * y),
+            -third * y * (3 * x * x - y * y),
+            outer * x * y * z,
+            -middle * y * (4 * z * z - x * x - y * y),
+            math.sqrt(7 / pi) / 4 * z * (2 * z * z - 3 * x * x - 3 * y * y),
+            -middle * x * (4 * z * z - x * x - y * y),
+            outer / 2 * z * (x * x - y * y),
+            -third * x * (x * x - 3 * y * y),
+        ]
+    actual: Tensor = 0.5 + sum(one * splats.shs[:, number] for number, one in enumerate(basis))
     return actual
 
 
