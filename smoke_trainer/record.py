@@ -112,11 +112,12 @@ class RunSetup:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Names of the views; `repeated`: held-out ones whose image is also trained on."""
+    """Names of the views; `repeated`: held-out ones whose image is also trained on; `shown`: how many steps were made on each."""
 
     train: List[str]
     test: List[str]
     repeated: List[str]
+    shown: Dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -140,13 +141,15 @@ class ViewReport:
     rendering left and the photo right.
 
     `picture` is empty where a mask hides a part; `photo`, its file below the scene's folder, where the photo is shown as no
-    file has it: of a lens that was straightened, over white.
+    file has it: of a lens that was straightened, over white. `drawn_again`: of some, the PSNR when it is drawn as a step does,
+    with gradients recorded.
     """
 
     name: str
     psnr: Optional[float]
     picture: str
     photo: str
+    drawn_again: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -279,12 +282,14 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class PlyReport:
-    """The PLY file: path below the output folder, and the largest difference of a pixel when it is read and rendered again."""
+    """The PLY file: path below the output folder, the largest difference of a pixel when it is read and rendered again, and what
+    the model has for some of its rows, by group."""
 
     path: str
     bytes: int
     round_trip_difference: float
     tolerance: float
+    rows: Dict[int, Dict[str, List[Optional[float]]]]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Union
 
 import numpy as np
 import torch
@@ -116,7 +116,16 @@ def write_ply(run: Run) -> PlyReport:
         bytes=path.stat().st_size,
         round_trip_difference=ply_difference(run, path),
         tolerance=PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
+        rows={index: _row(run.model, index) for index in (0, len(run.model) // 2, len(run.model) - 1)},
     )
+
+
+def _row(model: Gaussians, index: int) -> Dict[str, List[Optional[float]]]:
+    row = {}
+    for name in GROUPS:
+        numbers = model.params[name][index].detach().flatten().tolist()
+        row[name] = [number if math.isfinite(number) else None for number in numbers]
+    return row
 
 
 def run_setup(run: Run) -> RunSetup:
@@ -152,6 +161,7 @@ def training_report(
             train=[view.name for view in scene.train],
             test=[view.name for view in scene.test],
             repeated=scene.repeated(),
+            shown=run.shown,
         ),
         photos=photo_reports(scene, run.images, run.config.scene),
         notes=list(scene.notes),

@@ -41,6 +41,7 @@ from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import AdamRule
 
 Progress = Callable[[ProgressState], None]
+MOST_AGAIN = 4  # held-out views that are drawn once more
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
@@ -67,8 +68,9 @@ class Run:
     heldout_views: List[ViewReport] = field(default_factory=list)  # of the last evaluation
     initial_quality: Optional[Quality] = None
     late_quality: Optional[Quality] = None
+    shown: Dict[str, int] = field(default_factory=dict)  # steps on each view, by its name
     slopes: Dict[str, Optional[float]] = field(default_factory=dict)  # at the end, see `slopes_of`
-    slopes_note: str = ""  # why some were not measured
+    slopes_note: str = ""  # why some were not measured, or no view drawn again
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -130,6 +132,7 @@ def train_step(run: Run, iteration: int) -> None:
     if iteration % config.sh_degree_interval == 0:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
+    run.shown[view.name] = run.shown.get(view.name, 0) + 1
     gt = run.images.get(view)
     timer.lap("data")
 
@@ -267,26 +270,45 @@ def evaluate_training_views(run: Run) -> Quality:
     return mean.result()
 
 
-def measure_slopes(run: Run) -> None:
-    """How the loss follows the gradients of each group, at the end of a run; of two views that where it does worse. Where
-    memory runs out, the training has not failed by it."""
-    worst = run.slopes
-    for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
-        try:
-            slopes = slopes_of(run.model, partial(_loss_of, run, view))
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out(error):
-                raise
-            message = str(error).partition("\n")[0]
-            run.slopes_note = f"memory ran out: {message[:200]}"
-            break
-        for name, slope in slopes.items():
-            before = worst.get(name, 1.0)
-            if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
-                worst[name] = slope
+def look_again(run: Run) -> None:
+    """After the training: held-out views drawn as a step draws, and slopes. Where memory runs out, no training has failed."""
+    try:
+        draw_again(run)
+        measure_slopes(run)
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+        message = str(error).partition("\n")[0]
+        run.slopes_note = f"memory ran out: {message[:200]}"
     run.model.optimizer.zero_grad(set_to_none=True)
     if run.slopes_note and run.device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def draw_again(run: Run) -> None:
+    """Some held-out views with gradients recorded, by which nothing may change."""
+    views, quality = {view.name: view for view in run.scene.test}, QualityMean(run.ssim.function)
+    for number in range(0, len(run.heldout_views), -(-len(run.heldout_views) // MOST_AGAIN)):
+        before = run.heldout_views[number]
+        view = views.get(before.name)
+        if view is None or before.psnr is None:
+            continue
+        background, image = run.plain_background(), run.images.get(view)
+        drawn = run.renderer.render(run.camera(view), run.model.splats(), background).color.detach()
+        psnr = quality.add(drawn, image.over(background), image.mask)
+        if not math.isfinite(psnr):
+            psnr = 0.0  # which none has, for JSON
+        run.heldout_views[number] = replace(before, drawn_again=psnr)
+
+
+def measure_slopes(run: Run) -> None:
+    """How the loss follows the gradients of each group; of two views that where it does worse."""
+    worst = run.slopes
+    for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
+        for name, slope in slopes_of(run.model, partial(_loss_of, run, view)).items():
+            before = worst.get(name, 1.0)
+            if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
+                worst[name] = slope
 
 
 def _loss_of(run: Run, view: View) -> Tensor:
@@ -322,7 +344,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
         trained = evaluate_training_views(run)
-        measure_slopes(run)
+        look_again(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
     except SmokeTrainerError as error:

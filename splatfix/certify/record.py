@@ -41,6 +41,8 @@ class Split:
     test: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     """Images that are, byte for byte, in both."""
+    shown: Mapping[str, int] = field(default_factory=dict)
+    """Steps that were made on each, by its name; not of a stack's own trainer."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class HeldOutView:
     """Below the run's folder: the rendering left, the photo right."""
     photo: str = ""
     """Below the scene's folder."""
+    drawn_again: float | None = None
+    """PSNR when it is drawn as a training step draws; None where it was not."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +259,8 @@ class PlyCheck:
     round_trip_difference: float | None = None
     """The largest difference of a pixel (0..1) from what was trained."""
     tolerance: float | None = None
+    rows: Mapping[str, Mapping[str, tuple[float | None, ...]]] = field(default_factory=dict)
+    """What the model has for some of its rows, by number and group; None for what is not finite."""
 
 
 @dataclass(frozen=True)

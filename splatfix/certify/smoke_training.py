@@ -243,7 +243,7 @@ def judge_run(
             return (unread,), error
         failed = Criterion("training-finishes", Outcome.FAILED, error, FINISHED)
     elif record.iterations is not None:
-        met = criteria.judge(record, subject.request.renderer, subject.suite.iterations)
+        met = criteria.judge(record, subject.request.renderer, subject.suite.iterations, folder)
         files, most = _files_of(record, subject.suite.data)
         photos = photos_decoded(record, folder, files, most), held_out_as_pictured(record, folder)
         return (*met, *photos, *cuda), ""

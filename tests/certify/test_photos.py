@@ -15,10 +15,11 @@ from PIL import Image, ImageFilter
 
 from smoke_trainer import photos as trainers
 from smoke_trainer.data.images import decode, image_size
-from splatfix.certify import Outcome
-from splatfix.certify.criteria.truth import MOST_OFF, held_out_as_pictured, photos_decoded
+from smoke_trainer.ply import write_gaussians
+from splatfix.certify import Criterion, Outcome
+from splatfix.certify.criteria.truth import MOST_OFF, held_out_as_pictured, photos_decoded, ply_round_trip
 from splatfix.certify.photos import Unknown, grid_of
-from splatfix.certify.record import HeldOutView, ImageQuality, Photo, TrainingRecord
+from splatfix.certify.record import HeldOutView, ImageQuality, Photo, PlyCheck, TrainingRecord
 from splatfix.certify.scenes import samples_folder
 
 PHOTO = samples_folder() / "courtyard" / "images_8" / "view_003.png"
@@ -190,6 +191,43 @@ def test_held_out_quality_is_that_of_its_pictures(tmp_path: Path) -> None:
     masked = TrainingRecord(heldout_views=(HeldOutView("a", 20.0),))
     item = held_out_as_pictured(masked, tmp_path)
     assert (item.outcome, item.measured) == (Outcome.NOT_MEASURED, "masks hide parts of them")
+
+
+@pytest.mark.parametrize(
+    ("gap", "outcome"), [(0.0, Outcome.MET), (-0.3, Outcome.FAILED), (0.3, Outcome.FAILED)]
+)
+def test_a_held_out_view_is_drawn_as_a_step_draws_it(gap: float, outcome: Outcome) -> None:
+    """Also of one whose picture a mask hides."""
+    view = HeldOutView("a", 25.0, drawn_again=25.0 + gap)
+    item = held_out_as_pictured(TrainingRecord(heldout_views=(view,)), Path())
+    assert item.outcome is outcome, item.measured
+    assert outcome is Outcome.MET or "as a training step draws it, and 25.00 dB was told" in item.measured
+
+
+def test_rows_of_a_saved_cloud_are_read_as_viewers_read_them(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    shapes = {
+        "xyz": (3,),
+        "f_dc": (1, 3),
+        "f_rest": (15, 3),
+        "opacity": (1,),
+        "scaling": (3,),
+        "rotation": (4,),
+    }
+    rows = {name: generator.normal(size=(9, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    write_gaussians(tmp_path / "cloud.ply", rows)
+
+    def judged(number: int, changed: str = "") -> Criterion:
+        row = {
+            name: tuple((values[5] + (name == changed)).flatten().tolist()) for name, values in rows.items()
+        }
+        cloud = PlyCheck("cloud.ply", 1, 0.0, 1e-6, {str(number): row})
+        return ply_round_trip(TrainingRecord(ply=cloud), tmp_path)
+
+    assert judged(5).outcome is Outcome.MET
+    for name in shapes:
+        assert judged(5, name).measured == f"{name} of row 5 is not what was trained; largest difference 0"
+    assert judged(6).outcome is judged(90).outcome is Outcome.FAILED
 
 
 def test_a_photo_in_a_picture_is_that_of_its_file(tmp_path: Path) -> None:

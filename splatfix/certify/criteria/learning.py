@@ -6,7 +6,7 @@ from splatfix.certify.criteria.criterion import criterion, not_measured, unless_
 from splatfix.certify.criteria.gradients import groups_of
 from splatfix.certify.model import Criterion
 from splatfix.certify.record import GroupGradients, TrainingRecord
-from splatfix.core.words import counted
+from splatfix.core.words import counted, few
 
 LOSS_FACTOR = 0.8
 """The smoothed loss at the end must be below this share of the one at the start."""
@@ -46,11 +46,34 @@ def held_out_views(record: TrainingRecord) -> Criterion:
     train, test = record.split.train, record.split.test
     shared = {*(set(train) & set(test)), *record.split.repeated}
     views = record.heldout.views
-    return criterion(
-        "held-out-views",
-        bool(test) and bool(train) and not shared and views == len(test),
-        f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated",
-    )
+    met = bool(test) and bool(train) and not shared and views == len(test)
+    measured = f"{len(train)} for training, {len(test)} held out, {len(shared)} in both, {views} evaluated"
+    wrong = _views_taken_wrongly(record)
+    return criterion("held-out-views", met and not wrong, "; ".join([*wrong, measured]))
+
+
+def _views_taken_wrongly(record: TrainingRecord) -> list[str]:
+    """By what the smoke trainer tells of each step and of each view that it evaluated; nothing of a stack's own trainer."""
+    if record.config.groups:
+        return []
+    train, test, shown = record.split.train, record.split.test, record.split.shown
+    wrong = []
+    if strangers := sorted(set(shown) - set(train)):
+        wrong.append(f"trained on {few(strangers)}, which {_is(strangers)} no training view")
+    steps = [shown.get(name, 0) for name in train]
+    if steps and max(steps) > min(steps) + 1:
+        wrong.append(
+            f"steps on each training view: {min(steps)} to {max(steps)}, which must be as many or one more"
+        )
+    elif not shown:
+        wrong.append("it is not told which views were trained on")
+    if others := sorted({view.name for view in record.heldout_views} - set(test)):
+        wrong.append(f"evaluated {few(others)}, which {_is(others)} not held out")
+    return wrong
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def finite_values(record: TrainingRecord) -> Criterion:

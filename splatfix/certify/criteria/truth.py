@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +32,7 @@ MOST_OF_PIXEL = 1.0
 """Of 255, of a pixel of a held-out photo in its picture, which is rounded once more where it had an alpha channel."""
 ROUNDED = 0.25
 """Of 255 squared, by which the rounding of a picture changes a mean squared error: 1 / 12 for each side, and more."""
+_LONGEST_HEADER = 1 << 16
 ROUNDED_MEAN = 0.01
 """In dB."""
 MOST_OF_ERROR = 0.02
@@ -116,7 +118,7 @@ def _pictured_otherwise(view: HeldOutView, run: Path, scene: Path) -> bool:
 
 
 def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
-    """PSNR of held-out views, measured again on the pictures that were saved of them.
+    """PSNR of held-out views, measured again on the pictures that were saved of them, and when they are drawn as a step does.
 
     Args:
         run: folder that the trainer wrote into.
@@ -137,16 +139,78 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
         if abs(squared - 255**2 * 10 ** (-told / 10)) > ROUNDED + MOST_OF_ERROR * squared:
             shown = 10 * math.log10(255**2 / max(squared, ROUNDED))
             wrong.append(f"{view.name} has {shown:.2f} dB in its picture, and {told:.2f} dB was told")
+    again = [(view, view.drawn_again) for view in record.heldout_views if view.drawn_again is not None]
+    for view, psnr in again:
+        squared, told = 255**2 * 10 ** (-psnr / 10), view.psnr or 0.0
+        if abs(squared - 255**2 * 10 ** (-told / 10)) > ROUNDED + MOST_OF_ERROR * squared:
+            wrong.append(
+                f"{view.name} has {psnr:.2f} dB as a training step draws it, and {told:.2f} dB was told"
+            )
     each, mean = [view.psnr for view in record.heldout_views if view.psnr is not None], record.heldout.psnr
     if each and mean is not None and abs(sum(each) / len(each) - mean) > ROUNDED_MEAN:
         wrong.append(f"the mean of the views is {sum(each) / len(each):.2f} dB, and {mean:.2f} dB was told")
     met: bool | None = not wrong
     text = few(wrong, between="; ")
-    if met and measured:
-        text = f"{counted(measured, 'view')} measured again"
+    if met and (measured or again):
+        text = f"{counted(measured, 'view')} measured again, {len(again)} drawn again"
     elif met:
         met, text = None, "; ".join(dict.fromkeys(reasons)) or "no picture was recorded"
     return criterion("held-out-as-pictured", met, text, share=MOST_OF_ERROR)
+
+
+def ply_round_trip(record: TrainingRecord, run: Path | None) -> Criterion:
+    """The saved point cloud, read back, renders as what was trained, and some of its rows are read by splatfix itself.
+
+    Args:
+        run: folder that the trainer wrote into; None where there is none any more.
+    """
+    ply, reasons = record.ply, []
+    difference, tolerance = ply.round_trip_difference, ply.tolerance
+    measured = "not measured" if difference is None else f"largest difference {difference:.2g}"
+    met = difference is not None and tolerance is not None and difference <= tolerance
+    if run is not None and ply.path:
+        try:
+            for number, row in ply.rows.items():
+                for name in _saved_otherwise(run / ply.path, int(number), row):
+                    reasons.append(f"{name} of row {number} is not what was trained")
+        except (OSError, ValueError, struct.error) as error:
+            reasons.append(f"{ply.path} cannot be read: {error}")
+        if not ply.rows:
+            reasons.append("not told what was trained")
+        measured = "; ".join(filter(None, (few(reasons), measured)))
+    return criterion("ply-round-trip", met and not reasons, measured, tolerance=tolerance)
+
+
+def _saved_otherwise(path: Path, number: int, row: Mapping[str, Sequence[float | None]]) -> list[str]:
+    """The groups that a row of a PLY file does not have as viewers read them: of f_rest all red first."""
+    with path.open("rb") as file:
+        head, end, _ = file.read(_LONGEST_HEADER).partition(b"end_header\n")
+        names = [
+            line.split()[-1]
+            for line in head.decode("ascii").splitlines()
+            if line.startswith("property float ")
+        ]
+        file.seek(len(head) + len(end) + 4 * len(names) * number)
+        saved = dict(zip(names, struct.unpack(f"<{len(names)}f", file.read(4 * len(names))), strict=True))
+    rest = len(row.get("f_rest", ())) // 3
+    columns = {
+        "xyz": ["x", "y", "z"],
+        "f_dc": [f"f_dc_{index}" for index in range(3)],
+        "f_rest": [f"f_rest_{channel * rest + index}" for index in range(rest) for channel in range(3)],
+        "opacity": ["opacity"],
+        "scaling": [f"scale_{index}" for index in range(3)],
+        "rotation": [f"rot_{index}" for index in range(4)],
+    }
+    return [
+        name
+        for name, its in columns.items()
+        if not _same(row.get(name, ()), [saved.get(one, math.nan) for one in its])
+    ]
+
+
+def _same(trained: Sequence[float | None], saved: Sequence[float]) -> bool:
+    numbers = [number if math.isfinite(number) else None for number in saved]
+    return list(trained) == numbers
 
 
 def _spread(items: Sequence[T], most: int) -> Sequence[T]:
