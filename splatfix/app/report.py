@@ -44,7 +44,8 @@ class Shown(Result):
 
 
 def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Shown:
-    """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
+    """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``); exit code 1 where it
+    is not what was signed.
 
     Args:
         keys: public keys that its signature may be of.
@@ -59,8 +60,10 @@ def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Sho
     subject = stored.certificate
     content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
+    exit_code = Exit.FAILURE if identity.signature is Signed.BAD else Exit.OK
     return Shown(
         command="report show",
+        exit_code=exit_code,
         certificate=subject,
         data=lambda: {
             "file": str(stored.path),

@@ -13,6 +13,7 @@ from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import (
+    CONSEQUENCES,
     Certificate,
     Criterion,
     KernelCheck,
@@ -206,17 +207,40 @@ def failures(
     for run in scenes:
         for item in run.failed:
             failed.setdefault(item.code, []).append((run.scene, item))
+    groups = [code for code in failed if code.startswith("gradients-")]
+    consequences = [code for code in failed if code in CONSEQUENCES]
+    if len(consequences) == len(failed) and not reasons:
+        consequences = []  # of what nothing tells the cause, each is told
     for code in sorted(failed, key=vagueness):
-        reasons.append(_of_scenes(failed[code]))
+        if code in groups[1:] or code in consequences[1:]:
+            continue  # told with the first
+        if code in groups and len(groups) > 1:
+            reasons.append(_of_scenes(failed[code], ", ".join(groups)))
+        elif code in consequences and len(consequences) > 1:
+            reasons.append(
+                f"{_scenes_of(failed, consequences)}: {', '.join(consequences)}: may follow from that."
+            )
+        else:
+            reasons.append(_of_scenes(failed[code]))
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
 
 
-def _of_scenes(failed: Sequence[tuple[str, Criterion]]) -> str:
-    """One reason for all scenes that a criterion failed for, each with its measurement where they differ."""
+def _scenes_of(failed: Mapping[str, Sequence[tuple[str, Criterion]]], codes: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(scene for code in codes for scene, _ in failed[code]))
+
+
+def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
+    """One reason for all scenes that a criterion failed for, each with its measurement where they differ.
+
+    Args:
+        codes: of all that failed as this one did.
+    """
     scenes = ", ".join(scene for scene, _ in failed)
     first = failed[0][1]
+    if codes:
+        first = replace(first, code=codes, why="No gradient reaches them: training runs without them.")
     measured = {item.measured for _, item in failed}
     if len(measured) > 1:
         parts = (f"{scene}: {item.measured.rstrip('.')}" for scene, item in failed)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.attest.model import NOT_KNOWN, Identity
+from splatfix.attest.model import NOT_KNOWN, Identity, Signed
 from splatfix.certify.model import Outcome, Verdict, first_causes
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
@@ -102,7 +102,7 @@ class Difference:
     """B's verdict is lower, or B fails a level, a kernel or a criterion that A does not fail."""
     comparable: bool
     """False where B is not worse as far as can be told, and no scene was trained to its end in both though one of them
-    trained: there is nothing that B could be worse in."""
+    trained: there is nothing that B could be worse in. And where one of them is not what was signed."""
     first_cause: Cause | None
     """The first of ``causes``; None where nothing differs that was recorded."""
     causes: tuple[Cause, ...]
@@ -166,7 +166,10 @@ def compare(
     changes = tuple(_changes(a, b, shared))
     side_a, side_b = _side(file_a, a, identities[0]), _side(file_b, b, identities[1])
     # faster or slower is no verdict: a baseline has tolerances for that, a comparison has not
-    worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
+    believed = all(identity.signature is not Signed.BAD for identity in identities)
+    worse = believed and (
+        _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
+    )
     measures = list(_kernel_errors(a, b))
     for name in shared:
         measures.extend(_measures(name, scenes_a[name].record, scenes_b[name].record))
@@ -174,7 +177,7 @@ def compare(
         side_a,
         side_b,
         worse=worse,
-        comparable=worse or bool(shared) or not (_trained(a) or _trained(b)),
+        comparable=worse or (believed and (bool(shared) or not (_trained(a) or _trained(b)))),
         first_cause=causes[0] if causes else None,
         causes=tuple(causes),
         not_recorded=tuple(not_recorded),
@@ -302,6 +305,9 @@ def heading(difference: Difference) -> str:
         if failed:
             text += f"; {counted(failed, 'outcome')} failed that did not"
         return text
+    for name, side in (("A", difference.a), ("B", difference.b)):
+        if side.identity.signature is Signed.BAD:
+            return f"A and B cannot be compared: {name} is not what was signed"
     if not difference.comparable:
         return f"A and B cannot be compared: no scene was trained to its end in both ({a} in A, {b} in B)"
     return f"B is not worse: {a} in A, {b} in B"

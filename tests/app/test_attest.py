@@ -262,6 +262,16 @@ def test_every_reader_says_who_signed(
         shown, compared = readers(*options)
         assert shown["signature"] == compared["signature"] == "bad"
         assert "changed since it was signed" in shown["problem"]
+    heads = {
+        "text": "BAD SIGNATURE: ",
+        "html": '<header class="bad">',
+        "markdown": "# splatfix certificate: BAD SIGNATURE",
+    }
+    for form, head in heads.items():
+        shown = splatfix("report", "show", out, "--format", form)
+        assert shown.returncode == 1 and head in shown.stdout and "CERTIFIED" not in shown.stdout
+    compared = splatfix("report", "diff", out, out)
+    assert compared.returncode == 3 and "A is not what was signed" in compared.stdout
     refused = json.loads(splatfix("report", "merge", out, "--out", tmp_path / "none", "--json").stdout)
     assert refused["exit_code"] == 3 and "bad signature" in refused["unreadable"][0]["reason"]
     (out / "certificate.intoto.jsonl").write_text("{}", encoding="utf-8")

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from splatfix.certify import Outcome, smoke_training
 from splatfix.certify.advice import advised
+from splatfix.certify.certificate import failures
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
@@ -191,6 +193,24 @@ def test_memory_that_ran_out_hides_no_wrong_slopes(share: float | None, outcome:
     assert run.passed is (True if outcome is Outcome.NOT_MEASURED else None)
     assert bool(run.notes) is (outcome is Outcome.NOT_MEASURED), "a reservation, where it is certified"
     assert run_with({"xyz": 0.2}).passed is False
+
+
+def test_what_one_cause_leads_to_is_one_reason() -> None:
+    """Nine criteria that a backward pass without gradients fails: what reaches no group, and what follows from that."""
+    document = result(train_loss__last=RESULT["train_loss"]["first"])
+    for quality in ("heldout", "late_heldout", "training_views"):
+        document[quality]["psnr"] = document["initial_heldout"]["psnr"]
+    for group in REQUIRED_GROUPS:
+        document["gradients"][group].update(zero_steps=200, max=0.0)
+    run = SceneRun("figurine", judge(TrainingRecord.of(document), "torch"), 1.0, document)
+    assert len(run.failed) == 9
+    groups = ", ".join(item.code for item in run.failed if item.code.startswith("gradients-"))
+    assert failures((), (run,), ()) == (
+        f"figurine: {groups}: zero in 200 of 200 steps, largest norm 0. No gradient reaches them: training runs without them.",
+        "figurine: loss-falls, held-out-psnr-rises, held-out-quality: may follow from that.",
+    )
+    vague = replace(run, criteria=tuple(item for item in run.failed if "gradients" not in item.code))
+    assert len(failures((), (vague,), ())) == 3, "of what nothing tells the cause, each is told"
 
 
 def test_less_memory_than_was_seen_is_refused() -> None:

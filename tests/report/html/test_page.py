@@ -110,6 +110,21 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
     assert "criterion bad" in opened and "criterion good" not in opened
 
 
+def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRun) -> None:
+    """An altered file, then what only one fault leads to, then what many do, however the criteria are listed."""
+    codes = ("clock-agrees", "loss-falls", "held-out-quality", "parameters-move")
+    failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
+    altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
+    document = render(
+        verdict=Verdict.NOT_CERTIFIED,
+        reasons=("code-as-installed: x",),
+        scenes=(replace(scene, criteria=failed),),
+        diagnosis=(altered,),
+    )
+    todo = [f"mend {what}." for what in ("the file", codes[3], codes[1], codes[2], codes[0])]
+    assert sorted(todo, key=document.index) == todo
+
+
 def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_path: Path) -> None:
     (tmp_path / "figurine/trainer.log").write_text(f"{HOSTILE}\n", encoding="utf-8", errors="surrogateescape")
     result = {**scene.result, "config": {"a": HOSTILE}, "notes": [HOSTILE], "resolution": [HOSTILE, HOSTILE]}
