@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
+from smoke_trainer.ply import write_gaussians
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import WHICH
@@ -32,6 +34,17 @@ Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
 RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
 """result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
+_SHAPES = {
+    "xyz": (1, 3),
+    "f_dc": (1, 1, 3),
+    "f_rest": (1, 15, 3),
+    "opacity": (1, 1),
+    "scaling": (1, 3),
+    "rotation": (1, 4),
+}
+CLOUD = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
+"""In the place of what it trained."""
+RESULT["ply"]["rows"] = {"0": {name: values.flatten().tolist() for name, values in CLOUD.items()}}
 
 
 def place_of(document: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
@@ -96,6 +109,7 @@ class RecordedTrainer(RecordedKernels):
         (out / "metrics.jsonl").write_text('{"loss": 0.5}\n' * 40, encoding="utf-8")
         (out / "trainer.log").write_text("recorded", encoding="utf-8")
         result = self.results.get(words[words.index("smoke_trainer") + 1], RESULT)
+        write_gaussians(out / RESULT["ply"]["path"], CLOUD)
         (out / "result.json").write_text(json.dumps(result), encoding="utf-8")
         return Completed(tuple(words), 0, "", "", 0.0)
 
