@@ -51,14 +51,19 @@ class PendingBuilds(Toolchain):
         return tuple(name for name in names if not name.lower().startswith("torch"))
 
     @cached_property
-    def sources_to_build(self) -> tuple[CheckoutSource, ...]:
+    def sources_not_built(self) -> tuple[CheckoutSource, ...]:
         """Sources of the checkout that are still to be built: where what they build is installed, the build went well."""
         pending = []
         for item in self.sources:
             files = files_installed(self.facts, names_built(item.source), item.source.folder)
-            if item.source.needs_cuda and not any(file.importable for file in files):
+            if not any(file.importable for file in files):
                 pending.append(item)
         return tuple(pending)
+
+    @cached_property
+    def sources_to_build(self) -> tuple[CheckoutSource, ...]:
+        """Those of them with CUDA code."""
+        return tuple(item for item in self.sources_not_built if item.source.needs_cuda)
 
     @cached_property
     def compiles_at_first_use(self) -> tuple[str, ...]:

@@ -31,6 +31,9 @@ _NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 _BEGINS = re.compile(r"^\s*building '([^']+)' extension")
 _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 
+# A setup.py may start ``pip install`` for its submodules, as beta-splatting's does: they are in the plan themselves, and what is
+# not is for the plan to say. "0" turns isolation off: pip reads the variable as the value of build_isolation.
+_NO_OTHER_INSTALLS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}
 # Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
 # Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
 _SITECUSTOMIZE = """
@@ -138,6 +141,7 @@ def _run_pip(
     more: Mapping[str, str],
 ) -> BuildFailure | None:
     variables = {
+        **_NO_OTHER_INSTALLS,
         **step.variables,
         "TMPDIR": str(scratch.temporary),
         **compiler_cache(step, scratch.root),

@@ -128,28 +128,37 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
     return replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
 
 
-def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence[PlannedEdit]) -> None:
-    """Refuse what the compiler would: headers that nothing here has, and that no edit takes out."""
-    root = tools.chosen.toolkit.root
+def _require_headers(
+    source: Source, facts: Facts, tools: Tools | None, edits: Sequence[PlannedEdit] = ()
+) -> None:
+    """Refuse what the compiler would, or CMake: what nothing here has, and no edit takes out.
+
+    Args:
+        tools: None for a source without CUDA code, which needs no more than the system's packages.
+    """
     rules = {edit.rule for edit in edits}
     lacking = []
     for item in missing_headers_of(source, facts):
-        # what no toolkit is named for is torch's; a toolkit that is yet to be unpacked is not among them
-        owner_lacks = not item.toolkits or root in item.toolkits
+        if tools is None:
+            owner_lacks = bool(item.package)
+        else:
+            # what no toolkit is named for is torch's; a toolkit that is yet to be unpacked is not among them
+            owner_lacks = not item.toolkits or tools.chosen.toolkit.root in item.toolkits
         if owner_lacks and not rules.intersection(cures_of_include(item.header)):
             lacking.append(item)
     if not lacking:
         return
     names = ", ".join(item.header for item in lacking)
     first = lacking[0]
-    owner = f"torch {tools.torch.version}"
     cure = say("Install the part that holds them, or use a version that does.")
-    if first.toolkits:
-        owner = f"CUDA {tools.cuda} in {root}"
-    if first.package:
+    if first.package or tools is None:
         owner = "this system"
         packages = dict.fromkeys(item.package for item in lacking if item.package)
         cure = run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu")
+    elif first.toolkits:
+        owner = f"CUDA {tools.cuda} in {tools.chosen.toolkit.root}"
+    else:
+        owner = f"torch {tools.torch.version}"
     raise SplatfixError(
         "headers-missing",
         f"{source.label} includes {names}, which {owner} does not have ({first.file} line {first.line}).",
@@ -161,8 +170,13 @@ def _require_headers(source: Source, facts: Facts, tools: Tools, edits: Sequence
     )
 
 
-def plain_build(source: Source, scripts: str, jobs: Jobs) -> BuildWheel:
-    """A source without CUDA code: whatever compiler is set up here will do."""
+def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:
+    """A source without CUDA code: whatever compiler is set up here will do.
+
+    Raises:
+        SplatfixError: ``headers-missing``.
+    """
+    _require_headers(source, facts, None)
     copy = _copy_of(source)
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     return BuildWheel(

@@ -140,6 +140,21 @@ def test_a_build_adds_no_packages(environment: Environment, tmp_path: Path) -> N
     assert snapshot(environment) == before
 
 
+def test_a_setup_py_that_installs_its_submodule_leaves_that_to_the_plan(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """beta-splatting's install command runs ``pip install .`` there, also while its wheel is built."""
+    source = write_extension(tmp_path / "source")
+    write_extension(source / "inner", name="other_probe")
+    how = (
+        "import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', './inner'])\n"
+    )
+    (source / "setup.py").write_text(how + (source / "setup.py").read_text())
+    install(environment, source)
+    assert (environment.purelib / "tiny_probe").is_dir()
+    assert not list(environment.purelib.glob("other_probe*"))
+
+
 def named_otherwise(folder: Path, name: str) -> Path:
     """A source whose name only running it tells."""
     source = write_extension(folder)

@@ -57,7 +57,7 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     out: "fatal error: cuda_texture_types.h: No such file or directory", minutes into a build. Every include of the compiled
     files and of their own headers is looked for in the folders that this toolkit, this torch and the compiler have. Left out
     is what stands behind #if, what the source carries along, and every header that is neither CUDA's, torch's nor sparsehash's,
-    Eigen's or Boost's."""
+    Eigen's or Boost's. Of a build by CMake the packages of the system that its find_package(... REQUIRED) asks for count too."""
     toolkit = context.build_toolkit
     for item in context.sources_to_build:
         if toolkit is not None:
@@ -70,6 +70,7 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
             headers = [header for header in item.headers_missing if not (header.toolkits or header.package)]
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
+    for item in context.sources_not_built:
         headers = [header for header in item.headers_missing if header.package]
         searched = Evidence("/usr/include", "and what setup.py and the environment name", "looked for there")
         yield from _missing_headers(context, this, item, headers, "this system", searched)

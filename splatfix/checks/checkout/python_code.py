@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from packaging.utils import canonicalize_name
+
 from splatfix.checks.evidence import file_of
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
@@ -62,6 +64,13 @@ def _lacking(
     declared = _declared_and_missing(facts, packages)
     if not missing.places and not declared:
         return
+    # what a package takes from an address may need torch for its build, as what a list takes from there
+    from_address = {name: text for name, (text, _) in declared.items() if "@" in text}
+    missing = replace(
+        missing,
+        unknown=tuple(name for name in missing.unknown if canonicalize_name(name) not in declared),
+        addresses={**missing.addresses, **from_address},
+    )
     beside = any(need.beside for need in missing.places)
     requirements = {name_of(text): text for text in missing.requirements}
     only_declared = []
@@ -70,6 +79,7 @@ def _lacking(
             only_declared.append(text)
         # what the packages declare names versions, a table of imports does not
         requirements[name] = text
+    requirements = {name: text for name, text in requirements.items() if name not in from_address}
     sentences = []
     if missing.places:
         importer = "the code"

@@ -16,8 +16,10 @@ from splatfix.facts.source.build_variables import (
     cuda_switches,
     environment_writes,
 )
+from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.missing_folders import is_its_own, missing_folders
+from splatfix.facts.source.pins import requirements_from_files
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
@@ -37,13 +39,6 @@ _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_mo
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _SCM = re.compile(r"(?:setuptools[-_.]scm|hatch-vcs)\b")
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
-_CMAKE_ENVIRONMENT = re.compile(r"\$ENV\{(\w+)\}")
-_CMAKE_VALUE = re.compile(r"\bset\s*\(\s*(\w+)\s+\"?([\w.]+)\"?\s*\)", re.IGNORECASE)
-_CMAKE_LIBRARY = re.compile(r"\bCUDA::(?:cuda_driver|(cuda|nvrtc|cufile|nvml))\b")
-_CMAKE_MODULE = re.compile(
-    r"\b(?:pybind11_add_module|nanobind_add_module|Python3?_add_library)\s*\(\s*(?:\$\{(\w+)\}|(\w+))",
-    re.IGNORECASE,
-)
 
 
 def read_source(folder: Path, setup_text: str | None = None, reader: FolderReader | None = None) -> Source:
@@ -59,8 +54,11 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     else:
         script = parse_setup_script(setup_text, reader, folder)
     text = reader.text(folder / "pyproject.toml", MOST_PYPROJECT)
+    from_files: tuple[str, ...] = ()
     try:
-        pyproject = TomlTable(parse_toml(text), "pyproject.toml")
+        document = parse_toml(text)
+        pyproject = TomlTable(document, "pyproject.toml")
+        from_files = tuple(requirements_from_files(folder, document, reader))
     except ValueError as error:
         pyproject = TomlTable({}, "pyproject.toml", [f"pyproject.toml cannot be read: {error}"])
     # the order of these reads is that of the errors that are told
@@ -70,12 +68,12 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     build_requires = build_system.texts("requires")
     build_files = tuple(file for file in _BUILD_FILES if (folder / file).is_file())
     modules = tuple(_modules(folder, script))
-    cmake = ""
-    if "CMakeLists.txt" in build_files:
-        cmake = _cmake_text(folder, reader)
-    by_cmake = bool(cmake) and not any(script.calls(*_TORCH_NAMES))
-    if not modules and by_cmake:
-        modules = tuple(_modules_of_cmake(script, cmake))
+    cmake = read_cmake(folder, script, reader)
+    by_cmake = bool(cmake.text) and not any(script.calls(*_TORCH_NAMES))
+    needs_cuda = _needs_cuda(folder, script, modules, reader)
+    if by_cmake:
+        modules = modules or tuple(cmake.modules(script))
+        needs_cuda = needs_cuda and cmake.mentions_cuda
     # nothing also where it cannot be read: its build will say so
     config = dict(sections(reader.text(folder / "setup.cfg")))
     python = python or script.setup_text("python_requires") or ""
@@ -88,8 +86,6 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
             build_imports.append(module)
     packages = script.setup_texts("packages")
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
-    cmake_reads = dict.fromkeys(_CMAKE_ENVIRONMENT.findall(reader.text(folder / "CMakeLists.txt")))
-    libraries = (*script.libraries, *(name or "cuda" for name in _CMAKE_LIBRARY.findall(cmake)))
     source = Source(
         folder=str(folder),
         build_files=build_files,
@@ -97,23 +93,23 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         version=script.setup_text("version") or version or _released_version(folder, reader),
         packages=packages,
         modules=modules,
-        needs_cuda=_needs_cuda(folder, script, modules, reader),
+        needs_cuda=needs_cuda,
         uses_torch_builder=script.mentions(*_TORCH_NAMES, "BuildExtension")
         and not (by_cmake and script.mentions("CMakeExtension")),
         build_requires=build_requires,
-        requires=(*script.setup_texts("install_requires"), *dependencies),
+        requires=(*script.setup_texts("install_requires"), *dependencies, *from_files),
         python=python,
-        reads=tuple(dict.fromkeys((*(read.name for read in script.reads), *cmake_reads))),
+        reads=tuple(dict.fromkeys((*(read.name for read in script.reads), *cmake.variables))),
         sets=environment_writes(script),
         arch_variables=(
             *arch_variables(script.reads, script),
-            *map(ArchVariable, filter(is_arch_variable, cmake_reads)),
+            *map(ArchVariable, filter(is_arch_variable, cmake.variables)),
         ),
         switches=cuda_switches(script.reads, script),
         version_from_git=script.mentions("use_scm_version", "setuptools_scm")
         or any(_SCM.match(requirement) for requirement in build_requires),
         nvcc_flags=script.nvcc_flags,
-        libraries=tuple(dict.fromkeys(libraries)),
+        libraries=tuple(dict.fromkeys((*script.libraries, *cmake.libraries))),
         imports=tuple(module for module in script.imports if module.partition(".")[0] in _OF_SETUPTOOLS),
         build_imports=tuple(build_imports),
         needs=read_packages_of(folder, packages, modules).imports,
@@ -210,27 +206,6 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
             missing=tuple(item for item in sources if not is_there(folder / item)),
             cuda=last_name(call.func) == "CUDAExtension",
         )
-
-
-def _cmake_text(folder: Path, reader: FolderReader) -> str:
-    """Its CMakeLists.txt files, without those of submodules: what they build is no part of it."""
-    carried = [folder / item.path for item in read_submodules(folder, reader)]
-    files = reader.files_below(folder, ("CMakeLists.txt",), depth=3)
-    own = [file for file in files if not any(file.is_relative_to(path) for path in carried)]
-    return "\n".join(reader.text(file) for file in own)
-
-
-def _modules_of_cmake(script: SetupScript, text: str) -> Iterator[NativeModule]:
-    """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.
-
-    cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts them into that package.
-    """
-    prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
-    packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if isinstance(prefix, str)]
-    values = dict(_CMAKE_VALUE.findall(text))
-    for variable, name in dict.fromkeys(_CMAKE_MODULE.findall(text)):
-        if name or variable in values:
-            yield NativeModule(".".join([*packages[:1], name or values[variable]]), cuda=False)
 
 
 def _needs_cuda(

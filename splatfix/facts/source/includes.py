@@ -12,6 +12,7 @@ from splatfix.core.source_pattern import without_comments
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.machine import MachineFacts
 from splatfix.facts.model.source import MissingHeader, Source
+from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
 
@@ -39,6 +40,18 @@ _OF_SYSTEM = {
     "libeigen3-dev": re.compile(r"(unsupported/)?Eigen/\w+"),
     "libboost-dev": re.compile(r"boost/[\w/]+\.hpp"),
 }
+# By the name that find_package is given: those that CMake brings no module of its own for.
+_OF_CMAKE = {
+    "CGAL": "libcgal-dev",
+    "Ceres": "libceres-dev",
+    "Eigen3": "libeigen3-dev",
+    "OpenCV": "libopencv-dev",
+    "PCL": "libpcl-dev",
+    "TBB": "libtbb-dev",
+    "embree": "libembree-dev",
+    "glfw3": "libglfw3-dev",
+    "glm": "libglm-dev",
+}
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
 
@@ -60,6 +73,18 @@ class IncludeFolders:
         if not self.system or _holds((*self.always, *(folder / "eigen3" for folder in self.system)), header):
             return ""
         return next((package for package, pattern in _OF_SYSTEM.items() if pattern.fullmatch(header)), "")
+
+    def package_of_cmake(self, name: str) -> str:
+        """The package of the system with what ``find_package(name REQUIRED)`` asks for, where that is not here; else ""."""
+        prefixes = {folder.parent for folder in self.always if folder.name == "include"}
+        for prefix in prefixes if self.system and name in _OF_CMAKE else ():
+            for file in (f"{name}Config.cmake", f"{name.lower()}-config.cmake"):
+                patterns = (
+                    f"{share}/{file}" for share in ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")
+                )
+                if any(any(prefix.glob(pattern)) for pattern in patterns):
+                    return ""
+        return _OF_CMAKE.get(name, "") if self.system else ""
 
     def lacking(self, header: str) -> tuple[str, ...] | None:
         """Roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
@@ -121,12 +146,18 @@ def missing_headers(
         root: the checkout.
         searched: where compilers look here.
     """
+    if not source.uses_torch_builder:
+        for name in read_cmake(folder, script, reader).packages:
+            package = searched.package_of_cmake(name)
+            if package and not _lies_in(root, f"Find{name}.cmake"):
+                yield MissingHeader(f"{name}Config.cmake", "CMakeLists.txt", 1, (), package)
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
     names = [name for module in source.modules for name in module.sources if name.endswith(_COMPILED)]
     pending = [folder / name for name in names if is_there(folder / name)]
-    pending = pending or list(reader.files_below(folder, _COMPILED, depth=4))
+    endings = tuple(ending for ending in _COMPILED if source.needs_cuda or ending != ".cu")
+    pending = pending or list(reader.files_below(folder, endings, depth=4))
     visited, checked = set(pending), set[str]()
     while pending:
         file = pending.pop(0)

@@ -1,8 +1,9 @@
 """The requirements that a checkout writes down: requirements.txt, conda's environment files, pyproject.toml."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.toml import TomlTable, parse_toml
@@ -67,6 +68,19 @@ def _of_project(text: str) -> Iterable[str]:
     except ValueError:
         return ()  # setup-unreadable tells of a damaged file where it matters
     return document.table("project").texts("dependencies")
+
+
+def requirements_from_files(folder: Path, document: Mapping[str, Any], reader: FolderReader) -> Iterator[str]:
+    """What setuptools takes from files of the project, where ``[tool.setuptools.dynamic]`` of its pyproject.toml says so."""
+    table: Any = document
+    for key in ("tool", "setuptools", "dynamic", "dependencies", "file"):
+        table = table.get(key) if isinstance(table, Mapping) else None
+    names = table if isinstance(table, list) else [table]
+    for name in filter(None, names):
+        path = folder / str(name)
+        if ".." not in path.parts and path.is_relative_to(folder):
+            stripped = (line.strip() for line in _of_requirements(reader.text(path)))
+            yield from (line for line in stripped if line and not line.startswith("-"))
 
 
 def _of_conda(text: str) -> Iterable[str]:

@@ -55,7 +55,9 @@ class SetupScript(StaticEvaluator):
                 owner = node.func.value
                 if isinstance(owner, ast.Subscript) and _is_nvcc(owner.slice):
                     lists += node.args
-        return _unique(text for text in self.texts_that_reach(lists) if text != "nvcc")
+        # --offload-arch is the compiler's for AMD's GPUs, behind a branch for ROCm
+        texts = (text for text in self.texts_that_reach(lists) if text != "nvcc")
+        return _unique(text for text in texts if not text.startswith("--offload-arch"))
 
     @cached_property
     def include_dirs(self) -> tuple[str, ...]:

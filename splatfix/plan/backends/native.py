@@ -198,7 +198,7 @@ def native_plan(
             if source.uses_torch_builder:
                 usable_torch(context, cuda=False)
                 usable_headers(facts)
-            build = plain_build(source, str(Path(interpreter.executable).parent), share)
+            build = plain_build(source, facts, str(Path(interpreter.executable).parent), share)
         builds.append(build)
     # last: what no package cures is said before somebody installs one
     dependencies = plan_dependencies(request, facts, sources)

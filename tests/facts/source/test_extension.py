@@ -9,6 +9,10 @@ import pytest
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.facts import Source, extension_folders, read_source, walk_extensions
+from splatfix.facts.source.cmake import read_cmake
+from splatfix.facts.source.includes import IncludeFolders, missing_headers
+from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.setup_py import read_setup_script
 from tests.files import put
 from tests.tables import tabled
 
@@ -96,6 +100,8 @@ def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
         'args = {"cxx": ["-march=native"], "nvcc": ["-O3"]}\nargs["nvcc"].append("-lineinfo")\nsetup(x=args)'
     )
     assert set(source(tmp_path, code).nvcc_flags) == {"-O3", "-lineinfo"}
+    code = 'flags = ["-O3"]\nif hip:\n    flags.append(f"--offload-arch={gpu}")\nsetup(x={"nvcc": flags})'
+    assert source(tmp_path, code).nvcc_flags == ("-O3",)
 
 
 def test_imports_of_setuptools_that_it_cannot_do_without(tmp_path: Path) -> None:
@@ -194,6 +200,78 @@ def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: 
     put(tmp_path, {".gitmodules": modules, ".git/HEAD": "", "other/setup.py": "setup()"})
     assert source(tmp_path / "ffmlp", setup).missing_folders == ("dependencies/cutlass",)
     assert read_source(tmp_path / "other").missing_folders == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "requires"),
+    [
+        ('"needs.txt"', ("numpy", "PyGLM>=2")),
+        ('["needs.txt"]', ("numpy", "PyGLM>=2")),
+        ('"../needs.txt"', ()),
+        ("7", ()),
+    ],
+)
+def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: str, requires: Names) -> None:
+    """As fast_gauss, which was built, and did not import without them."""
+    dynamic = f"[project]\nname='a'\ndynamic=['dependencies']\n[tool.setuptools.dynamic]\ndependencies = {{file = {file}}}"
+    for folder in (tmp_path, tmp_path / "a"):
+        folder.mkdir(exist_ok=True)
+        (folder / "needs.txt").write_text("-r more.txt\nnumpy  # arrays\n\nPyGLM>=2\n")
+    (tmp_path / "a" / "pyproject.toml").write_text(dynamic)
+    assert read_source(tmp_path / "a").requires == requires
+
+
+CMAKE = """
+option(WITH_CUDA "Kernels for CUDA" OFF) # option(WITH_PYTHON "" OFF)
+option(WITH_PYTHON "Bindings" OFF)
+find_package(PCL 1.10 REQUIRED COMPONENTS common)
+find_package(OpenMP)
+if(WITH_CUDA)
+  if(APPLE)
+    message(no)
+  endif()
+  find_package(CUDA REQUIRED)
+  add_library(kernels a.cu)
+else()
+  add_library(host b.cpp)
+endif()
+if(WITH_PYTHON)
+  pybind11_add_module(gicp c.cpp)
+endif()
+"""
+
+
+@pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])
+def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str, cuda: bool) -> None:
+    """fast_gicp's bindings have no CUDA code, and its kernels include what CUDA 13 lacks: only an option turns those on."""
+    setup = (
+        f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\nsetup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
+    )
+    for name, text in {
+        "setup.py": setup,
+        "CMakeLists.txt": CMAKE,
+        "a.cu": "#include <thrust/gone.h>\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    found = read_source(tmp_path)
+    assert (found.needs_cuda, [module.name for module in found.modules]) == (cuda, ["gicp"])
+    reader = FolderReader()
+    script = read_setup_script(tmp_path / "setup.py", reader)
+    cmake = read_cmake(tmp_path, script, reader)
+    assert ("PCL" in cmake.packages, "CUDA" in cmake.packages) == (True, cuda)
+    usr = tmp_path / "usr"
+    (usr / "include").mkdir(parents=True)
+    searched = IncludeFolders(
+        toolkits={"/cuda": (usr / "none",)}, always=(usr / "include",), system=(usr / "include",)
+    )
+    missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
+    assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
+    assert missing[0].package == "libpcl-dev"
+    config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
+    config.parent.mkdir(parents=True)
+    config.touch()
+    missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
+    assert "PCLConfig.cmake" not in [item.header for item in missing]
 
 
 def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None:

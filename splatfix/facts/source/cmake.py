@@ -1,0 +1,95 @@
+"""What the CMakeLists.txt files of a source say about its build; CMake itself is not run."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from splatfix.core.data import dataclass
+from splatfix.facts.model.source import NativeModule
+from splatfix.facts.source.git_files import read_submodules
+from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.setup_py import SetupScript
+
+_OPTION = re.compile(r"\boption\s*\([^)]*\)", re.IGNORECASE)
+_OFF = re.compile(r"\boption\s*\(\s*(\w+)[^)]*\bOFF\s*\)", re.IGNORECASE)
+_IF = re.compile(r"\s*if\s*\(\s*(\w*)(\s*\))?", re.IGNORECASE)
+_ELSE = re.compile(r"\s*else(if)?\s*\(", re.IGNORECASE)
+_ENDIF = re.compile(r"\s*endif\s*\(", re.IGNORECASE)
+_COMMENT = re.compile(r"(?<!\\)#[^\n\[]*")
+_CUDA = re.compile(r"cuda|\.cu\b", re.IGNORECASE)
+_ENVIRONMENT = re.compile(r"\$ENV\{(\w+)\}")
+_VALUE = re.compile(r"\bset\s*\(\s*(\w+)\s+\"?([\w.]+)\"?\s*\)", re.IGNORECASE)
+_LIBRARY = re.compile(r"\bCUDA::(?:cuda_driver|(cuda|nvrtc|cufile|nvml))\b")
+_MODULE = re.compile(
+    r"\b(?:pybind11_add_module|nanobind_add_module|Python3?_add_library)\s*\(\s*(?:\$\{(\w+)\}|(\w+))",
+    re.IGNORECASE,
+)
+_REQUIRED = re.compile(r"^\s*find_package\s*\(\s*(\w+)\b[^)]*\bREQUIRED\b", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CMakeProject:
+    """The CMakeLists.txt files of a source in one text, as far as the options that are on reach."""
+
+    text: str = ""
+    """"" where CMake has no part in its build."""
+
+    @property
+    def mentions_cuda(self) -> bool:
+        return _CUDA.search(self.text) is not None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Environment variables that it reads."""
+        return tuple(dict.fromkeys(_ENVIRONMENT.findall(self.text)))
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Those of the driver and the toolkit that it links."""
+        return tuple(name or "cuda" for name in _LIBRARY.findall(self.text))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those without which it does not configure: ``PCL`` of ``find_package(PCL REQUIRED)``."""
+        return tuple(dict.fromkeys(_REQUIRED.findall(self.text)))
+
+    def modules(self, script: SetupScript) -> Iterator[NativeModule]:
+        """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.
+
+        cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts them into that package.
+        """
+        prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
+        packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if isinstance(prefix, str)]
+        values = dict(_VALUE.findall(self.text))
+        for variable, name in dict.fromkeys(_MODULE.findall(self.text)):
+            if name or variable in values:
+                yield NativeModule(".".join([*packages[:1], name or values[variable]]), cuda=False)
+
+
+def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMakeProject:
+    """That of a source, without those of its submodules: what they build is no part of it."""
+    if not (folder / "CMakeLists.txt").is_file():
+        return CMakeProject()
+    carried = [folder / item.path for item in read_submodules(folder, reader)]
+    files = reader.files_below(folder, ("CMakeLists.txt",), depth=3)
+    own = [file for file in files if not any(file.is_relative_to(path) for path in carried)]
+    text = _COMMENT.sub("", "\n".join(reader.text(file) for file in own))
+    return CMakeProject(_reached(text, script.literals))
+
+
+def _reached(text: str, given: Sequence[str]) -> str:
+    """The code without what stands behind ``if(X)``, where ``option(X "..." OFF)`` and setup.py does not give ``-DX=``."""
+    off = {name for name in _OFF.findall(text) if not any(item.startswith(f"-D{name}=") for item in given)}
+    kept, skipped = [], 0
+    for line in text.splitlines():
+        begins = _IF.match(line)
+        if skipped:
+            if begins:
+                skipped += 1
+            elif _ENDIF.match(line) or (skipped == 1 and _ELSE.match(line)):
+                skipped -= 1
+        elif begins and begins.group(1) in off and begins.group(2):
+            skipped = 1
+        else:
+            kept.append(line)
+    return _OPTION.sub("", "\n".join(kept))
