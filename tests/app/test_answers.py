@@ -15,7 +15,6 @@ from splatfix.explain import explain_text
 from splatfix.facts import Facts
 from splatfix.knowledge.failures import failure_classes, failures
 from tests.machines import NAMES, facts_of
-from tests.tables import tabled
 
 
 def lines(failure: str, facts: Facts | None) -> list[str]:
@@ -32,7 +31,15 @@ def with_cpu_torch(facts: Facts) -> Facts:
     return dataclasses.replace(facts, environment=environment)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("machine", "wheel"),
+    [
+        ("gtx-1080-ti-dropped", "torch==2.8.0+cu126"),
+        ("rtx-5080", "torch==2.9.0+cu129"),
+        ("h200", "torch==2.11.0+cu130"),
+        ("gb10-dgx-spark", "torch==2.9.1+cu130"),
+    ],
+)
 def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: str) -> None:
     facts = with_cpu_torch(facts_of(machine))
     python = facts.environment.interpreter.value
@@ -82,13 +89,21 @@ def test_explain_gives_them_in_place_of_what_helps_everywhere(tmp_path: Path) ->
 NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("failure", "modules", "expected"),
+    [
+        ("host-gcc-too-new", ["fused_ssim", "simple_knn"], NVRTC),
+        ("msvc-missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
+        ("pip-build-isolation", [], []),
+        ("cuda-oom-runtime", ["simple_knn"], []),
+        ("arch-below-minimum", ["simple_knn"], []),
+    ],
+)
 def test_a_failure_of_compilers_names_the_way_without_one(
-    failure: str, modules: tuple[str, ...], expected: tuple[str, ...]
+    failure: str, modules: list[str], expected: list[str]
 ) -> None:
-    found = Answers().without_compiler(failures()[failure], list(modules))
-    commands = [step.command for step in found if step.command]
-    assert tuple(command.shell(windows=False) for command in commands) == expected
+    found = Answers().without_compiler(failures()[failure], modules)
+    assert [step.command.shell(windows=False) for step in found if step.command] == expected
 
 
 def test_the_way_without_a_compiler_says_that_it_needs_a_cuda_torch() -> None:

@@ -28,7 +28,6 @@ from splatfix.report.image import Places, dockerfile, files
 from tests.archs import archs
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_recipes import checkout_of
-from tests.tables import tabled
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -86,7 +85,16 @@ def test_hadolint_finds_nothing(key: str) -> None:
 
 
 @needs_hadolint
-@tabled
+@pytest.mark.parametrize(
+    ("good", "bad", "rule"),
+    [
+        (" --no-install-recommends", "", "DL3015"),
+        ("rm -rf /var/lib/apt/lists/*", "true", "DL3009"),
+        ("USER 10001:10001", "USER root", "DL3002"),
+        ("FROM ${RUN_IMAGE} AS", "FROM ubuntu AS", "DL3006"),
+        ("# hadolint ignore=DL3008\n", "", "DL3008"),
+    ],
+)
 def test_hadolint_would_see_it(good: str, bad: str, rule: str) -> None:
     text = (GOLDENS / "2dgs.Dockerfile").read_text(encoding="utf-8")
     assert good in text
@@ -139,7 +147,18 @@ def test_the_compiler_of_wheels_is_that_of_this_torch(tmp_path: Path) -> None:
     assert refused(planned, tmp_path, "sm_61", toolkit="wheels").code == "torch-does-not-serve"
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("targets", "torch", "code"),
+    [
+        ((), "", "no-target"),
+        (("auto",), "", "no-target"),
+        (("sm_87",), "", "no-image-for-target"),
+        (("sm_61", "sm_120"), "", "torch-does-not-serve"),
+        (("sm_120",), "2.5.1", "torch-does-not-serve"),
+        (("sm_120",), "2.11.0+cu126", "torch-does-not-serve"),
+        (("sm_120",), "nonsense", "torch-does-not-serve"),
+    ],
+)
 def test_what_cannot_be_is_refused(targets: tuple[str, ...], torch: str, code: str, tmp_path: Path) -> None:
     folder = checkout_of("2dgs", tmp_path).resolve()
     request = ImageRequest(str(folder), archs(*targets), "image", torch)

@@ -23,7 +23,6 @@ from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
 from tests.machines import facts_of
-from tests.tables import tabled
 
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -90,7 +89,26 @@ def test_a_verdict_that_was_edited_counts_nowhere(
         assert (done.returncode, answer["error"]["code"]) == (2, "not-a-certificate")
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("changes", "contradiction"),
+    [
+        ({}, "nothing failed in it"),
+        ({"verdict": "certified"}, ""),
+        ({"verdict": "certified", "interrupted": True}, "stayed open: interrupted"),
+        (
+            {"verdict": "certified", "diagnosis": [{"code": "torch-missing", "outcome": "undetermined"}]},
+            "stayed open: torch-missing",
+        ),
+        (
+            {
+                "verdict": "certified",
+                "level": 2,
+                "kernels": [{"kind": "native", "outcome": "not-measured", "implementation": "gsplat"}],
+            },
+            "stayed open: gsplat",
+        ),
+    ],
+)
 def test_a_verdict_is_what_follows_from_the_rest(
     changes: dict[str, Any], contradiction: str, recorded: tuple[Path, Certificate], splatfix: Splatfix
 ) -> None:
@@ -130,7 +148,26 @@ def test_a_page_says_which_pictures_are_gone(recorded: tuple[Path, Certificate],
     assert "1 file (figurine/trainer.log)" in done.stderr
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("path", "value", "code"),
+    [
+        (("schema_version",), 1, "other-schema"),
+        (("command",), "diagnose", "not-a-certificate"),
+        (("verdict",), ["certified"], "not-a-certificate"),
+        (("issued",), "yesterday", "not-a-certificate"),
+        (("facts",), None, "not-a-certificate"),
+        (("suite",), 3, "not-a-certificate"),
+        (("scenes", 0, "log"), "../../secret", "not-a-certificate"),
+        (("scenes", 0, "images"), ["/etc/hostname"], "not-a-certificate"),
+        (("scenes", 0, "result", "resolution"), [1], "not-a-certificate"),
+        (("scenes", 0, "result", "gaussians"), {}, "not-a-certificate"),
+        (("scenes", 0, "result", "heldout"), {"psnr": "high"}, "not-a-certificate"),
+        (("scenes", 0, "result", "notes"), 3, "not-a-certificate"),
+        (("scenes", 0, "result", "heldout", "lpips"), "low", "not-a-certificate"),
+        (("options", "advice", "option", "title"), "another", "not-a-certificate"),
+        (("options", "advice", "option", "steps"), [{"text": 3}], "not-a-certificate"),
+    ],
+)
 def test_what_is_no_certificate_of_ours_is_refused(
     path: tuple[str | int, ...],
     value: Any,

@@ -8,7 +8,6 @@ from splatfix.binaries._bytes import Reader
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import parse
 from splatfix.binaries.symbols import parse_exported, parse_needs, parse_provided
-from tests.tables import tabled
 
 from .forge_fatbin import PTX, SASS, TYPICAL, WINDOWS, entry, fatbin_of
 from .forge_pe import PeForge
@@ -65,7 +64,15 @@ def test_a_file_without_tables() -> None:
     assert parse_exported(Reader(PeForge().build()), ["anything"]) == set()
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("offset", "value", "complaint"),
+    [
+        (0x3C, 2**31, "reaches past the end"),
+        (0x3C, 8, "no PE header at offset 0x8"),
+        (64 + 24, 0x777, "unknown optional header"),
+        (64 + 24 + 112 + 8, 0xFFFF0000, "the import table at address 0xffff0000 lies in no section"),
+    ],
+)
 def test_damaged_headers(offset: int, value: int, complaint: str) -> None:
     data = bytearray(PeForge(imports=IMPORTS, sections=((".nv_fatb", TYPICAL),)).build())
     struct.pack_into("<I", data, offset, value)

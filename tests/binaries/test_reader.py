@@ -10,7 +10,6 @@ import pytest
 from splatfix.binaries import BinaryError, EntryKind, is_binary, read_binary
 from splatfix.binaries._bytes import Reader
 from splatfix.binaries.model import arch_order
-from tests.tables import tabled
 
 from .forge_elf import ElfForge
 from .forge_fatbin import SASS, TYPICAL, A, entry, fatbin_of
@@ -25,7 +24,17 @@ def test_a_bare_fatbin(tmp_path: Path) -> None:
     assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("abi", "flags", "note", "arch"),
+    [
+        (7, 0x5A, "", "sm_90"),
+        (7, 0x5A | 0x800, "", "sm_90a"),
+        (8, 0x6006402, "", "sm_100"),
+        (8, 0x6006402, "ptxas\0-arch sm_100f -m 64 \0", "sm_100f"),
+        (8, 0x6006402, "ptxas\0-arch sm_100a -m 64 \0", "sm_100a"),
+        (8, 0x6006402, "ptxas\0-arch sm_90a -m 64 \0", "sm_100"),  # a note about something else
+    ],
+)
 def test_a_bare_cubin(tmp_path: Path, abi: int, flags: int, note: str, arch: str) -> None:
     forge = ElfForge(machine=190, abi_version=abi, flags=flags, dynamic=False)
     forge.sections = ((".text.k", b"\0" * 64), (".note.nv.tkinfo", note.encode())) if note else ()

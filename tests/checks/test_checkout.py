@@ -22,7 +22,6 @@ from splatfix.facts import (
     Submodule,
 )
 from splatfix.knowledge import stacks
-from tests.tables import tabled
 
 from .conftest import Changer, cuda, extension, loud, of, only, sass
 from .test_packages import package, packages
@@ -75,7 +74,15 @@ def test_submodules(rtx_5080: Facts) -> None:
     assert commands(only(unzipped, "submodules-missing").remedy)[0].argv == clone
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("path", "more", "why"),
+    [
+        ("thirdparty/tiny-cuda-nn", {"named_in": ("setup_it.py",)}, "setup_it.py needs it"),
+        ("ext/simple-knn", {}, "an extension"),
+        ("deps/knn/third_party/glm", {}, "dgr needs it"),
+        ("SIBR_viewers", {}, ""),
+    ],
+)
 def test_who_needs_a_submodule(rtx_5080: Facts, path: str, more: dict[str, Any], why: str) -> None:
     empty = Submodule(path, "https://example.org/a", True, **more)
     item = dataclasses.replace(source("dgr", missing_folders=("third_party/glm",)), path="deps/knn")

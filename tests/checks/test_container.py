@@ -1,8 +1,9 @@
 """What a container lacks from outside: each check sees it fail, and its remedy is a command for the host."""
 
+import pytest
+
 from splatfix.checks import Status
 from splatfix.facts import Confinement, Fact
-from tests.tables import tabled
 
 from .conftest import Changer, of
 
@@ -24,7 +25,18 @@ NO_GPU: dict[str, object] = {
 }
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("container", "wsl", "words"),
+    [
+        ("docker", False, ("docker run --gpus all IMAGE", "nvidia-ctk runtime configure")),
+        ("docker", True, ("docker run --gpus all IMAGE", "wsl --update", "Docker Desktop")),
+        ("podman", False, ("podman run --device nvidia.com/gpu=all IMAGE", "nvidia-ctk cdi generate")),
+        ("containerd", False, ("nerdctl run --gpus all IMAGE", "NVIDIA Container Toolkit")),
+        ("kubernetes", False, ("nvidia.com/gpu: 1", "device plugin")),
+        ("apptainer", False, ("apptainer exec --nv IMAGE",)),
+        ("buildkit", False, ("--target",)),
+    ],
+)
 def test_how_a_container_gets_its_gpu(
     changed: Changer, container: str, wsl: bool, words: tuple[str, ...]
 ) -> None:

@@ -2,9 +2,10 @@
 
 import dataclasses
 
+import pytest
+
 from splatfix.context import make_context
 from splatfix.facts import Extension, Fact, ImportProbe, Linkage
-from tests.tables import tabled
 
 from .conftest import Changer, TorchWith, extension, loud, sass
 
@@ -21,17 +22,23 @@ def fat_wheel(*tags: str) -> tuple[Extension, ...]:
     )
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("torch_cuda", "tags", "loaded"),
+    [
+        ("12.8", ("cu118", "cu124", "cu126", "cu128", "cu130"), ["cu128"]),
+        ("12.9", ("cu118", "cu124", "cu126", "cu128", "cu130"), ["cu124"]),  # it tries them in order
+        ("12.1", ("cu118", "cu124", "cu126"), ["cu124"]),
+        ("13.0", ("cu118", "cu128"), ["cu128"]),
+        (None, ("cu118", "cu128"), ["cu128"]),
+        ("12.8", ("cu118",), ["cu118"]),
+    ],
+)
 def test_of_a_fat_wheel_one_module_is_loaded(
-    changed: Changer,
-    torch_with: TorchWith,
-    torch_cuda: str | None,
-    tags: tuple[str, ...],
-    loaded: tuple[str, ...],
+    changed: Changer, torch_with: TorchWith, torch_cuda: str | None, tags: tuple[str, ...], loaded: list[str]
 ) -> None:
     facts = changed(extensions=Fact(fat_wheel(*tags)), torch=torch_with(cuda=torch_cuda))
     found = make_context(facts).extensions
-    assert tuple(item.module.removeprefix("fussim._cuda_") for item in found) == loaded
+    assert [item.module.removeprefix("fussim._cuda_") for item in found] == loaded
 
 
 def test_a_healthy_fat_wheel_is_healthy(changed: Changer) -> None:

@@ -15,7 +15,6 @@ from splatfix.facts import (
     Submodule,
 )
 from splatfix.knowledge.stacks import Stack, stack, stacks, variant
-from tests.tables import tabled
 
 HUB = "https://github.com/"
 
@@ -162,7 +161,20 @@ def test_another_module_is_another_stack() -> None:
     assert not found.own and found.call_fits is False and "diff_gauss" in found.against[0]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://github.com/Owner/Name.git", "owner/name"),
+        ("git@github.com:owner/name.git", "owner/name"),
+        ("ssh://git@example.org:22/owner/name/", "owner/name"),
+        ("git+https://gitlab.example.org/group/owner/name", "owner/name"),
+        ("/home/u/owner/name", ""),
+        ("file:///srv/owner/name", ""),
+        ("../name.git", ""),
+        ("https://example.org/name", ""),
+        ("", ""),
+    ],
+)
 def test_addresses(address: str, name: str) -> None:
     assert repository_of(address) == name
 

@@ -32,7 +32,6 @@ from splatfix.facts import (
 )
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.tables import tabled
 
 from .conftest import cuda, extension, ptx, sass, with_facts, with_python
 from .test_checkout import source, with_checkout
@@ -131,7 +130,14 @@ def test_commands_for_the_simulated_machines(name: str) -> None:
         assert broken(found) == ""
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [
+        ({"kind": "uv"}, "uv pip {} --python /env/bin/python "),
+        ({"externally_managed": True, "kind": "system"}, None),
+        ({"kind": "venv"}, "/env/bin/python -m pip {} "),
+    ],
+)
 def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any], start: str | None) -> None:
     """uv makes environments without pip; a system's own Python (PEP 668) lets nobody install into it."""
     base = with_python(sick(rtx_5080), **change)

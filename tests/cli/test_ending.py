@@ -9,15 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import tabled
-
 Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = [sys.executable, "-m", "splatfix"]
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSIX has them")
 
 
-@tabled
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--exit-codes", "monitoring", "--no-such-option"],
+        ["--exit-codes=monitoring", "--iterations", "many"],
+        ["--exit-codes", "monitoring", "--suite", "quick", "--data", "scenes"],
+        ["--exit-codes", "monitoring", "--container", "cpu", "--seed", "1"],
+        ["--exit-codes", "monitoring", "--python", "/no/such/python"],
+        ["--exit-codes", "monitoring", "--out", "/dev/null/x", "--suite", "none"],
+    ],
+)
 def test_a_monitoring_system_is_never_told_that_wrong_usage_is_critical(
     splatfix: Splatfix, words: list[str]
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.cli.test_documents import check
-from tests.tables import tabled
 
 LANE = "certify --docker-host unix:///nowhere --container"
 WHY = "install --dry-run --why"
@@ -104,7 +103,15 @@ def test_it_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == recorded.keys(), "nothing is done"
 
 
-@tabled
+@pytest.mark.parametrize(
+    "line",
+    [
+        "certify --level 1 --out",
+        "monitor --out",
+        "report merge . --out",
+        "scenes export fruit --out",
+    ],
+)
 def test_what_cannot_be_written_ends_with_the_same_code_everywhere(
     line: str, document: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

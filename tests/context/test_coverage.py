@@ -1,10 +1,11 @@
 """The one rule: a file runs on a GPU only if every fatbin has something for it."""
 
+import pytest
+
 from splatfix.context.coverage import judge
 from splatfix.facts import Code, EntryKind, FatbinGroup
 from splatfix.knowledge.archs import Arch
 from tests.checks.conftest import ptx, sass
-from tests.tables import tabled
 
 
 def group(*codes: Code) -> FatbinGroup:
@@ -37,7 +38,16 @@ def test_sass_wins_over_ptx_in_the_same_container() -> None:
     assert judge([both], SM_120, driver_cuda="12.8") == judge([sass("sm_120")], SM_120, driver_cuda="12.8")
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("version", "driver", "usable", "unsure"),
+    [
+        ((8, 7), "12.8", True, False),
+        ((8, 8), "12.8", False, False),
+        ((9, 0), "13.0", True, False),
+        ((9, 1), "13.0", False, False),
+        ((8, 7), None, True, True),
+    ],
+)
 def test_ptx_against_the_driver(
     version: tuple[int, int], driver: str | None, usable: bool, unsure: bool
 ) -> None:

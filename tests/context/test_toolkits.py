@@ -33,7 +33,6 @@ from tests.plan.machines import (
     plan,
     why_not,
 )
-from tests.tables import tabled
 
 SM_120 = Arch(12, 0)
 CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
@@ -158,7 +157,14 @@ def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     assert "conda install -c nvidia/label/cuda-12.8.0 cuda-toolkit" in caught.value.todo[-1].line()
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("targets", "python", "words"),
+    [
+        (("6.1",), "3.11.7", "/env/bin/python -m pip install torch==2.11.0+cu126"),
+        (("6.1",), "3.9.1", "/env/bin/python -m pip install 'torch==2.8.*'"),
+        (("6.1", "12.0"), "3.11.7", "No torch build in the tables supports sm_61, sm_120 here"),
+    ],
+)
 def test_torch_for_a_dropped_gpu_serves_every_target(
     targets: tuple[str, ...], python: str, words: str
 ) -> None:

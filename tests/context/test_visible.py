@@ -11,7 +11,6 @@ from splatfix.context.visible import read_value
 from splatfix.core.step import commands
 from splatfix.facts import CudaDevice, Driver, Fact, Gpu
 from tests.checks.conftest import Changer, loud, only
-from tests.tables import tabled
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
@@ -77,7 +76,23 @@ def test_hidden_only_where_that_is_certain(
     assert Gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)).hidden_gpus == hidden
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("value", "places", "words", "meant"),
+    [
+        ("", (), "it is empty", ""),
+        ("-1", (), "'-1' names no GPU", ""),
+        ("all", (), "'all' names no GPU", ""),
+        ("9,0", (), "CUDA has no GPU 9 (its last is 2), and stops there", "0"),
+        ("0,-1,1", (0,), "'-1' names no GPU, and CUDA stops there", "0,1"),
+        ("0,0", (), "it names GPU 0 twice, and CUDA then shows none", "0"),
+        ("2,1", (2, 1), "", "2,1"),
+        ("GPU-ffff", (), "no GPU has a UUID that begins with GPU-ffff", ""),
+        ("GPU-1a2b,GPU-7", (), "2 UUIDs begin with GPU-1a2b", "GPU-7"),
+        ("GPU-7,GPU-7", (), "it names a GPU twice", "GPU-7"),
+        ("GPU-7,0", (2,), "'0' is no UUID as the first entry is", "GPU-7"),
+        ("MIG-1", None, "no MIG instance here is called MIG-1", ""),
+    ],
+)
 def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, words: str, meant: str) -> None:
     reading = read_value(value, CARDS)
     assert (reading.places, reading.valid) == (places, meant)
@@ -132,7 +147,15 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
     assert "torch-arch-unsupported" in loud(other)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("value", "system", "command"),
+    [
+        ("-1", "linux", "unset CUDA_VISIBLE_DEVICES"),
+        ("-1", "windows", 'set "CUDA_VISIBLE_DEVICES="'),
+        ("0,0", "linux", "export CUDA_VISIBLE_DEVICES=0"),
+        ("0,0", "windows", 'set "CUDA_VISIBLE_DEVICES=0"'),
+    ],
+)
 def test_the_way_out_in_this_machines_shell(changed: Changer, value: str, system: str, command: str) -> None:
     facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": value})
     finding = only(facts, "no-gpu-visible")

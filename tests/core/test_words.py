@@ -1,8 +1,19 @@
+import pytest
+
 from splatfix.core.words import beginning, counted, few
-from tests.tables import tabled
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [
+        (0, "file", "0 files"),
+        (1, "compiler", "1 compiler"),
+        (1.0, "step", "1 step"),
+        (2, "folder", "2 folders"),
+        (3, "library", "3 libraries"),
+        (4, "day", "4 days"),
+    ],
+)
 def test_a_number_and_its_noun_agree(number: float, noun: str, said: str) -> None:
     assert counted(number, noun) == said
 

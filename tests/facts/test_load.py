@@ -12,7 +12,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import load
 from tests.hostile.bad_files import CONTENTS, bad_files
 from tests.machines import facts_of
-from tests.tables import tabled
 
 TORCH = "environment.torch.value"
 
@@ -37,7 +36,22 @@ def refused(path: Path) -> SplatfixError:
     return caught.value
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (f"{TORCH}.knows_archs.0", "bad"),
+        (f"{TORCH}.knows_archs.0", "sm_90"),
+        (f"{TORCH}.version", "\u00b2"),
+        (f"{TORCH}.version", "9" * 5000),
+        (f"{TORCH}.cuda", "12"),
+        (f"{TORCH}.code.0.entries.0.arch", "sm_99999"),
+        ("machine.driver.value.library_version", "compute_\u00b2"),
+        ("machine.gpus.value.0.memory_total", 1.5),
+        ("machine.gpus.value", [[]]),
+        ("machine", 3),
+        ("environment.interpreter.value.version", "three"),
+    ],
+)
 def test_the_place_of_a_wrong_value(place: str, value: object, tmp_path: Path) -> None:
     made = document()
     put(made, place, value)

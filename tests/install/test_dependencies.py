@@ -15,7 +15,6 @@ from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
-from tests.tables import tabled
 
 from .environments import Interposed, Run, install, run_in, snapshot, write_extension
 
@@ -136,7 +135,21 @@ def test_what_is_declared_and_not_imported_stops_nothing(
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("dacite", "c_code", "code", "words", "status"),
+    [
+        (None, "", "dependencies-not-found", "dacite", "failed"),
+        # torchvision 0.28.0 of PyPI beside a torch for the CPU
+        (
+            "raise RuntimeError('no operator dacite::nms')\n",
+            "",
+            "import-failed",
+            "dacite::nms",
+            "rolled-back",
+        ),
+        ("x = 1\n", "this is no C\n", "build-failed", "probe.c", "rolled-back"),
+    ],
+)
 def test_what_fails_takes_them_back(
     environment: Environment,
     needing: Path,

@@ -18,7 +18,6 @@ from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.tools import MARKER
 from tests.plan.machines import refused
-from tests.tables import tabled
 
 PIP = ("python", "-m", "pip")
 
@@ -178,7 +177,15 @@ def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> Non
     assert fetch_source(text, "python", pip=PIP, runner=pip, cache=tmp_path) == text and pip.calls == 0
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (None, "No matching distribution"),
+        ({"gsplat-1.5.3/README": ""}, "holds no setup.py"),
+        ({"a/setup.py": "", "b/setup.py": ""}, "holds 2 setup.py"),
+        ({"../evil.py": "", "gsplat-1.5.3/setup.py": ""}, "outside"),
+    ],
+)
 def test_what_cannot_be_used_is_said_and_nothing_stays(
     members: dict[str, str] | None, words: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,6 @@ from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variant
 from splatfix.plan.dropins import choose_dropins
 from tests.plan.machines import rasterizer_source, refused
 from tests.plan.test_replacement import row_of
-from tests.tables import tabled
 
 from .environments import make_environment
 from .test_cli import splatfix
@@ -449,7 +448,16 @@ def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None
     assert problem.code == "nothing-replaces-it" and (refusal(key) or "?") in problem.what
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("named", "beside"),
+    [
+        (f"{NAME}@gof", "simple_knn"),
+        (f"{NAME}@rade", "simple_knn"),
+        ("diff-plane-rasterization", "simple_knn"),
+        ("diff_triangle_rasterization", "simple_knn"),
+        ("effrdel", "simple_knn"),
+    ],
+)
 def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> None:
     problem = refused(choose_dropins, [named])
     advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]

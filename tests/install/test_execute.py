@@ -14,7 +14,6 @@ from splatfix.core.runner import Completed
 from splatfix.install import EntryStatus, Journal, revert
 from splatfix.install.environment import Environment
 from tests.plan.machines import refused
-from tests.tables import tabled
 
 from .environments import Interposed, Run, Stages, install, run_in, snapshot, write_extension
 
@@ -72,7 +71,17 @@ DIES = "#include <stdlib.h>\n__attribute__((constructor)) static void dies(void)
 LACKS = "extern int nowhere(void);\nint (*keep)(void) = nowhere;\n"
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("file", "before", "code", "words", "status"),
+    [
+        (BEGINS, "raise RuntimeError('no such GPU')\n", "import-failed", "no such GPU", "rolled-back"),
+        (BEGINS, "__import__('cv' + '2')\n", "import-failed", "No module named 'cv2'", "rolled-back"),
+        (BEGINS, "import os\nos._exit(0)\n", "import-failed", "exit code 0", "rolled-back"),
+        ("probe.c", DIES, "import-failed", "SIGABRT", "rolled-back"),
+        ("probe.c", LACKS, "import-failed", "undefined symbol: nowhere", "rolled-back"),
+        ("probe.c", "int half = ;\n", "build-failed", "probe.c:1", "failed"),
+    ],
+)
 def test_code_that_fails_is_named_and_taken_back(
     stages: Stages, tmp_path: Path, file: str, before: str, code: str, words: str, status: str
 ) -> None:

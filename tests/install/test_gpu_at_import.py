@@ -11,7 +11,6 @@ from splatfix.install.environment import Environment
 from splatfix.install.verify import wants_gpu
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
-from tests.tables import tabled
 
 from .environments import snapshot, write_extension
 
@@ -42,7 +41,17 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
     assert loads.reached is None and "__init__.py line 5" in loads.shown_by
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("said", "asks"),
+    [
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", True),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", True),
+        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", False),
+        ("ModuleNotFoundError: No module named 'matplotlib'", False),
+        ("AssertionError: Torch not compiled with CUDA enabled", False),
+        ("", False),
+    ],
+)
 def test_by_its_last_line(said: str, asks: bool) -> None:
     assert (wants_gpu(f"Traceback (most recent call last):\n{said}\n") is not None) is asks
 

@@ -8,10 +8,23 @@ from splatfix.install.build import BuildLines
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import install_progress
 from tests.archs import archs
-from tests.tables import tabled
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "  [2/5] /usr/local/cuda/bin/nvcc -MD -c -c /s/cuda_rasterizer/forward.cu -o f.o",
+            "compiled forward.cu (2 of 5)",
+        ),
+        ("  [1/31] nvcc -c /s/a.cu -o f.o", "compiled a.cu (1 of 31)"),
+        ("  gcc -Wall -fPIC -I/usr/include -c probe.c -o build/probe.o", "compiling probe.c"),
+        ("  building 'simple_knn._C' extension", "compiling the sources of simple_knn._C"),
+        ("  g++ -shared -Wl,-rpath build/probe.o -o _C.so", "linking"),
+        ("  copying pkg/__init__.py -> build/lib/pkg", None),
+        ("", None),
+    ],
+)
 def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
     assert BuildLines().describe(line) == said
 

@@ -15,7 +15,6 @@ from splatfix.knowledge.archs import (
     ptx_runs_on,
     toolkit_supports,
 )
-from tests.tables import tabled
 
 KNOWN = known_archs()
 
@@ -79,7 +78,18 @@ class TestTarget:
             parse_target(text)
         assert len(str(caught.value)) < 240 and "sm_61" not in str(caught.value)
 
-    @tabled
+    @pytest.mark.parametrize(
+        ("text", "meant"),
+        [
+            ("rtx6000", "sm_75 sm_86 sm_89 sm_120"),
+            ("4500", "sm_86 sm_89 sm_120"),
+            ("nano", "sm_53 sm_87"),
+            ("ampere", "sm_80 sm_86 sm_87 sm_88"),
+            ("Blackwell", "sm_100 sm_101 sm_103 sm_110 sm_120 sm_121"),
+            ("12", "sm_120 sm_121"),
+            ("titan", "sm_52 sm_61 sm_70"),
+        ],
+    )
     def test_what_may_mean_several_is_listed(self, text: str, meant: str) -> None:
         with pytest.raises(ValueError, match="may mean") as error:
             parse_target(text)
@@ -87,7 +97,28 @@ class TestTarget:
 
 
 class TestCubins:
-    @tabled
+    @pytest.mark.parametrize(
+        ("cubin", "device", "runs"),
+        [
+            ("8.6", "8.9", True),  # an RTX 4090 needs no sm_89 code
+            ("8.9", "8.6", False),
+            ("9.0", "12.0", False),  # no bare cubin crosses majors
+            ("9.0a", "9.0", True),
+            ("10.0a", "10.0", True),
+            ("10.0a", "10.3", False),
+            ("12.0a", "12.1", False),
+            ("10.0f", "10.3", True),
+            ("10.0f", "10.7", True),
+            ("10.3f", "10.0", False),
+            ("12.0f", "12.1", True),
+            ("12.1f", "12.0", False),
+            ("10.0f", "12.0", False),
+            ("8.0", "8.7", False),  # Orin is no desktop Ampere
+            ("10.1", "11.0", True),  # one chip, renamed
+            ("11.0", "10.1", True),
+            ("10.1a", "11.0", True),
+        ],
+    )
     def test_rule(self, cubin: str, device: str, runs: bool) -> None:
         assert cubin_runs_on(A(cubin), A(device)) is runs
 
@@ -114,13 +145,38 @@ class TestPtx:
         for ptx, device in itertools.product(KNOWN, KNOWN):
             assert ptx_runs_on(ptx, device) == (device >= ptx)
 
-    @tabled
+    @pytest.mark.parametrize(
+        ("ptx", "device", "runs"),
+        [
+            ("10.0a", "10.0", True),
+            ("10.0a", "10.3", False),
+            ("12.0f", "12.1", True),
+            ("12.0f", "10.0", False),
+            ("9.0a", "12.0", False),
+        ],
+    )
     def test_letters(self, ptx: str, device: str, runs: bool) -> None:
         assert ptx_runs_on(A(ptx), A(device)) is runs
 
 
 class TestToolkits:
-    @tabled
+    @pytest.mark.parametrize(
+        ("cuda", "arch", "supports"),
+        [
+            ((11, 7), "8.9", False),
+            ((12, 8), "12.0", True),
+            ((12, 8), "12.0f", False),
+            ((12, 9), "12.0f", True),
+            ((13, 0), "7.0", False),
+            ((99, 0), "7.0", False),  # what was dropped stays dropped
+            ((12, 0), "9.0a", True),
+            ((13, 0), "8.6a", False),
+            ((12, 0), "3.7", False),
+            ((11, 4), "3.7", None),  # its first toolkit is not in the sources
+            ((14, 0), "12.0", None),  # newer than the tables
+            ((13, 0), "13.0", None),  # no such row
+        ],
+    )
     def test_support(self, cuda: tuple[int, int], arch: str, supports: bool | None) -> None:
         assert toolkit_supports(cuda, A(arch)) is supports
 

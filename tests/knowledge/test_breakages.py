@@ -8,7 +8,6 @@ from splatfix.checks import all_checks
 from splatfix.knowledge import using
 from splatfix.knowledge.breakages import Breakage, breakage, breakages, source_patterns
 from splatfix.knowledge.failures import failure_class, foreseen_by
-from tests.tables import tabled
 
 RECORDS = pytest.mark.parametrize("record", breakages(), ids=lambda record: record.key)
 CODES = {item.code: item for item in all_checks()}
@@ -45,7 +44,24 @@ def test_what_checkouts_are_searched_for() -> None:
     assert "numpy-aliases" in python
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("key", "versions", "system", "holds"),
+    [
+        ("cstdint", {"gcc": (12, 4)}, "linux", False),
+        ("cstdint", {"gcc": (13, 1, 0)}, "linux", True),
+        ("cstdint", {"gcc": ()}, "linux", False),
+        ("cfloat", {"cuda": (12, 9)}, "linux", True),
+        ("cfloat", {"cuda": (13, 0)}, "linux", False),
+        ("cxx-standard-20", {"torch": (2, 12)}, "linux", False),
+        ("cxx-standard-20", {"torch": (2, 13)}, "linux", True),
+        ("glibc-noexcept", {"glibc": (2, 41), "cuda": (12, 9)}, "linux", True),
+        ("glibc-noexcept", {"glibc": (2, 41)}, "linux", False),
+        ("msvc-std-ambiguous", {"torch": (2, 9)}, "windows", True),
+        ("msvc-std-ambiguous", {"torch": (2, 9)}, "linux", False),
+        ("numpy-aliases", {"numpy": (1, 23, 5)}, "", False),
+        ("numpy-aliases", {"numpy": (1, 24)}, "", True),
+    ],
+)
 def test_when(key: str, versions: dict[str, tuple[int, ...]], system: str, holds: bool) -> None:
     assert breakage(key).when.holds(versions, system) is holds
 

@@ -1,5 +1,7 @@
 """Drivers: floors, levels, PTX versions, and what is not known."""
 
+import pytest
+
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.drivers import (
     Platform,
@@ -13,17 +15,38 @@ from splatfix.knowledge.drivers import (
     ptx_jit_ok,
     runtime_floor,
 )
-from tests.tables import tabled
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("cuda", "platform", "floor"),
+    [
+        (13, "linux", (580,)),
+        (12, "linux", (525, 60, 13)),
+        ((11, 0), "linux", (450, 36, 6)),  # older than its major's
+        (12, "windows", (528, 33)),
+        ((11, 8), "windows", (452, 39)),
+        (10, "linux", None),
+        (14, "linux", None),
+    ],
+)
 def test_runtime_floor(
     cuda: int | tuple[int, int], platform: Platform, floor: tuple[int, ...] | None
 ) -> None:
     assert runtime_floor(cuda, platform) == floor
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("driver", "level"),
+    [
+        ("450.80.02", (11, 0)),
+        ("535.183.01", (12, 2)),
+        ("537.13", (12, 2)),  # Windows numbers lie between the branches
+        ("580.95.05", (13, 0)),
+        ("616.92", (13, 4)),
+        ("440.33", None),
+        ("640.10", None),
+    ],
+)
 def test_cuda_level(driver: str, level: tuple[int, int] | None) -> None:
     assert cuda_level_of_driver(driver) == level
 
@@ -43,7 +66,21 @@ def test_ptx() -> None:
     assert first_branch_of_cuda((15, 0)) is None
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("isa", "level", "ok"),
+    [
+        ((8, 7), (12, 8), True),
+        ((9, 0), (12, 8), False),  # error 222
+        ((8, 4), (13, 0), True),
+        ((8, 5), (12, 6), True),
+        ((9, 6), (13, 5), False),
+        ((9, 0), (13, 7), True),  # level newer than the table, PTX older
+        ((9, 9), (13, 7), None),
+        ((6, 0), (10, 2), None),  # level older than the table
+        ((9, 0), (10, 2), False),
+        ((8, 0), None, None),
+    ],
+)
 def test_ptx_jit(isa: tuple[int, int], level: tuple[int, int] | None, ok: bool | None) -> None:
     assert ptx_jit_ok(isa, level) is ok
 

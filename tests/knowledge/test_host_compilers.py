@@ -1,10 +1,22 @@
 """Host compilers: bounds, and what is not known."""
 
+import pytest
+
 from splatfix.knowledge.host_compilers import Compiler, limits
-from tests.tables import tabled
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("cuda", "compiler", "number", "accepted"),
+    [
+        ((12, 4), "gcc", 13, True),
+        ((12, 8), "gcc", 15, False),
+        ((12, 8), "clang", 19, True),
+        ((12, 8), "clang", 20, False),
+        ((13, 0), "msvc", 1916, False),
+        ((13, 2), "msvc", 1950, True),
+        ((11, 2), "msvc", 1929, None),
+    ],
+)
 def test_accepts(cuda: tuple[int, int], compiler: Compiler, number: int, accepted: bool | None) -> None:
     row = limits(cuda)
     assert row.accepts(compiler, number) is accepted

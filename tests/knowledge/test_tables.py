@@ -40,7 +40,6 @@ from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
-from tests.tables import tabled
 
 FOLDERS = ("breakages", "failures")
 """Tables with a file for each row."""
@@ -182,7 +181,23 @@ class TestOverrides:
         with using(None):
             assert cuda_level_of_driver("640.1") is None
 
-    @tabled
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("[nothing.here]\nx = 1", "names the table 'nothing', which does not exist. Tables: archs"),
+            ("[archs.colours.1]\nx = 1", "archs has 'colours'"),
+            ("archs = 3", "archs is 3; it must be a table"),
+            ("[archs.archs.130]\nname = 'X'", "archs.archs.130 lacks source, cc, gpus"),
+            ("[archs.archs.120]\ncc = '12.0'", "must be a version of two numbers"),
+            ("[archs.archs.120]\ntypo = true", "archs.archs.120 has 'typo'"),
+            (
+                "[breakages.cstdint.when]\ngcc = 13",
+                "breakages.cstdint.when.gcc is 13; it must be versions such as",
+            ),
+            ("[breakages.new]\ntitle = 'X'", "breakages.new lacks symptom, cure, sources."),
+            ("= broken", "is not valid TOML"),
+        ],
+    )
     def test_faults_are_told_in_words(self, tmp_path: Path, text: str, words: str) -> None:
         path = tmp_path / "mine.toml"
         path.write_text(text)

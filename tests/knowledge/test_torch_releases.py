@@ -18,7 +18,6 @@ from splatfix.knowledge.torch_releases import (
     releases,
     wheel_obstacle,
 )
-from tests.tables import tabled
 
 
 def runs(version: str, tag: str, cc: str, platform: Platform = "linux", machine: str = "x86_64") -> str:
@@ -26,7 +25,17 @@ def runs(version: str, tag: str, cc: str, platform: Platform = "linux", machine:
     return how_build_runs(found, Arch.parse(cc), platform, machine)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("version", "tag", "cc", "how"),
+    [
+        ("2.9.1", "cu128", "8.9", "cubin"),  # by the 8.6 code
+        ("2.9.1", "cu128", "12.0", "cubin"),
+        ("2.9.1", "cu126", "12.0", "no"),
+        ("2.11.0", "cu128", "7.0", "no"),
+        ("2.7.1", "cu128", "12.1", "cubin"),
+        ("2.7.1", "cu118", "8.6", "unknown"),  # its list is not from a source
+    ],
+)
 def test_how_a_linux_build_runs(version: str, tag: str, cc: str, how: str) -> None:
     assert runs(version, tag, cc) == how
 

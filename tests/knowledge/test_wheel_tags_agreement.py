@@ -15,7 +15,6 @@ from splatfix.knowledge.wheel_tags import (
     python_of_file,
     tag_fits,
 )
-from tests.tables import tabled
 
 PYTHONS = [(3, minor) for minor in (7, 8, 9, 10, 11, 12, 13, 14, 15)]
 GLIBCS = [(2, minor) for minor in (5, 12, 16, 17, 27, 28, 31, 35, 39, 41)]
@@ -46,12 +45,35 @@ def test_the_names_of_every_linux(
     assert set(_platforms(target)) == set(linux(monkeypatch, machine, glibc))
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("cp313-cp313t-linux_x86_64", True),
+        ("cp313-cp313-linux_x86_64", False),
+        ("cp310-abi3-linux_x86_64", False),
+        ("py3-none-any", True),
+        ("cp313", False),
+        ("cp313-cp313t-musllinux_1_2_x86_64", False),
+        ("cp313-cp313t-manylinux_2_39_x86_64", True),  # its C library is not known
+    ],
+)
 def test_a_free_threaded_python(tag: str, fits: bool) -> None:
     assert tag_fits(tag, WheelTarget((3, 13), "linux_x86_64", free_threaded=True)) is fits
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("platform", "tag", "fits"),
+    [
+        ("linux_x86_64", "cp312-cp312-musllinux_1_1_x86_64", True),
+        ("linux_x86_64", "cp312-cp312-manylinux_2_17_x86_64", False),
+        ("win_amd64", "cp312-cp312-win_amd64", True),
+        ("win_amd64", "cp312-cp312-win32", False),
+        ("macosx_14_0_arm64", "cp312-cp312-macosx_11_0_arm64", True),
+        ("macosx_14_0_arm64", "cp312-cp312-macosx_15_0_arm64", False),
+        ("macosx_14_0_x86_64", "cp312-cp312-macosx_10_9_universal2", True),
+        ("macosx_nonsense", "cp312-cp312-macosx_10_9_universal2", False),
+    ],
+)
 def test_other_systems(platform: str, tag: str, fits: bool) -> None:
     assert tag_fits(tag, WheelTarget((3, 12), platform, musl=(1, 2))) is fits
 
@@ -115,7 +137,18 @@ def test_files_that_an_interpreter_imports(version: tuple[int, int], suffixes: t
     assert python_of_file(f"_C{suffixes[0]}") == version
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("name", "python"),
+    [
+        ("_C.cpython-310-x86_64-linux-gnu.so", (3, 10)),
+        ("_C.cp39-win_amd64.pyd", (3, 9)),
+        ("_C.cpython-37m-darwin.so", (3, 7)),
+        ("_C.cpython-313t-x86_64-linux-gnu.so", (3, 13)),
+        ("_C.abi3.so", None),
+        ("_C.so", None),
+        ("libcpython-310.so", None),
+    ],
+)
 def test_the_python_that_a_name_names(name: str, python: tuple[int, int] | None) -> None:
     assert python_of_file(name) == python
 

@@ -21,7 +21,6 @@ from splatfix.plan.build_environment import (
     shares,
 )
 from splatfix.plan.tools import OWN_TOOLKIT
-from tests.tables import tabled
 
 from .machines import CUDA_13, TORCH, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
@@ -236,9 +235,20 @@ def test_without_one_and_on_windows_nothing_changes(tmp_path: Path) -> None:
     assert compiler_cache(with_tools("windows", ccache="4.7.5"), CUDA_13, source) == ({}, ())
 
 
-@tabled
-def test_shares(total: int, files: tuple[int, ...], parts: tuple[int, ...]) -> None:
-    assert tuple(shares(total, files)) == parts
+@pytest.mark.parametrize(
+    ("total", "files", "parts"),
+    [
+        (16, (5, 3, 2), [5, 3, 2]),  # every one has all that it can use
+        (8, (5, 3, 2), [4, 2, 2]),
+        (2, (5, 3, 2), [1, 1, 1]),  # the third waits for one of the others
+        (2, (4, 1), [2, 1]),  # beside a long one a short one would only take from it
+        (1, (5, 5), [1, 1]),
+        (4, (1, 1, 1), [1, 1, 1]),
+        (6, (6,), [6]),
+    ],
+)
+def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
+    assert shares(total, files) == parts
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 7, 16, 64])

@@ -10,7 +10,6 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.downloads import FETCHABLE
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
-from tests.tables import tabled
 
 from .machines import cuda_source, refused
 from .test_recipes import checkout_of
@@ -117,7 +116,16 @@ def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
     assert not any("again" in line for line in said)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("path", "module"),
+    [
+        ("submodules/depth-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/langsplat-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/compress-diff-gaussian-rasterization", "diff_gaussian_rasterization"),
+        ("submodules/simple-knn", "simple_knn"),
+        ("submodules/segment-anything", ""),
+    ],
+)
 def test_an_empty_submodule_is_planned_by_its_module(tmp_path: Path, path: str, module: str) -> None:
     """4DGaussians, LangSplat, LightGaussian: the rasterizer was missing in the plan."""
     (tmp_path / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = {path}\n\turl = https://x.org/a\n')
@@ -170,7 +178,17 @@ def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -
         assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gsplat", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("gsplat", "splatfix install gsplat --backend nvrtc"),
+        ("gsplat>=1.4", "splatfix install gsplat==1.5.3 --target ARCH"),
+        ("git+https://github.com/a/b.git@v1", "git clone --recursive https://github.com/a/b.git"),
+        ("https://github.com/a/b", "splatfix install b --target ARCH"),
+        ("git@github.com:a/b.git", "git clone --recursive git@github.com:a/b.git"),
+    ],
+)
 def test_what_is_no_folder_is_answered_with_what_to_do(text: str, said: str) -> None:
     assert said in " | ".join(step.line() for step in misuse(text).todo)
 

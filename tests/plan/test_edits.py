@@ -20,7 +20,6 @@ from splatfix.plan.edits import (
     edited,
     needed_edits,
 )
-from tests.tables import tabled
 
 from .machines import cuda_source, refused
 
@@ -65,7 +64,21 @@ def test_every_edit_is_made_once(item: Breakage) -> None:
     assert not concerns(item, "notes.txt", before)
 
 
-@tabled
+@pytest.mark.parametrize(
+    "flags",
+    [
+        '"-gencode=arch=compute_70,code=sm_70"',
+        '"-gencode", "arch=compute_70,code=[sm_70,compute_70]"',
+        "'--generate-code=arch=compute_70,code=sm_70'",
+        '"--generate-code", "arch=compute_90a,code=sm_90a"',
+        '"-arch", "sm_86"',
+        '"-arch=native"',
+        '"-arch", "all-major"',
+        '"--gpu-architecture=sm_86"',
+        '"--gpu-architecture=compute_86", "--gpu-code=sm_86"',
+        '"-arch=compute_86", "-code", "sm_86,compute_86"',
+    ],
+)
 def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     """As nvcc --help names the options; what is left may not hold the word that switches torch's own choice off."""
     item = breakage("fixed-architectures")
@@ -78,7 +91,18 @@ def test_every_form_of_an_arch_is_left_to_torch(flags: str) -> None:
     assert apply(item, left) == left
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        ("fixed-architectures", "setup.py", 'nvcc = ["-O3", "-march=native"]'),
+        ("fixed-architectures", "setup.py", 'nvcc = ["--maxrregcount=64"]'),
+        ("fixed-architectures", "setup.py", 'all = "-arch"'),
+        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES 75 86)"),
+        ("cmake-architectures", "CMakeLists.txt", 'CUDA_ARCHITECTURES "120;100-real"'),
+        ("cmake-architectures", "CMakeLists.txt", "set(CMAKE_CUDA_ARCHITECTURES native)"),
+        ("cmake-architectures", "CMakeLists.txt", "set(OTHER 70 75)"),
+    ],
+)
 def test_what_names_no_dropped_architecture_is_left_alone(rule: str, name: str, text: str) -> None:
     assert not concerns(breakage(rule), name, text)
     assert apply(breakage(rule), text) == text
@@ -220,7 +244,15 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("identity", "before", "after"),
+    [
+        ("cxx-standard-17", "-std=c++11", "-std=c++17"),
+        ("cxx-standard-17", "-std=gnu++14", "-std=gnu++17"),
+        ("cxx-standard-20", "-std=c++11", "-std=c++20"),
+        ("cxx-standard-20", "/std:c++17", "/std:c++20"),
+    ],
+)
 def test_old_standards_in_every_spelling(identity: str, before: str, after: str) -> None:
     assert concerns(breakage(identity), "setup.py", f'cxx = ["{before}"]')
     assert apply(breakage(identity), f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
@@ -238,7 +270,16 @@ __global__ void add(const int *ids, float *sums, float value) {
 """
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("arch", "text", "stops"),
+    [
+        ((6, 1), KERNEL, True),
+        ((7, 0), KERNEL, False),
+        ((), KERNEL, False),
+        ((6, 1), "// no cg::labeled_partition(warp, id) here\nint x;\n", False),
+        ((6, 1), f"#if __CUDA_ARCH__ >= 700\n{KERNEL}#endif\n", False),
+    ],
+)
 def test_what_no_edit_cures_stops_before_anything_is_built(
     tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
 ) -> None:

@@ -15,7 +15,6 @@ from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
 from tests.plan.test_grid import GRID, build_machine
-from tests.tables import tabled
 
 TORCH_CHECKS = select(("torch",), ())
 
@@ -66,7 +65,14 @@ def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object,
     assert advised(facts, ("sm_120",)) == {planned(facts, ("sm_120",))} != {None}
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("changes", "starts"),
+    [
+        ({}, ("/env/bin/python", "-m", "pip", "install")),
+        ({"kind": "uv"}, ("uv", "pip", "install", "--python", "/env/bin/python")),
+        ({"externally_managed": True}, (".venv/bin/python", "-m", "pip", "install")),
+    ],
+)
 def test_every_command_is_the_environments_own(changes: dict[str, object], starts: tuple[str, ...]) -> None:
     interpreter = dataclasses.replace(INTERPRETER, **changes)  # type: ignore[arg-type]
     facts = machine(torch=None, interpreter=interpreter, packages={})

@@ -39,7 +39,6 @@ from tests.plan.machines import (
     step_of,
     why_not,
 )
-from tests.tables import tabled
 
 NAME = "diff_gaussian_rasterization"
 
@@ -120,7 +119,16 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts:
     assert step_of(plan(options, OptionKind.REBUILD), Rebuild).subjects == (NAME,)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("setup", "distribution", "path", "origin"),
+    [
+        ('name="fast_ext", modules=["fast_ext._C"]', "fast_ext", "fast_ext/_C.so", ""),
+        ('name="Fast-Ext", modules=["inner._C"]', "fast_ext", "other/_C.so", ""),
+        ('name="a", modules=["propagate"]', None, "propagate.cpython-311-x86_64-linux-gnu.so", ""),
+        ('name=f"x{1}", modules=["b"]', "bindings", "bindings/_120_C.so", "file://{folder}"),
+    ],
+    ids=["module", "distribution", "compiled module", "folder"],
+)
 def test_what_an_unknown_source_built_is_found(
     tmp_path: Path, setup: str, distribution: str | None, path: str, origin: str
 ) -> None:

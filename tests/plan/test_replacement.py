@@ -19,7 +19,6 @@ from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import goal, request_for
 from tests.plan.machines import healthy, plan, why_not
-from tests.tables import tabled
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, rasterizer_source, refused, step_of
 from .test_recipes import checkout_of
@@ -175,7 +174,17 @@ def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
 GUARDED = "try:\n    from fused_ssim import fused_ssim\nexcept ImportError:\n    pass\n"
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("train", "served"),
+    [
+        ("from fused_ssim import fused_ssim as fast\nfast(1, 2)\n", True),
+        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid', train=False)\n", True),
+        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, window=7)\n", False),
+        ("from fused_ssim import FusedSSIMMap\nFusedSSIMMap.apply(1)\n", False),
+        (f"{GUARDED}fused_ssim(1, 2)\n", True),
+        (f"{GUARDED}fused_ssim(1, 2, window=7)\n", False),
+    ],
+)
 def test_fused_ssim_by_its_call(tmp_path: Path, train: str, served: bool) -> None:
     """FastGS's own has our signature. A guarded import without a submodule asks for nothing."""
     row = row_of("inria-v1")

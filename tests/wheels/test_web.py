@@ -16,7 +16,6 @@ from splatfix.binaries.wheel import parse_wheel
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
-from tests.tables import tabled
 
 from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
 
@@ -49,7 +48,22 @@ def test_parts_of_a_large_wheel(server: Server, tmp_path: Path, method: int) -> 
     assert len(ranges) < 12, ranges
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("slow", "it is too slow"),
+        ("silent", "no answer in time"),
+        ("cut-off", "100 more were promised"),
+        ("longer", "its server sends bytes 917504 to"),
+        ("endless", "HTTP status 416"),
+        ("changing", "its server sends bytes 917504 to"),
+        ("other-part", "and was asked for 0 to"),
+        ("unstated", "does not say which part"),
+        ("no-ranges-huge", "all 10240 MiB of it would have to be fetched"),
+        ("status", "HTTP status 503"),
+        ("elsewhere", "it leads elsewhere, and its address is not https"),
+    ],
+)
 def test_a_server_that_misbehaves_proves_nothing(
     server: Server, tmp_path: Path, fault: str, reason: str
 ) -> None:
@@ -168,7 +182,22 @@ def test_a_reader_of_a_remote_file_reads_what_a_reader_of_the_file_does(
         parse_wheel(Reader(RemoteFile(Web(), f"{server.address}/{WHEEL.replace('+', '%2B')}")), "a.whl")
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("address", "fine"),
+    [
+        ("https://example.org/whl/", True),
+        ("http://127.0.0.1:8000/", True),
+        ("http://localhost/", True),
+        ("http://[::1]:80/", True),
+        ("http://example.org/whl/", False),
+        ("http://localhost.example.org/", False),
+        ("ftp://example.org/", False),
+        ("file:///etc/passwd", False),
+        ("https://", False),
+        ("https://[x/", False),
+        ("", False),
+    ],
+)
 def test_addresses_that_are_asked(address: str, fine: bool) -> None:
     assert (refused_address(address) == "") is fine
 
@@ -189,7 +218,14 @@ def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: P
     assert [item.code for item in answer.candidates] == ["unreachable", "bad-address", "bad-address"]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("left_out", "code", "reason"),
+    [
+        ("METADATA", "damaged", "0 METADATA"),
+        ("_C.cpython", "no-gpu-code", "it holds no compiled library"),
+        ("__init__.py", "wrong-face", "it has no package"),
+    ],
+)
 def test_what_a_wheel_must_hold(tmp_path: Path, left_out: str, code: str, reason: str) -> None:
     name = "diff_gaussian_rasterization-0.0.0-cp311-cp311-linux_x86_64.whl"
     whole = write_wheel(tmp_path / "whole", name, variant="inria-v1")

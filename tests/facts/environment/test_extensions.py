@@ -10,7 +10,6 @@ import pytest
 from splatfix.facts import JitCache, LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
-from tests.tables import tabled
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 
@@ -113,7 +112,16 @@ def test_without_a_home_there_is_no_cache() -> None:
 
 
 @needs_gcc
-@tabled
+@pytest.mark.parametrize(
+    ("init", "exports", "optional"),
+    [
+        ("import os\n", (), True),  # open3d: torch.ops loads it in open3d.ml.torch
+        ("import importlib.util\nimportlib.util.find_spec('torch')\n", (), True),  # open3d 0.20
+        ("import os\nimport torch\ntorch.ops.load_library('x')\n", (), False),  # torch_scatter
+        ("import os\n", ("PyInit_some_ops",), False),
+        (None, (), False),
+    ],
+)
 def test_a_library_that_importing_its_package_does_not_load(
     empty_venv: Path, site_packages: Path, init: str | None, exports: tuple[str, ...], optional: bool
 ) -> None:

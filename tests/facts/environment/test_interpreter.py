@@ -11,7 +11,6 @@ from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import choose_python
-from tests.tables import tabled
 
 
 def folder_with_python(folder: Path) -> Path:
@@ -72,7 +71,15 @@ def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
     assert choose_python(None).python == ""
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("name", "mark"),
+    [
+        (".venv", "pyvenv.cfg"),
+        ("venv", "pyvenv.cfg"),
+        ("env", "pyvenv.cfg"),
+        (".pixi/envs/default", "conda-meta"),
+    ],
+)
 def test_the_projects_environment_is_found_from_below(
     name: str, mark: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

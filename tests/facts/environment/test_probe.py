@@ -17,7 +17,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from tests.files import put
-from tests.tables import tabled
 
 SYSTEM = LiveSystem()
 
@@ -74,7 +73,15 @@ def test_an_empty_venv(empty_venv: Path) -> None:
     assert found.extensions.value == ()
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("file", "text", "kind"),
+    [
+        ("pyvenv.cfg", "home = /usr/bin\nuv = 0.8.3\n", "uv"),
+        ("pyvenv.cfg", "home = /usr/bin\nvirtualenv = 20.26\n", "virtualenv"),
+        ("pipx_metadata.json", "{}", "pipx"),
+        ("conda-meta/history", "", "conda"),
+    ],
+)
 def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str) -> None:
     path = empty_venv.parent.parent / file
     path.parent.mkdir(exist_ok=True)
@@ -83,7 +90,15 @@ def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str
     assert found.interpreter.value.kind == kind
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("body", "part"),
+    [
+        ("exit 7", "exit code 7"),
+        ("kill -SEGV $$", "SIGSEGV"),
+        ("echo nonsense", "not readable"),
+        ("sleep 60", "no answer"),
+    ],
+)
 def test_an_interpreter_that_does_not_answer(tmp_path: Path, body: str, part: str) -> None:
     broken = tmp_path / "python"
     broken.write_text(f"#!/bin/sh\n{body}\n")
@@ -106,7 +121,18 @@ def fake_torch(
     put(site / "torch", {"__init__.py": body, "version.py": version})
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("body", "outcome", "detail"),
+    [
+        ("import os; os.abort()", "signal", "SIGABRT"),
+        (
+            "raise ImportError('libcudart.so.12: cannot open shared object file')",
+            "exception",
+            "libcudart.so.12",
+        ),
+        ("import sys; sys.exit(0)", "exception", "before the import was done"),
+    ],
+)
 def test_a_torch_that_breaks_at_import_is_seen(
     empty_venv: Path, site_packages: Path, body: str, outcome: str, detail: str
 ) -> None:

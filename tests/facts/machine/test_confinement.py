@@ -10,7 +10,6 @@ import pytest
 from splatfix.facts import Confinement
 from splatfix.facts.machine import confinement, probe
 from splatfix.facts.system.playback import PlaybackSystem
-from tests.tables import tabled
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
 FIND = (
@@ -65,7 +64,17 @@ def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
     assert facts.container is None and facts.confinement.value is None
 
 
-@tabled
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "garbage",
+        "1 2 3 - -",
+        "1 2 0:1 / /dev/shm rw - tmpfs shm rw,size=99999999999999999999k",
+        "\x00" * 50,
+    ],
+)
 def test_damaged_mounts_are_unknown(text: str, machine_of: MachineOf) -> None:
     found = confinement.probe(machine_of(files={"/proc/self/mountinfo": text}))
     assert found.value is None or found.value.shm is None

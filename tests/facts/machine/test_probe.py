@@ -13,7 +13,6 @@ from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel
 from tests.facts.conftest import MachineOf
-from tests.tables import tabled
 
 GIB = 2**30
 MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
@@ -57,7 +56,22 @@ def test_a_version_1_control_group(machine_of: MachineOf) -> None:
     assert (found.memory_total, found.memory_available, found.cores) == (8 * GIB, 7 * GIB, 2)
 
 
-@tabled
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"proc/self/cgroup": "0::/jobs/one\n", "sys/fs/cgroup/jobs/memory.max": "1048576\n"},
+        {"proc/self/cgroup": "0::/../jobs/one\n", "sys/fs/cgroup/jobs/one/memory.max": "2097152\n"},
+        {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"},
+        {
+            "proc/self/cgroup": "4:hugetlb,memory:/docker/abc\n0::/other\n",
+            "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "4194304\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+        {"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "3145728\n"},
+    ],
+    ids=["no groups", "above", "own", "max", "version 1", "version 1, mount"],
+)
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="sysconf(3)")
 def test_the_limit_of_the_trainer_is_the_one_that_a_diagnosis_finds(
     files: dict[str, str], tmp_path: Path, machine_of: MachineOf
@@ -91,7 +105,18 @@ def test_musl_is_told_from_glibc(machine_of: MachineOf) -> None:
     assert found.glibc is None
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("given", "container"),
+    [
+        ({"exists": ["/.dockerenv"]}, "docker"),
+        ({"exists": ["/run/.containerenv"]}, "podman"),
+        ({"exists": ["/.singularity.d/libs"]}, "apptainer"),
+        ({"env": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "exists": ["/.dockerenv"]}, "kubernetes"),
+        ({"files": {"/proc/1/cgroup": "12:memory:/kubepods/besteffort/pod1\n"}}, "kubernetes"),
+        ({"env": {"container": "lxc"}}, "lxc"),
+        ({}, None),
+    ],
+)
 def test_containers(machine_of: MachineOf, given: dict[str, object], container: str | None) -> None:
     assert machine.probe(machine_of(**given)).container == container
 

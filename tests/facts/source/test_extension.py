@@ -14,7 +14,6 @@ from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import read_setup_script
 from tests.files import put
-from tests.tables import tabled
 
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -67,7 +66,29 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
     assert found.modules[0].missing == ("ext.cpp",)
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("code", "reads", "sets"),
+    [
+        ('os.environ.get("A")', ("A",), {}),
+        ('os.getenv("A", "x")', ("A",), {}),
+        ('from os import environ\nenviron["A"]', ("A",), {}),
+        ('"A" in os.environ', ("A",), {}),
+        ('os.environ["A"] = "7.5;8.0"', (), {"A": "7.5;8.0"}),
+        ('os.environ["A"] = str(1)', (), {"A": None}),
+        ('os.environ["A"] = ""', (), {"A": ""}),
+        ('os.environ.pop("A", None)', ("A",), {"A": ""}),
+        ('del os.environ["A"]', (), {"A": ""}),
+        ('os.environ.update({"A": "8.6"})', (), {"A": "8.6"}),
+        ('if "A" not in os.environ:\n    os.environ["A"] = "8.6"', ("A",), {}),
+        ('a = os.getenv("A")\nif not a:\n    os.environ["A"] = "8.6"', ("A",), {}),
+        ('os.environ["A"] = os.environ.get("A", "8.6")', ("A",), {}),
+        ('if os.getenv("B"):\n    os.environ["A"] = "8.6"', ("B",), {"A": "8.6"}),
+        ('env = os.environ\nenv.get("A")', ("A",), {}),
+        ('def flag(name, default="0"):\n    return os.getenv(name, default)\nflag("A")', ("A",), {}),
+        ('os.environ.setdefault("A", "1")', ("A",), {}),
+        ('settings = {"A": 1}\nsettings.get("A")', (), {}),
+    ],
+)
 def test_environment_variables(
     tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]
 ) -> None:
@@ -88,7 +109,18 @@ def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
     assert found.switches.on == {"FORCE_CUDA": "1"}
 
 
-@tabled
+@pytest.mark.parametrize(
+    "code",
+    [
+        'setup(x={"nvcc": ["-DFLAG"]})',
+        'flags = ["-DFLAG"]\nsetup(x={"nvcc": flags})',
+        'flags = []\nif 1:\n    flags.append("-DFLAG")\nsetup(x={"nvcc": flags + ["-O3"]})',
+        'flags = []\nflags += ["-DFLAG"]\nsetup(x={"nvcc": flags})',
+        'more = ["-DFLAG"]\nflags = ["-O3"]\nflags.extend(more)\nsetup(x={"nvcc": flags})',
+        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"] += ["-DFLAG"]',
+        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"].append("-DFLAG")',
+    ],
+)
 def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> None:
     assert "-DFLAG" in source(tmp_path, code).nvcc_flags
 
@@ -156,7 +188,15 @@ def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
         assert source(tmp_path, setup, **{".gitmodules": modules}).missing_folders == lost
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("setup", "include", "lost"),
+    [
+        ("include_dirs=[join(here, 'eigen')]", "x.h", ("eigen",)),
+        ("sources=['a.cu']", "Eigen/Dense", ("eigen",)),
+        ("sources=['a.cu']", "../eigen/Eigen/Dense", ("eigen",)),
+        ("sources=['a.cu']", "cuda.h", ()),
+    ],
+)
 def test_a_submodule_that_no_build_reads(tmp_path: Path, setup: str, include: str, lost: Names) -> None:
     """nerfacc was refused for those of its benchmarks and of its examples, which pylint passes over; DPVO for its viewer's."""
     files = {

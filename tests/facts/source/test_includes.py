@@ -11,7 +11,6 @@ from splatfix.facts import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolk
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
 from tests.files import put
-from tests.tables import tabled
 
 SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"
 
@@ -50,7 +49,17 @@ def test_a_header_that_torch_lost(root: Path, here: IncludeFolders) -> None:
     assert lost(root, here, **{"a.cu": "\n#include <THC/THC.h>\n"}) == [("THC/THC.h", "a.cu", 2, ())]
 
 
-@tabled
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <cuda_runtime.h>\n#include <thrust/sort.h>\n#include <ATen/ATen.h>\n#include <vector>\n",
+        "#if CUDA_VERSION < 13000\n#include <cuda_texture_types.h>\n#endif\n",
+        "#ifdef OLD\n#include <THC/THC.h>\n#else\n#include <THC/THCAtomics.cuh>\n#endif\n",
+        "// #include <cuda_texture_types.h>\n/*\n#include <THC/THC.h>\n*/\n",
+        "#include <Eigen/Dense>\n#include <helper_math.h>\n#include <cudnn.h>\n#include <opencv2/core.hpp>\n",
+        "#include <../THC/THC.h>\n",
+    ],
+)
 def test_what_is_not_missing(root: Path, here: IncludeFolders, text: str) -> None:
     assert lost(root, here, **{"a.cu": text}) == []
 
@@ -76,7 +85,17 @@ def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: 
     assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("files", "package"),
+    [
+        ({"a.cu": "#include <google/dense_hash_map>\n"}, "libsparsehash-dev"),
+        ({"a.cu": "#include <Eigen/Dense>\n"}, "libeigen3-dev"),
+        ({"a.cu": "#include <Eigen/Core>\n"}, ""),
+        ({"a.cu": "#if HAS_EIGEN\n#include <Eigen/Dense>\n#endif\n"}, ""),
+        ({"a.cu": "#include <boost/any.hpp>\n", "third/boost/any.hpp": ""}, ""),
+        ({"a.cu": "#include <Eigen/Dense>\n", "setup.py": SETUP.replace("sources", "include_dirs=[E], sources")}, ""),
+    ],
+)  # fmt: skip
 def test_a_library_of_the_system(
     root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str
 ) -> None:

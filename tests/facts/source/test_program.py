@@ -12,7 +12,6 @@ from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts, read_scripts
 from tests.files import put
-from tests.tables import tabled
 
 from .test_checkout import read
 
@@ -49,12 +48,38 @@ def test_own_modules_are_followed(tmp_path: Path) -> None:
     }
 
 
-@tabled
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n",
+        "try:\n    import wandb\nexcept:\n    pass\n",
+        "try:\n    import wandb\nexcept (ModuleNotFoundError, OSError):\n    import json\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wandb\n",
+        "import typing\nif typing.TYPE_CHECKING:\n    import wandb\n",
+        "def log():\n    import wandb\n",
+        "if use_wandb:\n    import wandb\n",
+        "import sys\nif sys.platform == 'win32':\n    import wandb\nelse:\n    import os\n",
+        "class A:\n    def log(self):\n        import wandb\n",
+    ],
+)
 def test_an_import_that_may_fail(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == []
 
 
-@tabled
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import wandb\nexcept ImportError:\n    raise SystemExit('install wandb')\n",
+        "import sys\ntry:\n    import wandb\nexcept ImportError:\n    sys.exit(1)\n",
+        "try:\n    import wandb\nexcept ValueError:\n    pass\n",
+        "try:\n    pass\nfinally:\n    import wandb\n",
+        "class A:\n    import wandb\n",
+        "with open('x') as f:\n    import wandb\n",
+        "if __name__ == '__main__':\n    import wandb\n",
+        "import wandb.sdk as w\n",
+        "from wandb.sdk import run\n",
+    ],
+)
 def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == ["wandb"]
 
@@ -89,15 +114,40 @@ def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Pat
 MAIN = "if __name__ == '__main__':\n    pass\n"
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("files", "programs", "beside"),
+    [
+        ({"train.py": "", "view.py": MAIN}, ["train.py"], []),
+        ({"slam.py": MAIN, "other.py": "", "setup.py": MAIN}, ["slam.py"], []),
+        (
+            {
+                "main.py": "",
+                "tools/prepare.py": "",
+                "README.md": "python main.py x\npython3 tools/prepare.py\n",
+            },
+            ["main.py"],
+            ["tools/prepare.py"],
+        ),
+        (
+            {"train.py": "", "app.py": "", "readme.rst": "    CUDA_VISIBLE_DEVICES=0 python -u app.py --x 1"},
+            ["train.py"],
+            ["app.py"],
+        ),
+        ({"run.py": "", "README.md": "torchrun --nproc_per_node=2 run.py"}, ["run.py"], []),
+        ({"README.md": "python ../outside.py; python setup.py install; python gone.py"}, [], []),
+        ({"lib.py": "import x\n"}, [], []),
+    ],
+)
 def test_scripts_of_a_checkout(
-    tmp_path: Path, files: dict[str, str], programs: tuple[str, ...], beside: tuple[str, ...]
+    tmp_path: Path, files: dict[str, str], programs: list[str], beside: list[str]
 ) -> None:
     """MonoGS's slam.py and dreamgaussian's main.py: nothing was read, and nothing was missing."""
     put(tmp_path, files)
     found = find_scripts(tmp_path, FolderReader())
-    names = [tuple(path.relative_to(tmp_path).as_posix() for path in group) for group in found]
-    assert names == [programs, beside]
+    assert [[path.relative_to(tmp_path).as_posix() for path in group] for group in found] == [
+        programs,
+        beside,
+    ]
 
 
 def test_what_only_other_scripts_need_is_marked(tmp_path: Path) -> None:
@@ -142,7 +192,15 @@ def test_files_that_import_each_other_end(tmp_path: Path) -> None:
     assert imported(tmp_path, "import a\n", a="import b\n", b="import a, train, plyfile\n") == ["plyfile"]
 
 
-@tabled
+@pytest.mark.parametrize(
+    ("text", "line", "at_import"),
+    [
+        ("import numpy as np\nx = np.int\n", 2, True),
+        ("import numpy\ndef f():\n    return numpy.int(3)\n", 3, False),
+        ("from numpy import int as whole\n", 1, True),
+        ("import numpy as np\nx = f(a,\n  b.astype(np.int))\n", 3, True),
+    ],
+)
 def test_names_that_are_gone(tmp_path: Path, text: str, line: int, at_import: bool) -> None:
     (match,) = program(tmp_path, text, "numpy.int").matches
     assert (match.breakage, match.file, match.line, match.at_import) == (
@@ -154,7 +212,16 @@ def test_names_that_are_gone(tmp_path: Path, text: str, line: int, at_import: bo
     assert match.text == text.splitlines()[line - 1].strip()
 
 
-@tabled
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy as np\nx = np.int32\n",
+        "import mine as np\nx = np.int\n",
+        '"""np.int is gone"""\nimport numpy as np  # np.int\n',
+        "import numpy as np\ntry:\n    x = np.int\nexcept AttributeError:\n    x = int\n",
+        "import numpy as np\nif hasattr(np, 'int'):\n    x = np.int\n",
+    ],
+)
 def test_names_that_are_not_meant(tmp_path: Path, text: str) -> None:
     assert program(tmp_path, text, "numpy.int").matches == ()
 
@@ -220,7 +287,16 @@ def training(start):
     assert match.line == 4 and not match.at_import
 
 
-@tabled
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "state = torch.load(path)",
+        "params, first = torch.load(path, weights_only=False)",
+        "params, first = torch.load(path, pickle_module=dill)",
+        "params, first = torch.load(path, **options)",
+        "params, first = torch.jit.load(path)",
+    ],
+)
 def test_loads_that_decide_for_themselves_or_are_of_tensors(tmp_path: Path, statement: str) -> None:
     assert program(tmp_path, f"import torch\n{statement}\n", TUPLE_LOADED).matches == ()
 
