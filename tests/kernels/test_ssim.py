@@ -194,32 +194,11 @@ def test_volumes_equal_the_reference(size, padding, seed):
     assert relative(grad, gradient) <= 1e-9
 
 
-@pytest.mark.parametrize("padding", PADDINGS)
-def test_gradcheck_in_float64(padding):
-    x, y = picture(1, 1, 12, 11, dtype=torch.float64)
-    x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda image: fused_ssim(image, y, padding), (x,))
-
-
-def test_gradcheck_of_volumes():
-    generator = torch.Generator().manual_seed(1)
-    x, y = (torch.rand(1, 1, 3, 4, 5, generator=generator, dtype=torch.float64) for _ in range(2))
-    x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda volume: fused_ssim3d(volume, y), (x,))
-
-
 def test_window_is_that_of_the_extension():
     published = [0.00102838012, 0.00759875821, 0.03600077331, 0.10936068743, 0.21300552785, 0.26601171494]
     assert module.WINDOW[:6] == pytest.approx(published, abs=2e-8)  # published in single precision
     assert module.WINDOW[6:] == module.WINDOW[4::-1]
     assert sum(module.WINDOW) == pytest.approx(1, abs=1e-15)
-
-
-def test_equal_images_score_one_and_pull_nowhere():
-    x, _ = picture(1, 3, 40, 50)
-    value, grad = ours(x, x.clone(), "same")
-    assert value == pytest.approx(1, abs=1e-6)
-    assert grad.abs().max() < 1e-6
 
 
 def test_rounding_is_clamped_without_a_gradient():
@@ -235,11 +214,6 @@ def test_rounding_is_clamped_without_a_gradient():
     assert out[1][3] > 0 and out[2][3] > 0
     without = module._map_and_derivatives(mean, mean, squares, twice_product, None)
     assert torch.equal(without, result)
-
-
-def test_same_and_valid_differ():
-    x, y = picture(1, 3, 40, 50)
-    assert abs(fused_ssim(x, y, "same") - fused_ssim(x, y, "valid")) > 1e-4
 
 
 def test_gradient_goes_to_the_first_image_only_and_scales():

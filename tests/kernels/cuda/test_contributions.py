@@ -11,7 +11,6 @@ from splatfix.kernels.contributions import contributions
 from ..compare import BOTH, assert_close, gaussians_of, in_precision
 from ..gaussian_cases import with_opacities
 from ..scenes import Inputs, cloud, look_at, rand
-from .emulator import KernelError, changed, needs_compiler, use_kernels
 
 
 def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, weighted: bool = True) -> None:
@@ -61,27 +60,3 @@ def test_more_pixels_than_single_precision_counts(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch, "zeros", lambda *size, **how: zeros(*size, **how) + counted[size[-1]])
     pixels = contributions_cuda.sums(*call)[0]
     assert bool((expected % 2).any()) and torch.equal(pixels - before, expected)
-
-
-@pytest.mark.slow
-@needs_compiler
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("if (takes && after < STOP) { done = true; takes = false; }", ""),
-        ("takes ? sqrt(dx * dx + dy * dy)", "takes ? dx * dx + dy * dy"),
-        ("__popc(those))", "1)"),
-        ("alpha * left : ", "alpha : "),
-        ("takes ? left : ", "takes ? after : "),
-        ("takes && after > (real)0.5", "takes && left > (real)0.5"),
-        ("takes && share > largest", "takes && share > 0"),
-        ("(long long)strongest * 3 + 2, 1)", "(long long)strongest * 3 + 2, 2)"),
-        ("for (int d = WARP / 2; d;", "for (int d = WARP / 4; d;"),
-        ("        __syncthreads();\n", ""),
-        ("if (threadIdx.x % WARP) continue;", ""),
-    ],
-)
-def test_what_is_wrong_is_seen(right: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_kernels(changed("contributions.cu", right, wrong), monkeypatch)
-    with pytest.raises((AssertionError, KernelError)):
-        compare(look_at(24, 20), cloud(400, spread=0.3))

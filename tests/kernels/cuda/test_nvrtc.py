@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,14 @@ import torch
 
 from splatfix.binaries import read_binary
 from splatfix.context.coverage import judge
+from splatfix.install.nvrtc import _OPTIONS
 from splatfix.kernels import nvrtc
 from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
 from splatfix.knowledge import Arch
 from tests.conftest import ROOT
 from tools.cuda_kernels import ARCHITECTURES, MODULES, RECORD, grown, measure, size
+
+from .emulator import stand_in_for_libcuda
 
 SSIM: tuple[str, dict[str, object]] = ("ssim.cu", {})
 
@@ -135,7 +139,9 @@ def test_what_was_compiled_is_kept(cache: Path, compiler: Compiler) -> None:
 @pytest.mark.slow
 def test_the_first_call_takes_seconds_and_the_next_process_milliseconds(compiler: Compiler) -> None:
     """All kernels of a training on an RTX 50: at most 5 s, and 50 ms where they are kept. Of this processor, not of the clock."""
-    expected = [("ssim.cu", {}), ("knn.cu", {}), ("projection.cu", {}), *_rasterizer_options()]
+    expected = [("ssim.cu", {}), ("knn.cu", {}), ("projection.cu", {})]
+    for name in ("binning.cu", "blending.cu"):
+        expected += [(name, options) for options in _OPTIONS[name]]
     taken = []
     for most in (5.0, 0.05):
         started = time.process_time()
@@ -143,12 +149,6 @@ def test_the_first_call_takes_seconds_and_the_next_process_milliseconds(compiler
             compile_kernels(name, defines, 120, compiler)
         taken.append(time.process_time() - started)
         assert taken[-1] < most, taken
-
-
-def _rasterizer_options() -> list[tuple[str, dict[str, object]]]:
-    from splatfix.install.nvrtc import _OPTIONS
-
-    return [(name, options) for name in ("binning.cu", "blending.cu") for options in _OPTIONS[name]]
 
 
 def test_a_cache_that_cannot_be_written(
@@ -210,47 +210,12 @@ def test_falling_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvrtc.ran == {"knn": "torch: no driver"}
 
 
-DRIVER = r"""
-#include <stdio.h>
-#include <string.h>
-static char said[4000];
-const char* calls() { return said; }
-static void say(const char* text) { strcat(said, text); strcat(said, "\n"); }
-int cuGetErrorString(int code, const char** out) { *out = code == 209 ? "no kernel image is available" : "something"; return 0; }
-static void* current;
-int cuCtxGetCurrent(void** out) { *out = current; return 0; }
-int cuDeviceGet(int* out, int which) { *out = which + 40; return 0; }
-int cuDevicePrimaryCtxRetain(void** out, int device) { *out = (void*)(long)(device + 100); return 0; }
-int cuCtxSetCurrent(void* to) { char t[80]; sprintf(t, "context %ld", (long)to); say(t); current = to; return 0; }
-int cuModuleLoadData(void** out, const char* code) {
-    if (!strcmp(code, "no image")) return 209;
-    *out = (void*)7;
-    say(code);
-    return 0;
-}
-int cuModuleGetFunction(void** out, void* module, const char* name) { *out = (void*)8; say(name); return 0; }
-int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   void* stream, void** args, void** extra) {
-    struct { void* tensor; int number; void* null; float part; }* given = extra[1];  /* as cuda.h says */
-    char t[300];
-    sprintf(t, "launch %ld: %u %u %u, %u %u %u, %u, stream %ld: %ld %d %ld %g, %ld %ld %ld %ld", (long)f, gx, gy, gz, bx, by, bz,
-            shared, (long)stream, given->tensor ? 1L : 0L, given->number, (long)given->null, given->part, (long)extra[0],
-            (long)extra[2], *(long*)extra[3], (long)extra[4]);
-    say(t);
-    return gx == 99 ? 1 : 0;
-}
-"""
-
-
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     """A library in the place of libcuda that writes down how it is called: no GPU is needed to see what a launch passes."""
-    source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
-    source.write_text(DRIVER)
-    subprocess.run(["cc", "-shared", "-fPIC", "-w", str(source), "-o", str(library)], check=True)
-    loaded, real = ctypes.CDLL(str(library)), ctypes.CDLL
+    loaded, real = stand_in_for_libcuda(tmp_path), ctypes.CDLL
     monkeypatch.setattr(ctypes, "CDLL", lambda name: loaded if name == "libcuda.so.1" else real(name))
-    monkeypatch.setattr(torch.cuda, "device", lambda _: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     monkeypatch.setattr(nvrtc, "_current_stream", lambda device: 50 + device)
     loaded.calls.restype = ctypes.c_char_p
     return loaded
