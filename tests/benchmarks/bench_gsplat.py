@@ -9,7 +9,6 @@ module for the pairs of Gaussians and pixels, which is the smaller part of its t
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,17 +47,6 @@ def scene(count: int, width: int, height: int) -> tuple[dict[str, Tensor], dict[
     return {name: item.requires_grad_() for name, item in leaves.items()}, camera
 
 
-def least(rounds: int, step: Callable[[], Any]) -> float:
-    """Seconds of the processor, of the fastest round; the first does not count."""
-    step()
-    times = []
-    for _ in range(rounds):
-        begun = time.process_time()
-        step()
-        times.append(time.process_time() - begun)
-    return min(times)
-
-
 def step(
     draw: Callable[..., Any], leaves: dict[str, Tensor], camera: dict[str, Any], upstream: Tensor
 ) -> None:
@@ -81,8 +69,8 @@ def main() -> None:
             upstream = torch.rand(1, height, width, 3, generator=torch.Generator().manual_seed(2))
 
             given_scene = (leaves, camera, upstream)
-            ours = least(given.rounds, functools.partial(step, gsplat.rasterization, *given_scene))
-            theirs = least(1, functools.partial(step, _rasterization, *given_scene))
+            ours = measuring.least(given.rounds, functools.partial(step, gsplat.rasterization, *given_scene))
+            theirs = measuring.least(1, functools.partial(step, _rasterization, *given_scene))
             rows.append({"gaussians": count, "size": [width, height], "ours": ours, "reference": theirs})
             print(
                 f"{count:6} Gaussians, {width} x {height}: {ours:6.3f} s on our module, "

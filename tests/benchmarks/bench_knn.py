@@ -45,14 +45,7 @@ def clustered(count: int, seed: int = 0) -> np.ndarray:
 def cloud(kind: str, count: int) -> np.ndarray:
     if kind == "clustered":
         return clustered(count)
-    points = np.random.default_rng(0).random((count, 3), dtype=np.float32)
-    if kind == "collinear":
-        points = points[:, :1] * np.array([[1.0, 2.0, 3.0]], dtype=np.float32)
-    if kind == "far":
-        points += np.float32(1e5)
-    if kind == "duplicated":
-        points = points[np.random.default_rng(1).integers(0, count // 4, count)]
-    return points
+    return np.random.default_rng(0).random((count, 3), dtype=np.float32)
 
 
 def by_scipy(points: np.ndarray) -> np.ndarray:

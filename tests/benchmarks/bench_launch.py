@@ -15,7 +15,6 @@ import ctypes
 import importlib
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,19 +31,8 @@ from torch import Tensor
 
 from splatfix.kernels import nvrtc, rasterizer, rasterizer_cuda
 from tests.benchmarks.bench_rasterizer import make_scene
+from tests.kernels.cuda.emulator import stand_in_for_libcuda
 
-DRIVER = r"""
-static void* current;
-int cuGetErrorString(int code, const char** out) { *out = "an error"; return 0; }
-int cuCtxGetCurrent(void** out) { *out = current; return 0; }
-int cuCtxSetCurrent(void* to) { current = to; return 0; }
-int cuDeviceGet(int* out, int which) { *out = which; return 0; }
-int cuDevicePrimaryCtxRetain(void** out, int device) { *out = (void*)1; return 0; }
-int cuModuleLoadData(void** out, const void* code) { *out = (void*)1; return 0; }
-int cuModuleGetFunction(void** out, void* module, const char* name) { *out = (void*)1; return 0; }
-int cuLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                   void* stream, void** args, void** extra) { return 0; }
-"""
 LIMIT = 60.0
 CALLS, COUNT, SIZE = 200, 64, 64
 
@@ -61,13 +49,6 @@ class Context:
     def set_materialize_grads(self, _: bool) -> None: ...
 
     def mark_non_differentiable(self, *_: Any) -> None: ...
-
-
-def stand_in(folder: Path) -> ctypes.CDLL:
-    source, library = folder / "driver.c", folder / "libcuda.so.1"
-    source.write_text(DRIVER)
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-w", str(source), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
 
 
 @contextmanager
@@ -210,7 +191,7 @@ def main() -> None:
     asked = measuring.parser(__doc__, rounds=20).parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        library = stand_in(Path(folder))
+        library = stand_in_for_libcuda(Path(folder), "-DSILENT")
         warps = launches_of_warp(Path(folder))
         with no_gpu(library):
             call = frame()

@@ -1,6 +1,6 @@
 """The rasterizer against naive PyTorch rasterizers, and its cost per (Gaussian, tile) pair from 5k to 500k Gaussians.
 
-    python tests/benchmarks/bench_rasterizer.py [--quick] [--threads N] [--profile] [--json FILE]
+    python tests/benchmarks/bench_rasterizer.py [--quick] [--threads N] [--operators] [--json FILE]
 
 Scene: N random Gaussians in a 2x2x2 cube 4 units away, focal length 1.05 W, per-axis sigma 0.16 to 0.48 of the mean spacing
 2 N^(-1/3), opacity 0.1 to 0.99, white background. Times are the fastest of a few calls, peers in turns in one process.
@@ -13,7 +13,6 @@ Peers, both with the full rules (1/255, 0.99, stop at 1e-4) and autograd:
 
 import functools
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ import torch
 from measuring import conditions, keep
 from torch import Tensor
 
-from splatfix.kernels import binning, blending, projection, rasterizer, scene
+from splatfix.kernels import blending, rasterizer, scene
 
 clock: Callable[[], float] = time.perf_counter
 Scene = tuple[rasterizer.GaussianRasterizationSettings, dict[str, Tensor]]
@@ -238,48 +237,6 @@ def fit(table: Sequence[dict[str, Any]]) -> dict[str, float]:
     return nanoseconds | {"worst_relative_error": worst}
 
 
-def profile(count: int, size: int) -> dict[str, float]:
-    """Share of the time of each private function, its callees left out."""
-    own: dict[str, float] = defaultdict(float)
-    inner: list[float] = []
-    originals: dict[tuple[Any, str], Any] = {}
-
-    def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            begun = clock()
-            inner.append(0.0)
-            result = function(*arguments, **options)
-            spent = clock() - begun
-            own[name] += spent - inner.pop()
-            if inner:
-                inner[-1] += spent
-            return result
-
-        return call
-
-    settings, inputs = make_scene(count, size)
-    timed(ours, (settings, inputs), 1)
-    modules = (projection, binning, scene, blending, rasterizer)
-    own_modules = {module.__name__ for module in modules}
-    for module, name, value in [(one, *item) for one in modules for item in vars(one).items()]:
-        ours_too = getattr(value, "__module__", "") in own_modules
-        if name != "rasterize" and callable(value) and ours_too and not isinstance(value, type):
-            originals[module, name] = value
-            setattr(module, name, wrapped(name, value))
-    try:
-        own.clear()
-        forward, backward, _ = timed(ours, (settings, inputs), 1)
-    finally:
-        for (module, name), value in originals.items():
-            setattr(module, name, value)
-    total = forward + backward
-    print(f"\nwhere the time goes, {count} at {size}x{size}: {total * 1e3:.0f} ms")
-    shares = dict(sorted(((k, v / total) for k, v in own.items()), key=lambda item: -item[1])[:14])
-    for name, share in shares.items():
-        print(f"  {name:28s} {share:6.1%}")
-    return shares
-
-
 def operators(count: int, size: int) -> dict[str, float]:
     """Share of the time of each torch operator, the operators it calls left out, forward and backward together."""
     settings, inputs = make_scene(count, size)
@@ -303,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cpu-time", action="store_true", help="processor time, for a busy machine (with --threads 1)"
     )
-    parser.add_argument("--profile", action="store_true", help="also tell where the time goes")
+    parser.add_argument("--operators", action="store_true", help="also tell where the time goes")
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -319,8 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report["peers"] = against_peers(options.rounds, options.quick)
     report["scaling"] = scaling(options.rounds, options.quick)
     report["fit"] = fit(report["scaling"])
-    if options.profile:
-        report["profile"] = {"5000@256": profile(5_000, 256), "50000@512": profile(50_000, 512)}
+    if options.operators:
         report["operators"] = {
             f"{count}@{size}": operators(count, size)
             for count, size in ((5_000, 256), (50_000, 512), (500_000, 256))

@@ -6,7 +6,6 @@ CPU time of this process, the least of the rounds: on a busy machine wall-clock 
 """
 
 import resource
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,16 +16,6 @@ from splatfix.kernels.contributions import contributions
 from splatfix.kernels.rasterizer import rasterize
 from splatfix.kernels.surfels import rasterize_surfels
 from tests.kernels.scenes import cloud, discs, look_at
-
-
-def least(rounds: int, run: Callable[[], Any]) -> float:
-    run()
-    times = []
-    for _ in range(rounds):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 def main() -> None:
@@ -62,7 +51,7 @@ def main() -> None:
     }
     base = 0.0
     for name, run in cases.items():
-        seconds = least(given.rounds, run)
+        seconds = measuring.least(given.rounds, run)
         base = base or seconds
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"{name:28} {seconds:7.3f} s  {seconds / base:5.1f} x v1  {peak:6.0f} MiB peak so far")

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,6 +75,17 @@ def run(
         raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}: {output.strip()[-500:]}")
     seconds = time.perf_counter() - begun
     return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+def least(rounds: int, step: Callable[[], Any]) -> float:
+    """Seconds of the processor, of the fastest round; the first does not count."""
+    step()
+    times = []
+    for _ in range(rounds):
+        begun = time.process_time()
+        step()
+        times.append(time.process_time() - begun)
+    return min(times)
 
 
 JSON_LOAD = """
