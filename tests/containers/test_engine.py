@@ -14,6 +14,7 @@ from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container, engine, find_lane
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.toml import parse_toml
 from splatfix.facts import Fact, Gpu, MachineFacts
 
 
@@ -167,42 +168,10 @@ def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytes
     assert lines == []
 
 
-MISSING, UNUSABLE = "docker-gpu-runtime-missing", "docker-gpu-unusable"
+GPU_FAILURES = parse_toml(Path(__file__).with_name("gpu_failures.toml").read_text(encoding="utf-8"))
 
 
-# The records in splatfix/knowledge/data/failures/docker_gpu_*.toml say which report each message is from.
-@pytest.mark.parametrize(
-    ("message", "code", "command"),
-    [
-        ('could not select device driver "" with capabilities: [[gpu]]', MISSING, "runtime configure"),
-        ('could not select device driver "nvidia" with capabilities: [[gpu]]', MISSING, "runtime configure"),
-        ("failed to discover GPU vendor from CDI: no known GPU vendor found", MISSING, "runtime configure"),
-        ('could not select device driver "cdi" with capabilities: []', MISSING, "--cdi.enabled"),
-        (
-            "stdout: , stderr: Using requested mode 'cdi'\ninvoking the NVIDIA Container Runtime Hook directly is not supported.",
-            MISSING,
-            "--cdi.enabled",
-        ),
-        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", MISSING, "cdi generate"),
-        ('failed to inject devices: failed to stat CDI host device "/dev/dri/renderD129"', MISSING, "cdi generate"),
-        ("failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all", UNUSABLE, "diagnose"),
-        (
-            'failed to generate CDI spec for mode "nvml": failed to initialize NVML: ERROR_DRIVER_NOT_LOADED',
-            UNUSABLE,
-            "diagnose",
-        ),
-        (
-            "stderr: nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
-            UNUSABLE,
-            "diagnose",
-        ),
-        (
-            "load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory",
-            UNUSABLE,
-            "diagnose",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "code", "command"), GPU_FAILURES["failures"])
 def test_known_gpu_failures(message: str, code: str, command: str) -> None:
     error = explain_gpu_failure(message, "tcp://elsewhere:2376")
     assert error is not None

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,6 @@ from splatfix.core.toml import parse_toml
 from tests.conftest import ROOT
 
 
-# Each log is the end of a real failed build, shortened to the lines that matter.
 def test_chunks_become_lines_without_color() -> None:
     """A recorded failure: the engine sends apt's red line in two chunks."""
     answers = [
@@ -44,47 +44,16 @@ def test_chunks_become_lines_without_color() -> None:
     assert sink.getvalue().endswith("code: 100\n")
 
 
-STEP = "The command '/bin/sh -c pip install --no-cache-dir /src' returned a non-zero code"
+FAILED = parse_toml(Path(__file__).with_name("failed_builds.toml").read_text(encoding="utf-8"))
 
 
-# The shapes of answers are those of Docker's classic builder, and of Podman's.
-@pytest.mark.parametrize(
-    ("said", "last", "reason"),
-    [
-        (
-            "E: Unable to locate package nothing\n",
-            {"errorDetail": {"code": 100, "message": f"{STEP}: 100"}},
-            "E: Unable to locate package nothing",
-        ),
-        (
-            " ---> Running in 7d1c\n",
-            {"errorDetail": {"code": 137, "message": f"{STEP}: 137"}, "error": f"{STEP}: 137"},
-            "returned a non-zero code: 137 [build-oom]",
-        ),
-        (
-            "Building wheels for collected packages: x\n",
-            {"errorDetail": {"code": 137, "message": f"{STEP}: 137"}, "error": f"{STEP}: 137"},
-            "returned a non-zero code: 137 [build-oom]",
-        ),
-        (
-            "STEP 3/9: RUN x\n",
-            {"error": 'building at STEP "RUN echo no space left": while running runtime: exit status 3'},
-            "exit status 3",
-        ),
-        (
-            "Step 2/9 : COPY a b\n",
-            {"errorDetail": {"message": "COPY failed: stat a: file does not exist"}},
-            "COPY failed: stat a: file does not exist",
-        ),
-        (" ---> Running in 7d1c\n", {"errorDetail": {"code": 3}}, "exit code: 3"),
-    ],
-)
-def test_the_cause_is_that_of_the_engines_answers(said: str, last: dict[str, Any], reason: str) -> None:
-    answers = [{"stream": "Step 3/9 : RUN x\n"}, {"stream": said}, last]
+@pytest.mark.parametrize("build", FAILED["builds"], ids=itemgetter("reason"))
+def test_the_cause_is_that_of_the_engines_answers(build: dict[str, Any]) -> None:
+    answers = [{"stream": "Step 3/9 : RUN x\n"}, {"stream": build["said"]}, build["last"]]
     with pytest.raises(SplatfixError) as caught:
         follow_build(answers, find_lane("cpu"), io.StringIO(), Path("build.log"), lambda line: None)
     assert caught.value.code == "docker-build-failed"
-    assert caught.value.what == f"The image of lane cpu was not built: {reason}"
+    assert caught.value.what == f"The image of lane cpu was not built: {build['reason']}"
 
 
 def test_a_build_that_never_ends_a_line_is_heard_and_its_log_ends(monkeypatch: pytest.MonkeyPatch) -> None:

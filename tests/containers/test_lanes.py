@@ -13,22 +13,7 @@ from splatfix.knowledge.tables import table
 from splatfix.plan.tools import provided_toolkit
 
 STACKS = set(table("stacks")["stacks"])
-GOOD = """
-[lanes.cpu]
-description = "d"
-base_image = "debian:bookworm-slim"
-dockerfile = "debian.Dockerfile"
-python = "3.11"
-torch = "torch==2.13.0+cpu"
-torch_index = "https://example.invalid/cpu"
-gpu = "none"
-proves = ["loads"]
-suite = "quick"
-memory = "8g"
-timeout_s = 60
-shown = "nothing"
-sources = []
-"""
+GOOD = Path(__file__).with_name("lane.toml").read_text(encoding="utf-8")
 
 
 def lanes_file(tmp_path: Path, text: str) -> Path:
@@ -129,7 +114,7 @@ def test_unknown_lane() -> None:
         (('"3.11"', '"3"'), "minor version"),
         (("torch==2.13.0+cpu", "torch>=2"), "one build"),
         (("timeout_s = 60", "timeout_s = 0"), "timeout_s"),
-        (("[lanes.cpu]", "[lanes.cpu"), "line 2"),
+        (("[lanes.cpu]", "[lanes.cpu"), "line 1"),
         (("[lanes.cpu]\n", "lanes = 1\n[cpu]\n"), "dict expected"),
     ],
 )
