@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,22 +111,30 @@ def test_ctrl_c_says_how_far_it_came(tmp_path: Path, known: Facts) -> None:
     ]
 
 
-def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: Facts) -> None:
-    """Interrupted within the first scene: machine, settings and code are those that the whole run records."""
-    told = {name: RESULT[name] for name in ("config", "resolution", "implementations", "versions", "machine")}
+def stopped(out: Path, known: Facts, begun: Callable[[Callable[[str], None]], None]) -> Certificate:
+    """Interrupted in the first training; `begun` gets what the trainer tells lines to."""
 
     class Stopped(RecordedTrainer):
         def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
             if "smoke_trainer" in map(str, argv):
-                options["on_line"](json.dumps({**STATE, "event": "progress", "run": told}))
+                begun(options["on_line"])
                 raise KeyboardInterrupt
             return super().run(argv, **options)
 
-    _, whole = reports_of(tmp_path / "whole", known)
     with pytest.raises(Interrupted) as caught:
-        certify(subject(SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+        certify(subject(SUITES["quick"], out), facts=known, runner=Stopped())
     assert caught.value.certificate is not None
-    found = caught.value.certificate
+    return caught.value.certificate
+
+
+def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: Facts) -> None:
+    """Interrupted within the first scene: machine, settings and code are those that the whole run records."""
+    told = {name: RESULT[name] for name in ("config", "resolution", "implementations", "versions", "machine")}
+
+    _, whole = reports_of(tmp_path / "whole", known)
+    found = stopped(
+        tmp_path, known, lambda line: line(json.dumps({**STATE, "event": "progress", "run": told}))
+    )
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
@@ -152,20 +160,14 @@ def test_the_commit_is_known_after_an_interrupt(
         asked.append(argv)
         return Completed(tuple(map(str, argv)), 0, "1a2b3c4\n", "", 0.0)
 
-    class Stopped(RecordedTrainer):
-        def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-            assert len(asked) == 1, "git is asked before anything is run"
-            if "smoke_trainer" in map(str, argv):
-                raise KeyboardInterrupt
-            return super().run(argv, **options)
+    def begun(_: object) -> None:
+        assert len(asked) == 1, "git is asked before anything is run"
 
     environment.commit.cache_clear()
     monkeypatch.setattr(environment, "ProcessRunner", type("Git", (), {"run": git}))
-    with pytest.raises(Interrupted) as caught:
-        certify(subject(SUITES["quick"], tmp_path), facts=known, runner=Stopped())
+    found = stopped(tmp_path, known, begun)
     environment.commit.cache_clear()
-    assert caught.value.certificate is not None
-    assert caught.value.certificate.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
+    assert found.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
 
 
 @pytest.mark.parametrize(

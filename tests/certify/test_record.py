@@ -2,23 +2,18 @@
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from splatfix.certify.record import TrainingRecord
-
-DOCUMENT: dict[str, Any] = json.loads(
-    Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8")
-)
+from tests.certify.conftest import RESULT
 
 
 def test_every_measurement_of_the_smoke_trainer_is_typed() -> None:
-    record = TrainingRecord.of(DOCUMENT)
+    record = TrainingRecord.of(RESULT)
     assert record.config.iterations == record.iterations == 200
     assert record.resolution == (128, 128)
-    assert record.heldout.psnr == DOCUMENT["heldout"]["psnr"]
+    assert record.heldout.psnr == RESULT["heldout"]["psnr"]
     assert record.gradients["f_rest"].steps == 168
     assert record.implementations["knn"].calls == 1
     assert (record.memory.growth.start, record.memory.growth.end) == (101, 200)
@@ -28,8 +23,8 @@ def test_every_measurement_of_the_smoke_trainer_is_typed() -> None:
 
 
 def test_the_document_stays_as_it_was_written() -> None:
-    record = TrainingRecord.of({**DOCUMENT, "of_a_later_version": 1})
-    assert json.dumps(record.document) == json.dumps({**DOCUMENT, "of_a_later_version": 1})
+    record = TrainingRecord.of({**RESULT, "of_a_later_version": 1})
+    assert json.dumps(record.document) == json.dumps({**RESULT, "of_a_later_version": 1})
 
 
 def test_calls_of_an_extension_are_told_by_function() -> None:
@@ -48,7 +43,7 @@ def test_what_is_no_finite_number_is_none(value: object) -> None:
     "value", [None, 1, "text", [], [1, None], {"a": {"b": []}}, {"train": {"allocated": "x"}}]
 )
 def test_a_document_of_other_types_is_an_empty_record(value: object) -> None:
-    record = TrainingRecord.of(dict.fromkeys(DOCUMENT, value))
+    record = TrainingRecord.of(dict.fromkeys(RESULT, value))
     assert record.heldout.psnr is None
     assert record.memory.rss is None
 

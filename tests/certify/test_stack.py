@@ -21,6 +21,7 @@ from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
+from splatfix.core.toml import parse_toml
 from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
@@ -29,6 +30,7 @@ from tests.certify.conftest import failed_criteria, reached
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
+BROKEN = parse_toml((HERE / "stack_sabotages.toml").read_text(encoding="utf-8"))
 Rehearse = Callable[..., Certificate]
 
 
@@ -154,73 +156,15 @@ def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse:
     assert digests(checkout) == before
 
 
-SABOTAGE = {
-    # name: (file, old, new, iterations, criteria that fail, words of the reason)
-    "opacity gets no gradient": (
-        *("model.py", 'torch.sigmoid(rows["opacity"])', 'torch.sigmoid(rows["opacity"].detach())'),
-        *(100, {"gradients-opacity"}, "zero or none in 100 of 100 steps"),
-    ),
-    "nothing is densified": (
-        *("train.py", "late = args", "late = False and args", 100),
-        *({"densification-works"}, "added 0"),
-    ),
-    "a loss that is NaN": (
-        *("train.py", "loss.backward()", "(loss * (float('nan') if iteration == 2 else 1)).backward()", 3),
-        *({"finite-values"}, "steps with non-finite gradients"),
-    ),
-    "it crashes as it saves": (
-        *(
-            "model.py",
-            "os.makedirs(folder, exist_ok=True)",
-            "raise OSError(28, 'No space left on device')",
-            3,
-        ),
-        *({"training-finishes"}, "OSError: [Errno 28] No space left on device (model.py:"),
-    ),
-    "its views are not rendered": (
-        *("render.py", "gaussians = Gaussians()", "raise SystemExit(7)", 3),
-        *({"rendering-finishes"}, "exit code 7"),
-    ),
-    "an extension's name is wrong": (
-        *("train.py", "from fused_ssim import fused_ssim", "from fused_ssim import fused_sim", 3),
-        *({"no-silent-fallback"}, "train.py:13: fused_ssim.fused_sim"),
-    ),
-    "opacity is frozen half way": (
-        "train.py",
-        "begin.record()",
-        "begin.record()\n        if iteration == 72: gaussians.rows['opacity'] = gaussians.rows['opacity'].detach()",
-        *(100, {"gradients-opacity"}, "From iteration 72 on no gradient reached opacity"),
-    ),
-    "a group that is switched off": (
-        *(
-            "model.py",
-            'rows["rotation"])',
-            'rows["rotation"].detach())',
-            100,
-            {"gradients-rotation"},
-            "in 100 of 100",
-        ),
-    ),
-    "it ends early": (
-        *("train.py", "begin.record()", "if iteration == 3: return", 3),
-        *({"training-finishes", "point-cloud-saved"}, "less than it was asked"),
-    ),
-    "it saves half of it": (
-        *("model.py", "np.concatenate(values, axis=1))", "np.concatenate(values, axis=1)[::2])", 3),
-        *({"point-cloud-saved"}, "150 Gaussians"),
-    ),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SABOTAGE)
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_stack_is_refused_for_that_reason(name: str, checkout: Path, rehearse: Rehearse) -> None:
-    file, old, new, iterations, codes, words = SABOTAGE[name]
-    edit(checkout / file, old, new)
-    made = rehearse(iterations, renders=file == "render.py")
+    row = BROKEN[name]
+    edit(checkout / row["file"], row["old"], row["new"])
+    made = rehearse(row["iterations"], renders=row["file"] == "render.py")
     assert made.verdict is Verdict.NOT_CERTIFIED and exit_code_of(made) == 1
-    assert failed_criteria(made) >= codes, made.reasons
-    assert any(words in reason for reason in made.reasons), made.reasons
+    assert failed_criteria(made) >= set(row["criteria"]), made.reasons
+    assert any(row["words"] in reason for reason in made.reasons), made.reasons
     assert reached(made.proof)[RungName.REHEARSED] is False
 
 
