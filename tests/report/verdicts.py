@@ -5,33 +5,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.toml import parse_toml
+
 NOW = datetime(2026, 5, 4, 12, tzinfo=timezone.utc)
-FINE = {"code": "driver-version", "state": "ok", "action": "none", "message": "It is new enough."}
-TOO_OLD = {
-    "code": "driver-too-old",
-    "state": "fail",
-    "action": "drain",
-    "message": "Driver 535.183.01 offers CUDA 12.2.",
-    "evidence": "NVML: 535.183.01",
-    "remedy": "apt-get install nvidia-driver-580",
-}
-FULL = {
-    "code": "disk-full",
-    "state": "fail",
-    "action": "warn",
-    "message": "/tmp is full.",
-    "remedy": "df /tmp",
-}
-UNKNOWN = {"code": "nvml", "state": "unknown", "action": "none", "message": "NVML did not answer."}
-ALIKE = {
-    "gpus": ["NVIDIA H100 80GB HBM3"] * 8,
-    "driver": "580.95.05",
-    "cuda": "13.0",
-    "torch": "2.11.0+cu130",
-    "kernel": "6.8.0",
-    "os": "Ubuntu 24.04",
-    "python": "3.12.3",
-}
+_ROWS = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+FINE, TOO_OLD, FULL, UNKNOWN, ALIKE = _ROWS.values()
 
 
 def verdict(

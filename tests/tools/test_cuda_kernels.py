@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,32 +12,10 @@ from tools.cuda_kernels import RECORD
 from tools.kernel_estimates import ASSUMPTIONS, estimates, markdown
 from tools.sass import Loop, _kernels
 
-# A loop of three ways round (one of them behind the kernel's end, where lanes of a divergent warp wait), with a short one inside.
-LISTING = """
-\t\tFunction : blend
-        /*0000*/                   S2R R0, SR_TID.X ;
-        /*0010*/                   MUFU.EX2 R1, R1 ;
-        /*0020*/                   BRA.DIV UR4, 0xd0 ;
-        /*0030*/                   SHFL.UP PT, R2, R2, 0x1, RZ ;
-        /*0040*/              @!P0 BRA 0x70 ;
-        /*0050*/                   RED.E.ADD.F32 [R4], R2 ;
-        /*0060*/                   DFMA R2, R2, R2, R2 ;
-        /*0070*/                   IADD3 R0, R0, 0x1, RZ ;
-        /*0080*/               @P2 BRA 0x70 ;
-        /*0090*/                   ISETP.LT.AND P1, PT, R0, R3, PT ;
-        /*00a0*/               @P1 BRA 0x10 ;
-        /*00b0*/                   STG.E [R4], R2 ;
-        /*00c0*/                   EXIT ;
-        /*00d0*/                   WARPSYNC.ALL ;
-        /*00e0*/                   SHFL.UP PT, R2, R2, 0x1, RZ ;
-        /*00f0*/                   BRA 0x40 ;
-        /*0100*/                   BRA 0x100;
-        /*0110*/                   NOP;
-"""
-
 
 def test_a_loop_is_what_comes_back_to_its_head() -> None:
-    kernel = dict(_kernels(LISTING))["blend"]
+    listing = Path(__file__).with_name("blend.sass").read_text(encoding="utf-8")
+    kernel = dict(_kernels(listing))["blend"]
     assert (len(kernel.instructions), kernel.doubles(), kernel.atomics()) == (15, 1, 1)
     assert kernel.loops() == [Loop(instructions=10, shortest=8, steps=1, shuffles=1, atomics=1)]
 

@@ -1,13 +1,8 @@
 """The page "Which torch for my GPU": its answers are the planner's, and a person can use it."""
 
-import base64
 import json
 import os
 import re
-import shutil
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +12,8 @@ from typer.testing import CliRunner
 
 from splatfix.cli import app
 from splatfix.core.codec import to_json
+from tests.report.html.browser import PROGRAM, Page
+from tests.report.html.browser import browser as started
 from tools import site
 from tools.site import Machine, answer, compact, document_of, facts_of, machines, page
 
@@ -94,65 +91,12 @@ def test_every_stack_of_the_page_can_be_typed() -> None:
         )
 
 
-# In a browser
-
-
-class Browser:
-    """A page in headless Chromium, driven by the DevTools protocol."""
-
-    def __init__(self, address: str) -> None:
-        websocket = pytest.importorskip(
-            "websocket", reason="websocket-client, which drives Chromium, is not installed"
-        )
-        self._socket = websocket.create_connection(address, timeout=120, suppress_origin=True)
-        self._number = 0
-        self.requests: list[str] = []
-        self("Network.enable")
-        self("Page.enable")
-
-    def __call__(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of a command."""
-        self._number += 1
-        self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
-        while True:
-            message = json.loads(self._socket.recv())
-            if message.get("method") == "Network.requestWillBeSent":
-                self.requests.append(message["params"]["request"]["url"])
-            if message.get("id") == self._number:
-                assert "error" not in message, message
-                result: dict[str, Any] = message["result"]
-                return result
-
-    def value(self, script: str) -> Any:
-        """What an expression is in the page."""
-        result = self("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in result, result
-        return result["result"].get("value")
-
-    def open(self, address: str) -> None:
-        """Go to a page and wait for it."""
-        self("Page.navigate", url="about:blank")
-        self("Page.navigate", url=address)
-        while not self.value(
-            f"location.href.startsWith({address.partition('#')[0]!r}) && document.readyState === 'complete'"
-        ):
-            time.sleep(0.1)
-
-    def press(self, key: str, code: int, text: str = "") -> None:
-        """A key, down and up."""
-        for kind in ("keyDown", "keyUp"):
-            self(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=code,
-                text=text if kind == "keyDown" else "",
-            )
-
-    def screenshot(self, path: Path) -> None:
-        """What is seen, as a PNG file."""
-        path.write_bytes(base64.b64decode(self("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Page]:
+    if PROGRAM is None:
+        pytest.skip("there is no Chromium here to open the page in")
+    with started(tmp_path / "profile") as tab:
+        yield tab
 
 
 @pytest.fixture(scope="module")
@@ -165,42 +109,10 @@ def which_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("there is no Chromium here to open the page in")
-    profile = tmp_path / "profile"
-    options = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--remote-debugging-port=0",
-    ]
-    process = subprocess.Popen(
-        [program, *options, f"--user-data-dir={profile}", "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        started = profile / "DevToolsActivePort"
-        while not (started.exists() and started.read_text(encoding="utf-8").count("\n")):
-            assert process.poll() is None, "Chromium ended"
-            time.sleep(0.1)
-        port = started.read_text(encoding="utf-8").splitlines()[0]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as answered:  # nosec B310 - our own browser
-            tabs = json.load(answered)
-        yield Browser(next(tab for tab in tabs if tab["type"] == "page")["webSocketDebuggerUrl"])
-    finally:
-        process.terminate()
-        process.wait()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_page_answers_fifty_machines_as_install_plans_them(
-    browser: Browser, which_torch: str, tmp_path: Path
+    browser: Page, which_torch: str, tmp_path: Path
 ) -> None:
     stack = next(row for row in site.stack_rows() if row["key"] == "mip")
     for machine in FIFTY:
@@ -219,17 +131,13 @@ def test_the_page_answers_fifty_machines_as_install_plans_them(
         if machine.system["key"] == "windows":
             expected = [re.sub(r"'([^'*\s]*)'", r"\1", line).replace("'", '"') for line in expected]
         assert commands == expected, machine.query
-    assert {address.partition("#")[0] for address in browser.requests} <= {
-        which_torch,
-        "about:blank",
-        "data:,",
-    }
+        assert {address.partition("#")[0] for address in browser.requests()} <= {which_torch}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_page_is_used_by_keyboard_alone_and_says_aloud_what_changed(
-    browser: Browser, which_torch: str
+    browser: Page, which_torch: str
 ) -> None:
     browser.open(f"{which_torch}#{FIFTY[0].query}")
     browser.press("Tab", 9)
@@ -249,40 +157,17 @@ def test_the_page_is_used_by_keyboard_alone_and_says_aloud_what_changed(
     assert browser.value(unlabelled) == 0
 
 
-CONTRAST = """(() => {
-  const light = text => {
-    const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255)
-      .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = item => {
-    const colour = getComputedStyle(item).backgroundColor;
-    return colour === "rgba(0, 0, 0, 0)" ? behind(item.parentElement) : colour;
-  };
-  const ratio = item => {
-    const [low, high] = [light(getComputedStyle(item).color), light(behind(item))].sort((a, b) => a - b);
-    return (high + .05) / (low + .05);
-  };
-  return Math.min(...[...document.querySelectorAll("main *")].filter(item => item.innerText?.trim()).map(ratio));
-})()"""
+CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_a_telephone_and_is_legible(
-    browser: Browser, which_torch: str, scheme: str, tmp_path: Path
+    browser: Page, which_torch: str, scheme: str, tmp_path: Path
 ) -> None:
-    browser("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     for width in (400, 1280):
-        browser(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width == 400,
-        )
-        browser.open(f"{which_torch}#{FIFTY[7].query}&stack=taming")
+        browser.open(f"{which_torch}#{FIFTY[7].query}&stack=taming", width, dark=scheme == "dark")
         assert browser.value("document.documentElement.scrollWidth") <= width
         assert browser.value(CONTRAST) >= 4.5
         browser.screenshot(Path(os.environ.get("SPLATFIX_SCREENSHOTS", tmp_path)) / f"{scheme}-{width}.png")
@@ -291,7 +176,7 @@ def test_the_page_fits_a_telephone_and_is_legible(
 
 
 @pytest.mark.slow
-def test_the_page_without_javascript_is_a_table(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_without_javascript_is_a_table(browser: Page, tmp_path: Path) -> None:
     answers = [
         answer(machine) if machine.python == "3.12" and machine.system["key"] == "ubuntu24" else None
         for machine in machines()
@@ -299,7 +184,7 @@ def test_the_page_without_javascript_is_a_table(browser: Browser, tmp_path: Path
     path = tmp_path / "which-torch.html"
     path.write_text(page(document_of(answers)), encoding="utf-8")
     browser("Emulation.setScriptExecutionDisabled", value=True)
-    browser.open(path.as_uri())
+    browser.open(path)
     browser("Emulation.setScriptExecutionDisabled", value=False)
     rows = browser.value("document.querySelectorAll('tbody tr').length")
     assert rows == len(site.MACHINES["gpus"])

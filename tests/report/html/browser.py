@@ -52,8 +52,8 @@ class Page:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, path: Path, width: int = 1200, *, dark: bool = False, media: str = "screen") -> None:
-        """Load a file as a window of that width shows it."""
+    def open(self, page: Path | str, width: int = 1200, *, dark: bool = False, media: str = "screen") -> None:
+        """Load a file, or an address, as a window of that width shows it."""
         self.events.clear()
         self(
             "Emulation.setDeviceMetricsOverride",
@@ -64,9 +64,11 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._next())
+        for address in ("about:blank", page.as_uri() if isinstance(page, Path) else page):
+            self("Page.navigate", url=address)
+        loaded = "location.href != 'about:blank' && document.readyState == 'complete'"
+        while not self.value(loaded):
+            time.sleep(0.05)
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression gives."""
@@ -81,11 +83,13 @@ class Page:
             params = event.get("params", {})
             if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown"):
                 found.append(json.dumps(params)[:2000])
-            elif event["method"] == "Network.requestWillBeSent":
-                url = params["request"]["url"]
-                if not url.startswith(("file:", "data:")):
-                    found.append(f"request of {url}")
-        return found
+        return found + [f"request of {url}" for url in self.requests() if not url.startswith("file:")]
+
+    def requests(self) -> list[str]:
+        """What was asked for since a page was opened."""
+        sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        asked = [params["request"]["url"] for params in sent]
+        return [url for url in asked if not url.startswith(("about:", "data:"))]
 
     def press(self, key: str, code: int) -> None:
         """Press a key."""
