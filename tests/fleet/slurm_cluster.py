@@ -33,30 +33,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "clusters" / "slurm.md"
 ETC = Path("/etc/slurm")
 NODES = ("n1", "n2", "n3", "n4")
-CONF = """\
-ClusterName=splatfix
-SlurmctldHost=localhost
-SlurmUser=root
-AuthType=auth/munge
-StateSaveLocation={folder}/controller
-SlurmdSpoolDir={folder}/spool/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/%n.log
-SlurmctldPort=16817
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-SwitchType=switch/none
-GresTypes=gpu
-SlurmdTimeout=10
-SlurmdParameters=config_overrides
-NodeName=n[1-4] NodeHostname=localhost Port=[17001-17004] CPUs=1 RealMemory=2000 Gres=gpu:1
-PartitionName=gpu Nodes=n[1-4] Default=YES State=UP
-"""
+CONF = Path(__file__).with_name("slurm.conf").read_text(encoding="utf-8")
 
 
 def silent(facts: Facts) -> dict[str, Any]:

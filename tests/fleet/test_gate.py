@@ -17,7 +17,6 @@ from splatfix.core.codec import to_json
 from splatfix.core.forked import in_copy
 from splatfix.core.lock import Lock
 from splatfix.core.runner import Completed
-from splatfix.facts import Facts
 from splatfix.fleet import slurm
 from splatfix.fleet.callers import Caller, exit_code_for, line_for
 from splatfix.fleet.history import History, next_of
@@ -34,6 +33,7 @@ from splatfix.fleet.verdict import (
     state_of,
     write_verdict,
 )
+from tests.fleet.slurm_cluster import content, silent
 from tests.machines import facts_of, folder
 
 ROOT = Path(__file__).parents[2]
@@ -54,16 +54,6 @@ def verdict_of(
     return NodeVerdict(
         node, machine, *times, "0.1.0", policy, state, drained, reason, checks, Alike(("NVIDIA H200",))
     )
-
-
-def silent(facts: Facts, tmp_path: Path) -> Path:
-    """The facts of a machine whose driver does not answer cuInit in time."""
-    document = to_json(facts)
-    driver_libraries = document["machine"]["cuda"]
-    driver_libraries.update(value=None, error="libcuda.so.1: no answer within 20 s", absent=False)
-    file = tmp_path / "silent.json"
-    file.write_text(json.dumps(document))
-    return file
 
 
 @pytest.mark.parametrize(
@@ -140,7 +130,8 @@ def test_machines_by_the_default_policy(machine: str, state: str, code: str) -> 
 
 
 def test_what_is_unknown_drains_nothing(tmp_path: Path) -> None:
-    facts = silent(facts_of("h200"), tmp_path)
+    facts = tmp_path / "silent.json"
+    facts.write_text(json.dumps(silent(facts_of("h200"))))
     for _ in range(5):
         made = gate(GateRequest(caller="slurm", node="n1", facts_file=facts, state=tmp_path, timeout=60))
     assert (made.verdict.state, made.verdict.drain, made.exit_code) == (State.UNKNOWN, False, 0)
@@ -249,18 +240,11 @@ def test_a_driver_that_hangs_costs_the_time_limit(tmp_path: Path) -> None:
     )
     mark = f"LD_LIBRARY_PATH={tmp_path}".encode()
     for _ in range(300):  # what ends the children looks for them twice a second
-        left = [item for item in Path("/proc").glob("[0-9]*/environ") if mark in _content(item)]
+        left = [item for item in Path("/proc").glob("[0-9]*/environ") if mark in content(item)]
         if not left:
             break
         time.sleep(0.1)
     assert not left, "no child outlives the gate"
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def test_what_breaks_in_the_copy_is_told() -> None:
