@@ -10,32 +10,9 @@ from splatfix.attest.keys import PrivateKey
 from splatfix.attest.report import sign_folder
 
 DIGEST = "ab" * 32
-CERTIFICATE: dict[str, Any] = {
-    "schema_version": 2,
-    "command": "certify",
-    "splatfix_version": "0.1.0",
-    "verdict": "certified",
-    "summary": "It trained.",
-    "issued": "2026-01-01T00:00:00+00:00",
-    "suite": "quick",
-    "renderer": "torch",
-    "device": "cpu",
-    "interrupted": False,
-    "unfinished": False,
-    "proof": [{"name": "trains", "reached": True, "shown_by": "every criterion met"}],
-    "environment": {"splatfix": "0.1.0 (commit 1a2b3c4)", "torch": "2.13.0+cpu"},
-    "scenes": [
-        {
-            "scene": "figurine",
-            "result": {
-                "implementations": {
-                    "ssim": {"name": "fused_ssim", "file": "fused_ssim.so", "sha256": DIGEST, "calls": 209}
-                }
-            },
-        }
-    ],
-    "sources": {"smoke_trainer/train.py": DIGEST},
-}
+CERTIFICATE: dict[str, Any] = json.loads(
+    Path(__file__).with_name("certificate.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.fixture(scope="session")

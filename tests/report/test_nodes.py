@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from splatfix.core.codec import to_json
+from splatfix.core.toml import parse_toml
 from splatfix.fleet.reading import read_verdict, verdict_of
 from splatfix.fleet.verdict import MOST_VERDICT
 from splatfix.report.fleet import change_words, comma_separated, named, prometheus, show
@@ -158,47 +160,30 @@ def of_alike(**changes: Any) -> Make:
     return lambda path: path.write_text(json.dumps(verdict("n", **changes)))
 
 
+SILENT = {"evidence": "", "remedy": ""}
+REFUSED = parse_toml(Path(__file__).with_name("refused_verdicts.toml").read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        *((partial(Path.write_text, data=text), why) for text, why in REFUSED["texts"]),
+        *((changed(**changes), why) for changes, why in REFUSED["changes"]),
         (lambda path: path.write_text(TEXT[:400]), "it is cut off"),
-        (lambda path: path.write_text(""), "it is empty"),
         (lambda path: path.write_bytes(b"\0" * 4000), "it is cut off"),
-        (lambda path: path.write_text("{}}"), "it is no JSON"),
         (lambda path: path.write_bytes(b"\xff\xfe{}"), "it is no JSON"),
         (lambda path: path.write_text('{"a": ' * 100_000 + "}"), "nested too deeply"),
-        (lambda path: path.write_text('{"kind": NaN}'), "NaN is no JSON"),
         (lambda path: path.write_text(TEXT + " " * MOST_VERDICT), "larger than"),
-        (
-            lambda path: path.write_text('{"kind": "verdict", "schema_version": ' + "9" * 9000 + "}"),
-            "too large",
-        ),
-        (lambda path: path.write_text("[]"), "no verdict"),
-        (lambda path: path.write_text('{"command": "certify"}'), "no verdict"),
+        (lambda path: path.write_text('{"kind": ' + "9" * 9000 + "}"), "too large"),
         (lambda path: path.mkdir(), "a folder"),
         (os.mkfifo, "a named pipe"),
         (lambda path: path.symlink_to("/dev/zero"), "a device"),
         (lambda path: path.symlink_to(path.name), "symbolic links"),
         (lambda path: path.symlink_to("nowhere"), "no such file"),
-        (changed(schema_version=2), "another splatfix"),
-        (changed(schema_version=[]), "another splatfix"),
-        (changed(node=7), r"\$\.node"),
-        (changed(node=""), "0 letters"),
         (changed(node="n" * 300), "300 letters"),
-        (changed(drain="yes"), r"\$\.drain"),
-        (changed(state="fine"), "is no State"),
-        (changed(state="fail"), "it says fail, and its checks"),
-        (changed(checks=[TOO_OLD | {"evidence": "", "remedy": ""}]), "it says ok, and its checks"),
-        (changed(checks=[UNKNOWN | {"evidence": "", "remedy": ""}] * 501), "501 checks"),
-        (changed(checks={}), r"\$\.checks"),
-        (changed(checks=[[]]), r"\$\.checks\[0\]"),
-        (
-            changed(checks=[{**UNKNOWN, "evidence": "", "remedy": "", "code": "=cmd()"}]),
-            "the code of a check",
-        ),
-        (changed(finished="yesterday"), "when it was made"),
-        (changed(finished="2026-05-04T12:00:00"), "when it was made"),
-        (changed(finished="0001-01-01T00:00:00+23:00"), "when it was made"),
+        (changed(checks=[TOO_OLD | SILENT]), "it says ok, and its checks"),
+        (changed(checks=[UNKNOWN | SILENT] * 501), "501 checks"),
+        (changed(checks=[UNKNOWN | SILENT | {"code": "=cmd()"}]), "the code of a check"),
         (changed(alike=None), r"\$\.alike"),
         (of_alike(gpus=["x"] * 65), "too long"),
         (of_alike(driver="5" * 201), "too long"),

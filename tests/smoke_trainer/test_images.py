@@ -162,9 +162,3 @@ def test_a_damaged_image_is_one_clear_error_or_decodes(scene_folder, data):
         # Only checksums and the end marker may be missing: every pixel was there.
         path.write_bytes(content)
         assert torch.equal(read, ImageStore(CPU, CPU).get(scene.train[0]).color)
-
-
-def test_a_text_file_is_no_image(tmp_path):
-    (tmp_path / "a.png").write_text("hello")
-    with pytest.raises(SceneError, match=r"a\.png cannot be read"):
-        decode(tmp_path / "a.png", (4, 4))

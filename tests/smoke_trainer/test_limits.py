@@ -119,9 +119,12 @@ def test_images_as_large_as_may_be(tmp_path: Path) -> None:
     assert peak() - before < 500 << 20
 
 
-def test_no_image_is_handed_to_another_program(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
-    with pytest.raises(SceneError, match="cannot be read as an image"):
+@pytest.mark.parametrize(
+    "content", [b"hello", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n"]
+)
+def test_no_image_is_handed_to_another_program(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    with pytest.raises(SceneError, match=r"a\.png cannot be read as an image"):
         images.decode(tmp_path / "a.png", (9, 9))
 
 

@@ -10,21 +10,17 @@ from PIL import Image
 from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
 from smoke_trainer.errors import SceneError, UsageError
 from smoke_trainer.train import train
+from tests.smoke_trainer.tiny import LAYOUTS
 
 
-@pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text", "blender", "nerfstudio"])
-def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder):
-    scene = load_scene(str(scene_folder(layout)))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder, tiny_scenes):
+    tiny, scene = tiny_scenes(layout), load_scene(str(scene_folder(layout)))
     assert scene.layout == layout
     below = "" if layout.startswith("colmap") else "images/"
     assert [view.name for view in scene.test] == [f"{below}view_000.png", f"{below}view_008.png"]
     assert len(scene.train) == 8
     assert len(scene.points.xyz) > 100
-
-
-@pytest.mark.parametrize("layout", ["colmap-binary", "colmap-text", "blender", "nerfstudio"])
-def test_all_layouts_agree_on_where_cameras_stand(layout, scene_folder, tiny_scenes):
-    tiny, scene = tiny_scenes(layout), load_scene(str(scene_folder(layout)))
     for view in scene.train + scene.test:
         pose = tiny.recipe.poses[int(Path(view.name).stem[5:8])]
         assert np.abs(view.world_to_camera - pose).max() < 1e-6
