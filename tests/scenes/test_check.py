@@ -30,16 +30,15 @@ def test_no_alarm_on_a_healthy_scene(name: str) -> None:
     assert len(NAMES) == 6 and alarms(SAMPLES / name) == {}
 
 
-@pytest.mark.parametrize(("code", "fault"), FAULTS.values(), ids=FAULTS)
-def test_a_single_fault_is_named(code: str, fault: Fault, tmp_path: Path) -> None:
-    scene = shutil.copytree(SAMPLES / "fruit", tmp_path / "scene")
-    fault(scene)
-    assert code in alarms(scene)
-
-
-@pytest.mark.parametrize(("code", "fault"), BLENDER_FAULTS.values(), ids=BLENDER_FAULTS)
-def test_a_single_fault_of_a_blender_scene(code: str, fault: Fault, tmp_path: Path) -> None:
-    scene = shutil.copytree(SAMPLES / "figurine", tmp_path / "scene")
+@pytest.mark.parametrize(
+    ("sample", "code", "fault"),
+    [
+        *(pytest.param("fruit", *row, id=name) for name, row in FAULTS.items()),
+        *(pytest.param("figurine", *row, id=name) for name, row in BLENDER_FAULTS.items()),
+    ],
+)
+def test_a_single_fault_is_named(sample: str, code: str, fault: Fault, tmp_path: Path) -> None:
+    scene = shutil.copytree(SAMPLES / sample, tmp_path / "scene")
     fault(scene)
     assert code in alarms(scene)
 
