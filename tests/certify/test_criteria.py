@@ -92,8 +92,9 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     document["heldout"]["psnr"] = document["initial_heldout"]["psnr"]
     document["gaussians"].update(cloned=0, split=0)
     document["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
+    document["slopes"]["xyz"], document["seconds"]["train"] = -0.9, 1.2 * document["seconds"]["train"]
     codes = {"loss-falls", "held-out-psnr-rises", "held-out-psnr-holds", "densification-works"}
-    codes |= {"gradients-f-rest"}
+    codes |= {"gradients-f-rest", "loss-follows-gradients", "time-by-phase"}
     assert failed(document) == codes
     document["iterations"] = document["config"]["iterations"] = SHORTEST - 1
     judged = judge(TrainingRecord.of(document), "torch")
