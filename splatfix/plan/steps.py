@@ -96,6 +96,7 @@ class Rebuild(PlannedStep):
     subjects: tuple[str, ...]
     """Names of the extensions; empty where none is known yet."""
     targets: tuple[Arch, ...]
+    """() where none of them has CUDA code."""
     arch_list: str
     """What TORCH_CUDA_ARCH_LIST will be for a package that reads it."""
     cuda: str
@@ -109,7 +110,10 @@ class Rebuild(PlannedStep):
 
     def _text(self) -> str:
         verb = "build" if self.first else "rebuild"
-        text = f"{verb} {', '.join(self.subjects) or 'the extensions'} for {_names(self.targets)}"
+        text = f"{verb} {', '.join(self.subjects) or 'the extensions'}"
+        if not self.targets:
+            return f"{text}, without CUDA code"
+        text += f" for {_names(self.targets)}"
         if "PTX" in self.arch_list:
             text += f" (TORCH_CUDA_ARCH_LIST={self.arch_list})"
         text += f" with CUDA {self.cuda}"

@@ -205,6 +205,14 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     step = step_of(plan(options, OptionKind.DROPIN), UseDropins)
     assert argv(step)[:5] == ("splatfix", "install", "./knn", "--backend", "pure")
     assert plan(options, OptionKind.REBUILD).title.startswith("build "), "nothing was there to be rebuilt"
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "a.cpp").touch()
+    (host / "setup.py").write_text("setup(name='host', ext_modules=[CppExtension('host._C', ['a.cpp'])])\n")
+    options = find_options(goal("sm_120"), healthy(), sources=summarise((str(host),)))
+    rebuild = plan(options, OptionKind.REBUILD)
+    assert step_of(rebuild, Rebuild).text == "build host, without CUDA code"
+    assert not any(isinstance(step, Confirm) for step in rebuild.steps)
     plane = cuda_source(tmp_path / "plane", name="diff_plane_rasterization")
     options = find_options(goal("sm_120"), healthy(), sources=summarise((str(plane),)))
     assert "plane and normal outputs" in why_not(options, OptionKind.DROPIN)

@@ -148,17 +148,22 @@ def rebuild_steps(
     arch_list = [arch.cc for arch in dict.fromkeys(tools.chosen.build_archs)]
     if tools.chosen.ptx:
         arch_list.append(f"{tools.chosen.ptx.cc}+PTX")
+    sources_of_names = [assessment.sources.built_from.get(name) for name in names]
+    targets = assessment.archs
+    last: tuple[Step, ...] = (confirm(assessment),)
+    if names and all(source and not source.needs_cuda for source in sources_of_names):
+        targets, last = (), ()
     step = Rebuild(
         command=command,
         subjects=names,
-        targets=assessment.archs,
+        targets=targets,
         arch_list=";".join(arch_list),
         cuda=tools.cuda,
         toolkit=tools.root,
         compiler=tools.cxx,
         first=assessment.nothing_installed,
     )
-    return (*assessment.sources.prepare, *tools.before, step, confirm(assessment))
+    return (*assessment.sources.prepare, *tools.before, step, *last)
 
 
 # The plan for sources at hand
