@@ -91,6 +91,13 @@ def test_every_stack_of_the_page_can_be_typed() -> None:
         )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_page_of_all_machines_is_not_too_large(tmp_path: Path) -> None:
+    site.write(tmp_path / "which-torch.html")
+    assert 0 < (tmp_path / "which-torch.html").stat().st_size <= site.MOST_BYTES
+
+
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Page]:
     if PROGRAM is None:
