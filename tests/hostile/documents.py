@@ -98,28 +98,8 @@ def override_cases(count: int, seed: int) -> Iterator[Case]:
     return seeded(run, count, seed)
 
 
-TOML = b"""[archs.archs.130]
-cc = [13, 0]
-name = "Example"
-gpus = ["RTX 6090"]
-first_toolkit = [14, 0]
-last_toolkit = false
-tegra = false
-variants = {}
-verified = true
-source = "release notes"
-
-[drivers.driver_levels.640]
-cuda = [14, 0]
-verified = true
-source = "nvidia-smi"
-
-[torch_releases]
-index_url = "https://mirror.example/whl/{tag}"
-
-[breakages.cstdint.when]
-gcc = ">=14"
-"""
+TOML = Path(__file__).with_suffix(".toml").read_bytes()
+"""A person's own knowledge, as it should be."""
 
 
 def logs() -> list[bytes]:

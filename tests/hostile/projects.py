@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ from splatfix.core.toml import parse_toml
 from tests.files import put
 from tests.machines import facts_of
 from tests.projects.test_cases import CASES, write
+from tests.tables import data
 
 from .bad_files import SPARSE, Put, bad_files, replace
 from .commands import command, enter, everything_in
 from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
+from .spelled import spelled_table
 from .words import CONTROL, MARKUP, UNICODE
 
 FORMS = (("--json",), ("--verbose",), ("--format", "github"))
@@ -51,7 +53,7 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             _judge(folder, number)
 
         yield Case(f"{name}-{kind}", replaced)
-    plain: dict[str, dict[str, str]] = parse_toml(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    plain: dict[str, dict[str, str]] = {k: v for k, v in data(__file__).items() if k != "huge"}
     for number, name in enumerate((*plain, *HUGE)):
 
         def evil(folder: Path, name: str = name, number: int = number) -> None:
@@ -135,69 +137,23 @@ def _contents(stack: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in regular if path.stat().st_size < SPARSE}
 
 
-def _many(form: str, count: int, separator: str = ",\n") -> str:
-    return separator.join(form.replace("%d", str(number)) for number in range(count))
-
-
 def _uv(rows: str, dependencies: str = "") -> dict[str, str]:
     return {"pyproject.toml": f"{_PROJECT.format(dependencies)}[tool.uv]\n{rows}\n"}
 
 
+def _huge(name: str) -> dict[str, str]:
+    """Files of a project, or what a pyproject.toml has for uv, spelled out."""
+    files = spelled_table(data(__file__)["huge"][name])
+    uv = _uv(files.pop("uv"), files.pop("dependencies", "")) if "uv" in files else {}
+    return {**files, **uv}
+
+
 HUGE: dict[str, Callable[[], dict[str, str]]] = {
-    "dependencies": lambda: _uv("", ",\n" + _many("'p%d'", 5000)),
-    "overrides": lambda: _uv("override-dependencies = [" + _many("'p%d'", 5000) + "]"),
-    "constraints": lambda: _uv(
-        "constraint-dependencies = [" + _many("'p%d'", 5000) + "]", ",\n" + _many("'p%d'", 2000)
-    ),
-    "sources": lambda: _uv(
-        "[tool.uv.sources]\n" + _many("p%d = { path = 'f' }", 3000, "\n"), ",\n" + _many("'p%d'", 3000)
-    ),
-    "indexes": lambda: _uv(_many("[[tool.uv.index]]\nname = 'i%d'\nurl = 'https://i%d'", 5000, "\n")),
-    "markers": lambda: _uv(
-        "[tool.uv.sources]\ntorch = ["
-        + _many("{ index = 'i%d', marker = 'python_version < \"3.9\"' }", 1000)
-        + "]"
-    ),
-    "long-marker": lambda: _uv("", ',"numpy; ' + " or ".join(["sys_platform == 'linux'"] * 2000) + '"'),
-    "deep-marker": lambda: _uv("", ',"numpy; ' + "(" * 3000 + "sys_platform == 'linux'" + ")" * 3000 + '"'),
-    "deep-value": lambda: _uv("sources = { x = " + "[" * 400 + "]" * 400 + " }"),
-    "specifiers": lambda: _uv("", ",'torch" + _many("!=2.%d", 5000, ",") + "'"),
-    "versions": lambda: {
-        "requirements.txt": f"torch=={'9' * 1900}\n",
-        "environment.yml": f"dependencies:\n- pytorch={'9' * 9000}\n- python={'9' * 9000}\n- pip={'9' * 9000}\n",
-        ".python-version": "3." + "9" * 9000,
-        **_uv("", f",'torch=={'9' * 9000}', 'numpy=={'1.' * 20_000}0'"),
-    },
-    "requires-python": lambda: {
-        "pyproject.toml": f"[project]\nname = 'a'\nrequires-python = '>={'3.' * 9000}9'\ndependencies = ['torch']\n"
-    },
-    "poetry": lambda: {
-        "pyproject.toml": f"[tool.poetry.dependencies]\ntorch = '^{'9' * 6000}'\npython = '~{'1.' * 5000}1'\n"
-        + _many("p%d = '^1'", 5000, "\n")
-    },
-    "pixi": lambda: {
-        "pixi.toml": "[dependencies]\npytorch = '*'\n" + _many("p%d = '1.*'", 5000, "\n"),
-        "pixi.lock": _many("- conda: https://c/linux-64/p%d-1-0.conda", 20_000, "\n"),
-    },
-    "conda": lambda: {
-        "environment.yml": "dependencies:\n- pytorch\n- pip:\n" + _many("  - p%d==1", 5000, "\n")
-    },
-    "locked": lambda: {
-        **_uv(""),
-        "uv.lock": _many("[[package]]\nname = 'p%d'\nversion = '1'\n", 20_000, "\n"),
-    },
-    "extensions": lambda: {
-        "requirements.txt": "torch==2.9.1\n" + _many("simple-knn%d @ git+https://github.com/a/b", 2000, "\n")
-    },
+    **{name: partial(_huge, name) for name in data(__file__)["huge"]},
     "files": lambda: {f"requirements-{number}.txt": f"torch==2.{number % 9}.0\n" for number in range(300)},
     "chain": lambda: {
         f"requirements-{number}.txt": f"-r requirements-{number + 1}.txt\ntorch\n" for number in range(90)
     },
-    "includes": lambda: {
-        "requirements.txt": "-r requirements-b.txt\n" * 5000,
-        "requirements-b.txt": "torch\n" * 5000,
-    },
-    "lines": lambda: {"requirements.txt": "p\n" * 20_000},
     "speaking": lambda: {
         "requirements.txt": f"torch=={CONTROL + MARKUP}\n{UNICODE}\n--index-url https://{CONTROL + UNICODE}/x\n",
         "environment.yml": f"dependencies:\n- pytorch={CONTROL + UNICODE}\n- pip:\n  - {MARKUP}\n",
