@@ -1,7 +1,7 @@
 """Files as a dictionary, for tests that need a folder of them."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 
@@ -16,3 +16,13 @@ def put(folder: Path, files: Mapping[str, str | bytes]) -> Path:
             )
         path.write_bytes(content)
     return folder
+
+
+def contents(folder: Path, without: Container[str] = ()) -> dict[str, tuple[int, bytes]]:
+    """Mode and content of all that lies below ``folder``, by its path there, but for files of these names."""
+    paths = [path for path in folder.rglob("*") if path.name not in without]
+    return {str(path.relative_to(folder)): (path.lstat().st_mode, _content(path)) for path in paths}
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() and not path.is_symlink() else b""

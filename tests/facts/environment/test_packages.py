@@ -28,6 +28,7 @@ from splatfix.facts.environment.packages import (
 from splatfix.facts.source.python_source import guarded_imports
 from tests.binaries.forge_elf import ElfForge
 from tests.files import put
+from tests.tables import data
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
@@ -42,35 +43,7 @@ MANIFEST = {
 
 
 # A rasterizer's Python side in the shape that all of them have; the text is this test's own.
-RASTERIZER = """
-from typing import NamedTuple
-import torch
-from . import _C
-
-class _RasterizeSplats(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, points, settings):
-        if settings.debug:
-            image, radii, depth = _C.rasterize_gaussians(points)
-        return image, radii, depth
-
-    @staticmethod
-    def backward(ctx, grad_image, *_):
-        return _C.rasterize_gaussians_backward(grad_image), None
-
-class GaussianRasterizationSettings(NamedTuple):
-    image_height: int
-    image_width: int
-    bg: torch.Tensor
-    antialiasing: bool = False
-
-class GaussianRasterizer(torch.nn.Module):
-    def forward(self, means3D, opacities, shs=None, dc=None):
-        return _RasterizeSplats.apply(means3D, self.settings)
-
-class SparseGaussianAdam(torch.optim.Adam):
-    pass
-"""
+RASTERIZER: str = data(__file__)["texts"]["rasterizer"]
 
 
 def probe(python: Path) -> EnvironmentFacts:

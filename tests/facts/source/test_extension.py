@@ -14,30 +14,12 @@ from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import read_setup_script
 from tests.files import put
+from tests.tables import data
 
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
-OWN_CHOICE = '''
-"""Talks of -arch=sm_75 in its documentation only."""
-import os, torch
-from setuptools import setup
-from torch.utils.cpp_extension import CUDAExtension, BuildExtension
-
-flags = ["-O3", "--use_fast_math"]
-wanted = os.environ.get("CUDA_ARCHITECTURES")
-if wanted:
-    for number in wanted.split(";"):
-        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
-elif torch.cuda.is_available():
-    flags.extend(["-arch=sm_%d%d" % torch.cuda.get_device_capability()])
-else:
-    flags += ["-gencode=arch=compute_80,code=sm_80"]
-setup(name="fused_ssim", packages=["fused_ssim"], version="0.0.0",
-      ext_modules=[CUDAExtension("fused_ssim_cuda", ["ssim.cu", "ext.cpp"],
-                                 extra_compile_args={"cxx": ["-O3"], "nvcc": flags})],
-      cmdclass={"build_ext": BuildExtension})
-'''
+OWN_CHOICE: str = data(__file__)["texts"]["own-choice"]
 
 
 def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
@@ -261,24 +243,7 @@ def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: st
     assert read_source(tmp_path / "a").requires == requires
 
 
-CMAKE = """
-option(WITH_CUDA "Kernels for CUDA" OFF) # option(WITH_PYTHON "" OFF)
-option(WITH_PYTHON "Bindings" OFF)
-find_package(PCL 1.10 REQUIRED COMPONENTS common)
-find_package(OpenMP)
-if(WITH_CUDA)
-  if(APPLE)
-    message(no)
-  endif()
-  find_package(CUDA REQUIRED)
-  add_library(kernels a.cu)
-else()
-  add_library(host b.cpp)
-endif()
-if(WITH_PYTHON)
-  pybind11_add_module(gicp c.cpp)
-endif()
-"""
+CMAKE: str = data(__file__)["texts"]["cmake"]
 
 
 @pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])

@@ -12,6 +12,7 @@ from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts, read_scripts
 from tests.files import put
+from tests.tables import data
 
 from .test_checkout import read
 
@@ -231,32 +232,7 @@ def test_a_module_of_ones_own_name_is_not_pythons(tmp_path: Path) -> None:
     assert [item.line for item in found.matches] == [1, 2]
 
 
-DATACLASSES = """
-from dataclasses import dataclass, field
-import dataclasses
-
-@dataclass
-class Plain:
-    a: int = 1
-
-@dataclass(frozen=True)
-class Frozen:
-    a: int = 1
-
-@dataclasses.dataclass(unsafe_hash=True)
-class Hashed:
-    a: int = 1
-
-class Ordinary:
-    pass
-
-@dataclass
-class Settings:
-    one: Frozen = Frozen()
-    two: Hashed = Hashed()
-    three: Ordinary = Ordinary()
-    four: Plain = field(default_factory=Plain)
-"""
+DATACLASSES: str = data(__file__)["texts"]["dataclasses"]
 
 
 def test_defaults_that_can_be_hashed(tmp_path: Path) -> None:

@@ -5,33 +5,9 @@ import ast
 import pytest
 
 from splatfix.facts.source import trainer_code
+from tests.tables import data
 
-TRAINER = """
-def evaluate(model, views):
-    total = 0.0
-    for view in views:
-        image = render(view, model)["render"]
-        total += psnr(image, view.original_image.cuda()).mean().double()
-    return total
-
-class Camera:
-    def __init__(self, image, data_device):
-        self.original_image = image.clamp(0, 1).to(data_device)
-        self.image_width = image.shape[2]
-
-def training(model, views):
-    ema, losses, total = 0.0, [], 0.0
-    for iteration in range(30000):
-        loss = l1_loss(render(views[0], model)["render"], views[0].original_image.cuda())
-        loss.backward()
-        ema = 0.4 * loss.item() + 0.6 * ema
-        losses.append(loss.item())
-        total += loss.detach()
-        with torch.no_grad():
-            if iteration % 1000 == 0:
-                evaluate(model, views)
-                torch.cuda.empty_cache()
-"""
+TRAINER: str = data(__file__)["texts"]["trainer"]
 HABITS = (
     trainer_code.evaluations_with_autograd,
     trainer_code.images_kept_on_the_gpu,
