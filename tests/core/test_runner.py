@@ -15,6 +15,7 @@ from splatfix.core import output
 from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.scratch import sweep
+from tests.tables import data
 
 ROOT = Path(__file__).parents[2]
 RUNNER = ProcessRunner()
@@ -204,42 +205,7 @@ def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None
     assert (tmp_path / "__pycache__").exists()
 
 
-ABOUT_TO_END = """
-import os, signal, subprocess, sys, threading, time
-from splatfix.core import runner
-
-signal.signal(signal.SIGINT, lambda number, frame: runner.interrupt())
-argv = [sys.executable, "-c", "import time; time.sleep(600)"]
-start, children = subprocess.Popen, []
-
-def started(*words, **options):
-    child = start(*words, **options)
-    if "watchdog.py" in str(words):
-        return child
-    children.append(child)
-    if {signal_while_starting}:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.2)  # here the signal is heard
-    return children[-1]
-
-subprocess.Popen = started
-thread = threading.Thread(target=lambda: runner.ProcessRunner().run(argv, timeout=600), daemon=True)
-if {in_thread}:
-    thread.start()
-    while not runner._living:
-        time.sleep(0.01)
-try:
-    if {signal_while_starting}:
-        runner.ProcessRunner().run(argv, timeout=600)
-    elif {signal_at_all}:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-except KeyboardInterrupt:
-    assert children[-1].wait(timeout=5) == -9
-    assert "not started" in runner.ProcessRunner().run(argv, timeout=5).why()
-    sys.stdout.write("interrupted ")
-sys.stdout.write(str(children[0].pid))
-"""
+ABOUT_TO_END: str = data(__file__)["texts"]["about-to-end"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals and sessions as POSIX has them")
