@@ -40,6 +40,7 @@ from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
+from tests.tables import data
 
 FOLDERS = ("breakages", "failures")
 """Tables with a file for each row."""
@@ -121,32 +122,7 @@ def test_a_problem_is_told_with_its_place(change: Mapping[str, Mapping[str, Any]
     assert words in problem_in("archs", document)
 
 
-OVERRIDE = """
-[archs.archs.130]
-cc = [13, 0]
-name = "Example"
-gpus = ["RTX 6090"]
-first_toolkit = [14, 0]
-last_toolkit = false
-tegra = false
-variants = {}
-verified = true
-source = "release notes of CUDA 14.0"
-
-[archs.products.sm_130]
-pattern = "RTX 60[5-9]0"
-sm = 130
-verified = true
-source = "its box"
-
-[drivers.driver_levels.640]
-cuda = [14, 0]
-verified = true
-source = "nvidia-smi here"
-
-[torch_releases.releases."2.15".builds.cu126]
-index_verified = true
-"""
+OVERRIDE: str = data(__file__)["texts"]["override"]
 
 
 class TestOverrides:
