@@ -8,77 +8,16 @@ from typing import Any
 import pytest
 
 from tests.cli.test_documents import check
+from tests.tables import data
 
 LANE = "certify --docker-host unix:///nowhere --container"
 WHY = "install --dry-run --why"
-REFUSED = {
-    "another-baseline": (
-        *("certify --baseline other.json", "certify --baseline level.json", "certify --baseline ended.json"),
-    ),
-    "bad-knowledge": ("--knowledge own.toml diagnose",),
-    "baseline-needs-data": ("certify --baseline inria-2023",),
-    "cannot-read": (
-        *("diagnose --facts nothing", "explain --jsonl --facts nothing", "report diff nothing /"),
-        *("report show nothing/certificate.json", "report show ."),
-    ),
-    "cannot-save": (*("diagnose --save nothing/x.json", "diagnose --save file/x.json", "diagnose --save ."),),
-    "cannot-start": ("explain --json -- /no/such/program",),
-    "facts-and-options": (
-        *(f"{WHY} --facts x --force-cuda-mismatch", f"{WHY} --facts x --backend pure"),
-        f"{WHY} --facts x --python env",
-    ),
-    "facts-and-python": ("diagnose --facts facts.json --repo .",),
-    "json-and-format": (
-        *("certify --format junit", "report show a --format html", "report diff a b --format=markdown"),
-    ),
-    "lane-builds-nothing": (f"{LANE} cpu --target sm_120", f"{LANE} cpu --extension ."),
-    "lane-needs-checkout": (f"{LANE} inria-v1",),
-    "level-needs-gpu": ("certify --level 4 --data . --device cpu",),
-    "list-alone": ("revert --list --all",),
-    "no-interpreter": (
-        *("diagnose --python /no/python", "verify --python /no/python", "certify --python /no/python"),
-    ),
-    "no-interval": ("monitor --interval nan --json true",),
-    "no-such-file": ("inspect nothing",),
-    "no-such-log": ("explain nothing", "explain .", "explain --jsonl nothing"),
-    "not-a-binary": ("inspect facts.json",),
-    "not-a-certificate": ("certify --baseline diagnosis.json",),
-    "not-a-folder": (
-        *("diagnose --repo nothing", "dockerfile --repo nothing --target sm_86", f"{WHY} nothing"),
-        f"{LANE} cuda-from-pypi --extension nothing",
-    ),
-    "not-facts": ("diagnose --facts facts.json",),
-    "not-in-a-container": (*(f"{LANE} cpu --level 2", f"{LANE} cpu --baseline other.json --seed 3"),),
-    "not-in-cache": ("cache clear nothing --yes",),
-    "not-with-level": (
-        *("certify --level 3 --suite quick", "certify --level 3 --data ."),
-        "certify --level 2 --baseline other.json",
-    ),
-    "only-in-a-container": (
-        "certify --base-image debian:12",
-        "certify --docker-host tcp://127.0.0.1:1 --ca-certificates file",
-    ),
-    "only-with-why": ("install --facts facts.json",),
-    "options-conflict": ("explain --list --jsonl",),
-    "renderer-needs-gpu": ("certify --renderer gsplat",),
-    "resume-takes-no-source": ("install --resume --ptx --jobs 2", "install --resume gsplat==0.0.0"),
-    "suite-and-data": ("certify --suite quick --data .",),
-    "unknown-arch": ("diagnose --target sm_12000", f"{LANE} cuda-from-pypi --target sm_12x"),
-    "unknown-baseline": ("certify --baseline nothing.json",),
-    "unknown-check": ("diagnose --only nonsuch", "checks show nonsuch"),
-    "unknown-class": ("explain --class nonsense",),
-    "unknown-lane": (f"{LANE} cpu,nonsuch", "lanes show nonsuch"),
-    "unknown-scene": ("scenes export nonsuch",),
-    "unknown-suite": ("certify --suite nonsuch",),
-    "wrong-usage": (
-        *("nonsuch", "lanes nonsuch", "--nonsuch"),
-        *("certify --renderer nope", "certify --level 5", f"certify --seed {1 << 64}", "checks show"),
-        *("diagnose --no-such-option", "inspect", "verify --device tpu"),
-    ),
-}
+REFUSED: dict[str, tuple[str, ...]] = data(__file__)
 
 
-@pytest.mark.parametrize(("line", "code"), [(line, code) for code in REFUSED for line in REFUSED[code]])
+@pytest.mark.parametrize(
+    ("line", "code"), [(line.format(LANE=LANE, WHY=WHY), code) for code in REFUSED for line in REFUSED[code]]
+)
 def test_it_is_refused(
     line: str,
     code: str,
