@@ -12,11 +12,12 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, open_environment
+from tests.files import contents
 from tests.plan.machines import refused
 
 from .environments import Stages, install, snapshot, write_extension
 from .test_cli import splatfix
-from .test_in_place import edited_in_place, files, source_with_work
+from .test_in_place import edited_in_place, source_with_work
 
 
 def copy_of(target: Environment, folder: Path) -> Environment:
@@ -33,14 +34,9 @@ def opened(folder: Path) -> Environment:
     return open_environment(str(folder / "bin" / "python"), ProcessRunner())
 
 
-def everything(target: Environment, *, locks: bool = True) -> dict[str, bytes]:
-    """Every file with its content, the journal's too."""
-    contents = {
-        str(path): path.read_bytes()
-        for path in target.prefix.rglob("*")
-        if path.is_file() and not path.is_symlink()
-    }
-    return {name: content for name, content in contents.items() if locks or not name.endswith("lock")}
+def everything(target: Environment, without: tuple[str, ...] = ()) -> dict[str, tuple[int, bytes]]:
+    """The journal's files too."""
+    return contents(target.prefix, without)
 
 
 def change_entry(target: Environment, change: Callable[[dict[str, object]], None]) -> None:
@@ -108,52 +104,52 @@ def test_a_journal_of_before_is_refused_elsewhere(
     original = stages.at("two")
     as_version_2(original, original.prefix)
     there = arrive(original, tmp_path / "new")
-    held = everything(there, locks=False)
+    held = everything(there, ("lock", "pip.lock"))
     for dry_run in (True, False):
         assert refused(revert, there.python, dry_run=dry_run).code == "journal-of-another-environment"
-    assert everything(there, locks=False) == held
+    assert everything(there, ("lock", "pip.lock")) == held
     assert original.prefix.exists() is (arrive is copy_of)
 
 
 def test_a_copy_leaves_the_checkout_to_the_original(stages: Stages, tmp_path: Path) -> None:
     environment, source = stages.at("blank"), source_with_work(tmp_path / "source")
-    before = files(source)
+    before = contents(source)
     edited_in_place(environment, source)
-    edited = files(source)
+    edited = contents(source)
     copies = [copy_of(environment, tmp_path / name) for name in ("a", "b", "c")]
 
     (preview,), (done,) = (
         [item for item in revert(copies[0].python, dry_run=dry_run).items if item.source]
         for dry_run in (True, False)
     )
-    assert files(source) == edited and snapshot(copies[0]) == stages.files["blank"]
+    assert contents(source) == edited and snapshot(copies[0]) == stages.files["blank"]
     assert preview.notes == done.notes and str(environment.prefix) in done.notes[0]
     revert(environment.python)
-    assert files(source) == before
+    assert contents(source) == before
     # where the original was reverted, or is gone, there is nobody to leave it to
     assert not any(item.notes for item in revert(copies[1].python).items)
     shutil.rmtree(environment.prefix)
     revert(copies[2].python)
-    assert files(source) == before
+    assert contents(source) == before
 
 
 def test_the_checkout_comes_back_after_a_move(stages: Stages, tmp_path: Path) -> None:
     environment, source = stages.at("blank"), source_with_work(tmp_path / "source")
-    before = files(source)
+    before = contents(source)
     edited_in_place(environment, source)
     revert(moved(environment, tmp_path / "moved").python)
-    assert files(source) == before
+    assert contents(source) == before
 
 
 def test_a_checkout_inside_the_environment_is_the_copy_s_own(stages: Stages, tmp_path: Path) -> None:
     environment = stages.at("blank")
     source = source_with_work(environment.prefix / "src" / "probe")
-    before = files(source)
+    before = contents(source)
     edited_in_place(environment, source)
     copy = copy_of(environment, tmp_path / "copy")
-    edited = files(source)
+    edited = contents(source)
     revert(copy.python)
-    assert files(copy.prefix / "src" / "probe") == before and files(source) == edited
+    assert contents(copy.prefix / "src" / "probe") == before and contents(source) == edited
 
 
 def test_site_packages_on_another_disk(environment: Environment, tmp_path: Path) -> None:

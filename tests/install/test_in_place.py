@@ -15,6 +15,7 @@ from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallWheel
 from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
+from tests.files import contents
 from tests.plan.machines import make_plan, refused
 
 from .environments import Interposed, Run, snapshot, write_extension
@@ -48,27 +49,19 @@ def source_with_work(folder: Path) -> Path:
     return source
 
 
-def files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mode)
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environment, tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
-    before, environment_before = files(source), snapshot(environment)
+    before, environment_before = contents(source), snapshot(environment)
     edited_in_place(environment, source)
 
-    now = files(source)
+    now = contents(source)
     changed = {name for name in now if now[name] != before.get(name)}
     assert changed == {"probe.c"} and now.keys() == before.keys()
-    content, mode = now["probe.c"]
-    assert b"/* x.is_cuda() */" in content and b"caf\xe9" in content and mode == before["probe.c"][1]
+    mode, content = now["probe.c"]
+    assert b"/* x.is_cuda() */" in content and b"caf\xe9" in content and mode == before["probe.c"][0]
 
     undone = revert(environment.python)
-    assert files(source) == before and snapshot(environment) == environment_before
+    assert contents(source) == before and snapshot(environment) == environment_before
     assert str(source) in [item.source for item in undone.items]
 
 
@@ -81,9 +74,9 @@ def test_a_failed_installation_leaves_the_checkout_as_it_was(
         return run()
 
     source = source_with_work(tmp_path / "source")
-    before = files(source)
+    before = contents(source)
     assert refused(edited_in_place, environment, source, runner=Interposed(pip_fails)).code == "pip-failed"
-    assert files(source) == before
+    assert contents(source) == before
     assert Journal(environment.state_folder).entries()[-1].status is EntryStatus.ROLLED_BACK
 
 
@@ -125,6 +118,6 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
 def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
     source = source_with_work(tmp_path / "source")
     write_edits(edited_contents(source, (EDIT,)))
-    once = files(source)
+    once = contents(source)
     write_edits(edited_contents(source, (EDIT,)))
-    assert files(source) == once
+    assert contents(source) == once

@@ -14,6 +14,7 @@ from splatfix.install.journal import EntryStatus, Journal
 from splatfix.install.undo import recover
 from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
+from tests.tables import data
 
 from .environments import run_in, snapshot, write_extension
 from .test_cli import fake_torch
@@ -22,58 +23,7 @@ from .test_legacy import develop
 ROOT = Path(__file__).parents[2]
 
 # Counts every change of a file and every start and end of a child, and kills itself at the n-th.
-DRIVER = """
-import os, signal, sys
-from pathlib import Path
-from splatfix.core.runner import ProcessRunner
-
-countdown = int(sys.argv[1])
-def tick():
-    global countdown
-    countdown -= 1
-    if countdown == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def counted(function):
-    def wrapper(*args, **kwargs):
-        tick()
-        result = function(*args, **kwargs)
-        tick()
-        return result
-    return wrapper
-
-from splatfix.facts import gather
-from splatfix.install import execute, revert
-from splatfix.core.proof import Rung, RungName
-from splatfix.plan import Request
-from tests.plan.machines import make_plan
-from tests.archs import request_for
-
-# whether the module imports is another test's matter, and torch is slow to load
-sys.modules["splatfix.install.execute"].check_import = lambda *_, **__: Rung(RungName.LOADS, True, "not looked at")
-
-def start_counting():
-    Path.replace = counted(Path.replace)
-    Path.unlink = counted(Path.unlink)
-    ProcessRunner.run = counted(ProcessRunner.run)
-
-python, what, *sources = sys.argv[2:]
-if what == "build":
-    from splatfix.install import WheelCache
-
-    facts = gather(python)
-    plan = make_plan(request_for(tuple(sources), jobs=2), facts)
-    start_counting()
-    execute(plan, facts, cache=WheelCache())
-elif what == "install":
-    facts = gather(python)
-    plan = make_plan(request_for(("fused_ssim",), backend="pure"), facts)
-    start_counting()
-    execute(plan, facts)
-else:
-    start_counting()
-    revert(python)
-"""
+DRIVER: str = data(__file__)["texts"]["driver"]
 
 
 def driven(target: Environment, at: int, what: str, *sources: Path, scratch: Path | None = None) -> Completed:

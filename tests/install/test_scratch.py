@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.install.scratch import copy_source, scratch_folder
+from tests.files import put
 from tests.plan.machines import refused
-
-
-def tree(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def names(folder: Path) -> list[str]:
@@ -24,7 +18,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
-    source = tree(
+    source = put(
         tmp_path / "source",
         {
             "setup.py": "",
@@ -50,8 +44,8 @@ def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
 
 
 def test_links(tmp_path: Path) -> None:
-    outside = tree(tmp_path / "outside", {"glm.hpp": "glm", "deep/more.hpp": "more"})
-    source = tree(tmp_path / "source", {"setup.py": "", "real/a.h": "a"})
+    outside = put(tmp_path / "outside", {"glm.hpp": "glm", "deep/more.hpp": "more"})
+    source = put(tmp_path / "source", {"setup.py": "", "real/a.h": "a"})
     (source / "inside").symlink_to("real")
     (source / "glm").symlink_to(outside)
     (source / "one.hpp").symlink_to(outside / "glm.hpp")
@@ -96,7 +90,7 @@ def test_a_path_with_a_blank_is_the_last_choice(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tree(tmp_path / "source", {"setup.py": ""})
+    source = put(tmp_path / "source", {"setup.py": ""})
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -117,8 +111,8 @@ def test_the_same_source_gets_the_same_path(tmp_path: Path) -> None:
 
 def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> None:
     """An extension that reads ../../ finds it; what people keep in a checkout stays where it is, and is named."""
-    away = tree(tmp_path / "away", {"scene.ply": "x"})
-    repository = tree(
+    away = put(tmp_path / "away", {"scene.ply": "x"})
+    repository = put(
         tmp_path / "repo",
         {
             "CMakeLists.txt": "",
@@ -153,7 +147,7 @@ def test_a_repository_is_copied_without_what_is_no_source(tmp_path: Path) -> Non
 
 def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
     """A setup.py that writes its version.py anew, in a checkout that nobody may write to."""
-    source = tree(tmp_path / "source", {"setup.py": "", "pkg/version.py": "1"})
+    source = put(tmp_path / "source", {"setup.py": "", "pkg/version.py": "1"})
     for path in sorted(source.rglob("*"), reverse=True):
         path.chmod(0o555 if path.is_dir() else 0o444)
     copy_source(source, tmp_path / "copy")
@@ -163,6 +157,6 @@ def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
 
 def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.install.scratch._MOST_FILES", 3)
-    source = tree(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
+    source = put(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
     error = refused(copy_source, source, tmp_path / "copy")
     assert error.code == "source-too-large" and "films" in error.what

@@ -12,6 +12,7 @@ from splatfix.core.runner import Completed
 from splatfix.facts import is_empty
 from splatfix.install.outcome import FetchedSubmodule
 from splatfix.install.submodules import _target_folder, fetch_submodules
+from tests.files import contents, put
 from tests.plan.machines import refused
 
 from .environments import Interposed, Run
@@ -30,9 +31,7 @@ def repository(folder: Path, files: dict[str, str], links: dict[str, tuple[str, 
     """A repository with files and, by path, links: address and commit. Returns its commit."""
     folder.mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    put(folder, files)
     listed = "".join(
         f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n' for path, (url, _) in links.items()
     )
@@ -71,10 +70,6 @@ def stack(server: Path, tmp_path: Path) -> Path:
     repository(server / "stack", {"train.py": "import simple_knn"}, links)
     git(tmp_path, "clone", "-q", str(server / "stack"), "stack")
     return tmp_path / "stack"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def test_a_clone_gets_what_it_needs_and_theirs(stack: Path, server: Path) -> None:

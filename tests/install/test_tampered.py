@@ -13,10 +13,12 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.install import revert
 from splatfix.install.environment import Environment, environment_lock
+from tests.files import contents
 from tests.plan.machines import refused
 
 from .environments import Stages, install, write_extension
 
+LOCKS = ("lock", "pip.lock")
 Tampering = Callable[[Environment, Path], None]
 
 
@@ -30,14 +32,6 @@ def victim(tmp_path: Path) -> Path:
     (folder / "blobs" / "00000").write_text("precious")
     (folder / "backup.json").write_text("precious")
     return folder
-
-
-def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(path): (path.lstat().st_mode, b"" if path.is_dir() or path.is_symlink() else path.read_bytes())
-        for path in folder.rglob("*")
-        if path.name not in ("lock", "pip.lock")
-    }
 
 
 def entry_file(target: Environment) -> Path:
@@ -241,11 +235,11 @@ def test_tampering_is_refused_and_nothing_is_touched(
 ) -> None:
     environment = stages.at("two")
     tampering(environment, victim)
-    held = tree(tmp_path) | tree(environment.prefix)
+    held = (contents(tmp_path, LOCKS), contents(environment.prefix, LOCKS))
     for dry_run in (True, False):
         error = refused(revert, environment.python, dry_run=dry_run)
         assert error.code in CODES and error.todo
-        assert tree(tmp_path) | tree(environment.prefix) == held
+        assert (contents(tmp_path, LOCKS), contents(environment.prefix, LOCKS)) == held
     edit(entry_file(environment), lambda it: it.update(status="running"))  # as after a kill
     error = refused(install, environment, write_extension(tmp_path / "three", name="other_probe"))
     assert error.code in CODES
@@ -262,10 +256,10 @@ def test_what_is_looked_for_beside_a_file_is_not_looked_for_behind_a_link(
     path.symlink_to(victim)
     names = {"y/__pycache__": "y/mod.py", "x.dist-info": "x.dist-info/METADATA"}
     will_write(environment, f"<prefix>/lib/{names[link]}")
-    held = tree(victim)
+    held = contents(victim)
     with suppress(SplatfixError):
         revert(environment.python)
-    assert tree(victim) == held
+    assert contents(victim) == held
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "link", "link to all of it"])
@@ -281,10 +275,10 @@ def test_a_lock_is_a_file_of_its_own(environment: Environment, victim: Path, kin
         lock.mkdir()
     elif kind == "link":
         lock.symlink_to(victim / "file.txt")
-    held = tree(victim)
+    held = contents(victim)
     with pytest.raises(SplatfixError) as caught, environment_lock(state):
         pass
-    assert caught.value.code == "journal-tampered" and tree(victim) == held
+    assert caught.value.code == "journal-tampered" and contents(victim) == held
 
 
 def test_a_setuid_file_comes_back_without_it(stages: Stages, tmp_path: Path) -> None:
