@@ -22,61 +22,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from splatfix.core.toml import parse_toml
 from splatfix.kernels.nvrtc import Compiled, Compiler, compile_kernels, find_compiler
 from tools.kernel_estimates import ASSUMPTIONS, estimates
 from tools.sass import Kernel, read_kernels, read_resources
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "cuda_kernels.json"
-ARCHITECTURES = (75, 80, 86, 89, 90, 100, 103, 110, 120, 121)
-# Name in the record: (file, options). Blending: images and all gradients; those of the colors alone; most channels of a launch.
+_TABLES = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ARCHITECTURES = tuple(map(int, _TABLES["multiprocessors"]))
 MODULES: dict[str, tuple[str, dict[str, object]]] = {
-    "ssim": ("ssim.cu", {}),
-    "knn": ("knn.cu", {}),
-    "projection": ("projection.cu", {}),
-    "binning": ("binning.cu", {"KEY": "short"}),
-    "binning, 32,768 tiles": ("binning.cu", {"KEY": "int"}),
-    "contributions": ("contributions.cu", {}),
-    "surfels": ("surfels.cu", {"COLORS": 3}),
-    "blending": ("blending.cu", {"COLORS": 3, "EXTRAS": 3}),
-    "blending, colors only": ("blending.cu", {"COLORS": 3, "EXTRAS": 0}),
-    "blending, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1}),
-    "blending, colors only, absolute gradients": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "ABSOLUTE": 1}),
-    "blending, sub-pixel offsets": ("blending.cu", {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 1, "OFFSETS": 1}),
-    "blending, pixels of each Gaussian counted": ("blending.cu", {"COLORS": 3, "EXTRAS": 0, "USED": 1}),
-    "blending, eight of many channels": ("blending.cu", {"COLORS": 8, "EXTRAS": 3, "PART": 1}),
-    "gsplat, points": ("gsplat_points.cu", {}),
-    "gsplat, projection": ("gsplat_projection.cu", {}),
-    "gsplat, pixels": ("gsplat_pixels.cu", {"COLORS": 3}),
-    "gsplat, pixels, with depth, absolute gradients": ("gsplat_pixels.cu", {"COLORS": 4, "ABSOLUTE": 1}),
-    "gsplat, pixels, sixteen of many channels": ("gsplat_pixels.cu", {"COLORS": 16, "PART": 1}),
-    "gsplat, surfels": ("gsplat_surfels.cu", {"COLORS": 4, "ABSOLUTE": 1}),
+    name: (row["file"], {option: value for option, value in row.items() if option != "file"})
+    for name, row in _TABLES["modules"].items()
 }
-# Resident threads, blocks, and bytes of shared memory of a multiprocessor.
-_LIMITS = {
-    75: (1024, 16, 64 << 10),
-    80: (2048, 32, 164 << 10),
-    86: (1536, 16, 100 << 10),
-    89: (1536, 24, 100 << 10),
-    90: (2048, 32, 228 << 10),
-    100: (2048, 32, 228 << 10),
-    103: (2048, 32, 228 << 10),
-    110: (1536, 24, 228 << 10),
-    120: (1536, 24, 100 << 10),
-    121: (1536, 24, 100 << 10),
-}
-_THREADS = dict.fromkeys(
-    (
-        "knn_search",
-        "project_backward",
-        "project_surfels",
-        "project_surfels_backward",
-        "gsplat_project_backward",
-        "gsplat_project_surfels",
-        "gsplat_project_surfels_backward",
-        "gsplat_surfels_backward",
-    ),
-    128,
-)
 _PLAIN = re.compile(r"\d([a-z]\w*?CUDA)")  # of a mangled name
 _ENTRY = re.compile(
     r"Function properties for (?P<name>\w+)\n.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, "
@@ -86,7 +43,7 @@ _ENTRY = re.compile(
 
 def occupancy(architecture: int, registers: int, shared: int, threads: int) -> float:
     """Share of a multiprocessor's threads that these blocks can fill, 0 to 1."""
-    most_threads, most_blocks, most_shared = _LIMITS[architecture]
+    most_threads, most_blocks, most_shared = map(int, _TABLES["multiprocessors"][str(architecture)])
     warps = threads // 32
     by_registers = 65536 // (-(-registers * 32 // 256) * 256 * warps)
     taken = -(-shared // 128) * 128
@@ -94,7 +51,7 @@ def occupancy(architecture: int, registers: int, shared: int, threads: int) -> f
         taken += 1024
     blocks = min(most_threads // threads, by_registers, most_blocks)
     if taken:
-        blocks = min(blocks, most_shared // taken)
+        blocks = min(blocks, most_shared * 1024 // taken)
     return round(blocks * threads / most_threads, 3)
 
 
@@ -119,7 +76,7 @@ def _taken(log: str, architecture: int) -> dict[str, dict[str, Any]]:
     kernels = {}
     for entry in _ENTRY.finditer(log):
         registers, shared = int(entry["registers"]), int(entry["shared"] or 0)
-        threads = _THREADS.get(entry["name"], 256)
+        threads = _TABLES["threads"].get(entry["name"], 256)
         kernels[entry["name"]] = {
             "registers": registers,
             "spilled": int(entry["stores"]) + int(entry["loads"]),

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import typer
 from splatfix.checks import Check, all_checks
 from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
+from splatfix.core.toml import parse_toml
 from splatfix.knowledge.breakages import When, breakages
 from splatfix.knowledge.failures import failure_classes
 from tools import kernel_estimates, site, vram
@@ -33,31 +34,6 @@ SCHEMAS = ROOT / "splatfix" / "report" / "schemas"
 TABLES = ROOT / "splatfix" / "knowledge" / "data"
 EXPLAIN_RECORD = ROOT / "tests" / "records" / "explain.json"
 KERNEL_RECORD = ROOT / "tests" / "records" / "cuda_kernels.json"
-
-# (file, section, heading, columns; every column of the section where none are named)
-COMPATIBILITY: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("archs", "archs", "GPU architectures", ("name", "first_toolkit", "last_toolkit", "gpus")),
-    ("drivers", "runtime_floors", "Oldest driver for each CUDA major", ("linux", "windows")),
-    ("drivers", "driver_levels", "CUDA level of each driver branch", ("cuda",)),
-    ("drivers", "ptx_isa", "PTX ISA version of each toolkit", ("ptx",)),
-    ("drivers", "gpu_floors", "Oldest driver branch for an architecture", ()),
-    ("drivers", "gpu_ceilings", "Last driver branch for an architecture", ()),
-    ("host_compilers", "limits", "Host compilers that nvcc accepts", ()),
-    (
-        "torch_releases",
-        "releases",
-        "PyTorch releases",
-        ("python_min", "python_max", "pypi_linux_default", "cxx_std", "min_glibc"),
-    ),
-    ("toolkits", "majors", "CUDA toolkits as PyPI wheels", ("compiler", "wheel", "holds")),
-    ("stacks", "stacks", "Stacks that are recognised", ("name", "repository", "commit", "license")),
-    (
-        "stacks",
-        "variants",
-        "Rasterizers and other extensions, told apart by their API",
-        ("kind", "module", "repository", "commit"),
-    ),
-)
 
 
 def main(out: Path) -> None:
@@ -242,15 +218,17 @@ def _report_link(example: str) -> str:
 
 
 def compatibility() -> str:
-    """Every table of COMPATIBILITY with its sources, from the data files that the program reads."""
+    """The tables of docs.toml with their sources, from the data files that the program reads."""
     parts = [
         "# Compatibility tables",
         "What splatfix knows, straight from its data files (`splatfix/knowledge/data/`), each row with its source. "
         "*unverified* marks what could not be confirmed. `splatfix --knowledge FILE` overrides rows.",
     ]
-    for name, section, heading, columns in COMPATIBILITY:
-        document = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
-        parts += [f"## {heading}", _section(document, document[section], columns)]
+    listed = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    for table in listed["tables"]:
+        document = json.loads((TABLES / f"{table['file']}.json").read_text(encoding="utf-8"))
+        section = _section(document, document[table["section"]], table.get("columns", ()))
+        parts += [f"## {table['heading']}", section]
     return "\n\n".join(parts) + "\n"
 
 
@@ -279,7 +257,7 @@ def _conditions(when: When) -> str:
 
 
 def _section(
-    document: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]
+    document: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
 ) -> str:
     every: dict[str, None] = {}
     sources: dict[str, None] = {}
