@@ -45,7 +45,7 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
         NotReadable: a part has no meaning that is known, or two.
     """
     calls = [call for call in checkout.calls if call.module == module]
-    place, source = _source_of(module, checkout)
+    place, source = own_source(module, checkout)
     known = known_rasterizer(module, checkout)
     if source is None:
         if known and known.refused:
@@ -104,7 +104,8 @@ def _refuse_other_names(calls: Iterable[RenderCall], results: Sequence[str], pla
                 )
 
 
-def _source_of(module: str, checkout: Checkout) -> tuple[str, PackageSource | None]:
+def own_source(module: str, checkout: Checkout) -> tuple[str, PackageSource | None]:
+    """Where a checkout's own source of a rasterizer is, and how it is called, where it is there."""
     for item in checkout.sources:
         for face in item.faces:
             if face.module == module and face.settings:

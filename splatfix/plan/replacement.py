@@ -12,7 +12,7 @@ from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
-from splatfix.plan.faces import derived_dropin, known_rasterizer
+from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
 
@@ -30,7 +30,9 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     dropins: list[Dropin] = []
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
-        chosen = _refused_by_address(module, checkout) or _decide(module, checkout)
+        chosen = _refused_by_address(module, checkout) or _by_tables(module, checkout)
+        if isinstance(chosen, str):
+            chosen = Native(module, chosen)
         if isinstance(chosen, Native) and _may_be_declared(module, checkout):
             chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
@@ -46,13 +48,13 @@ def _may_be_declared(module: str, checkout: Checkout) -> bool:
         return False
     if any(call.module == module for call in checkout.calls):
         return True
-    return _face_of(module, checkout) is not None
+    return own_source(module, checkout)[1] is not None
 
 
 def _refused_by_address(module: str, checkout: Checkout) -> Native | None:
     """Why nothing replaces a rasterizer whose source is not there, where its repository is known for it."""
     known = known_rasterizer(module, checkout)
-    if known and known.refused and _face_of(module, checkout) is None:
+    if known and known.refused and own_source(module, checkout)[1] is None:
         return Native(module, f"{known.refused} ({known.repository})")
     return None
 
@@ -115,22 +117,15 @@ def modules_of(source: Source) -> tuple[str, ...]:
     return tuple(modules) or tops or (source.label.replace("-", "_"),)
 
 
-def _decide(module: str, checkout: Checkout) -> Dropin | Native:
-    """The drop-in for a module by the tables, else why there is none."""
-    chosen = _by_tables(module, checkout)
-    if isinstance(chosen, Dropin):
-        return chosen
-    return Native(module, chosen)
-
-
 def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
+    """The drop-in for a module, else why there is none."""
     candidates = [dropin for dropin in DROPINS if module in (dropin.module, dropin.host)]
     package, _, last = module.rpartition(".")
     if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
     if not candidates:
         return IRREPLACEABLE.get(canonicalize_name(module), "")
-    face = _face_of(module, checkout)
+    face = own_source(module, checkout)[1]
     if face:
         keys = variants_of_face(face)
     else:
@@ -159,15 +154,6 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     call, differences_of_call = unanswered_by[nearest][0]
     lacks = f"{nearest.name} comes nearest, and does not answer {call}: {'; '.join(differences_of_call)}"
     return "; ".join([*refusals[:1], lacks])
-
-
-def _face_of(module: str, checkout: Checkout) -> PackageSource | None:
-    """How the checkout's own source of a rasterizer is called, where it is there."""
-    for item in checkout.sources:
-        for face in item.faces:
-            if face.module == module and face.settings:
-                return face
-    return None
 
 
 def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
