@@ -2,6 +2,7 @@
 
 import re
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
@@ -21,12 +22,17 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
 
     Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
     """
-    newer = []
-    for text in source.requires:
-        without_limit = re.sub(r"<=?\s*[\w.]+,?", "", text.partition(";")[0]).rstrip(", ")
-        if name_of(text) != "torch" and not met(facts, text) and met(facts, without_limit):
-            newer.append(text)
-    return tuple(newer)
+    unmet_of_others = [text for text in source.requires if name_of(text) != "torch" and not met(facts, text)]
+    return tuple(text for text in unmet_of_others if met(facts, _without_upper_limits(text)))
+
+
+def _without_upper_limits(text: str) -> str:
+    from packaging.requirements import Requirement
+
+    requirement = Requirement(text)
+    lower = [str(limit) for limit in requirement.specifier if not limit.operator.startswith("<")]
+    requirement.specifier = SpecifierSet(",".join(lower))
+    return str(requirement)
 
 
 def name_of(requirement: str) -> str:
