@@ -145,17 +145,7 @@ class Prebuilt:
             return None
         reasons = "; ".join(item.why for item in self.rejected) or "nothing was looked for"
         exit_code = exit_code_of(self.searches) or Exit.UNDETERMINED
-        return SplatfixError(
-            "no-wheel",
-            f"Not everything has a prebuilt wheel that is proven for this machine: {reasons}.",
-            meaning="Nothing was changed.",
-            todo=(
-                say(
-                    "Name another index with --index, or its source folder without --backend wheels to build it."
-                ),
-            ),
-            exit_code=exit_code,
-        )
+        return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
 
 NO_WHEELS = Prebuilt()

@@ -4,8 +4,7 @@ import re
 
 import splatfix
 from splatfix.app.result import Result
-from splatfix.core.errors import usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 from splatfix.report.templates import jinja
 
 GATE = "python -m splatfix gate --for=kubernetes"
@@ -29,14 +28,10 @@ def manifest(kind: str, image: str = "", *, gpus: int | None = None, claim: str 
     if kind == "npd":
         template = "npd.json"
     elif not image:
-        raise usage_error(
-            "no-image", f"A {kind} needs an image.", say("Name one: --image REGISTRY/NAME:TAG.")
-        )
+        raise SplatfixError.of("app.no-image", kind=kind)
     for name in filter(None, (image, claim)):
         if not _NAME.fullmatch(name):
-            raise usage_error(
-                "bad-name", f"{name!a} is no name for Kubernetes.", say("Name it as kubectl shows it.")
-            )
+            raise SplatfixError.of("app.bad-name", name=name)
     if gpus is None:
         gpus = 0 if kind == "daemonset" else 1
     # of the init container's Job: a training is no gate

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from splatfix import __version__, api
 from splatfix.app.result import Result
 from splatfix.core.data import dataclass
-from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.step import run
+from splatfix.core.errors import SplatfixError
 
 if TYPE_CHECKING:
     from mcp import types
@@ -116,12 +115,7 @@ def serve(python: str | None) -> None:
         import anyio
         from mcp.server.stdio import stdio_server
     except ImportError as error:
-        raise SplatfixError(
-            "mcp-missing",
-            f"The package mcp, version 2, is not in splatfix's environment: {error}.",
-            todo=(run("pip", "install", "mcp>=2,<3", text="Install it beside splatfix"),),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        raise SplatfixError.of("app.mcp-missing", error=error) from error
     from splatfix.facts import choose_python
 
     server = make_server(choose_python(python).interpreter())

@@ -7,7 +7,6 @@ from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
 from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import run, say
 from splatfix.facts import Facts
 from splatfix.install import InstalledItem, InstallOutcome
 
@@ -37,18 +36,13 @@ def measured(
         of_item = [check for check in checks if _top(check.implementation) in _tops(item)]
         wrong = [check for check in of_item if check.outcome is Outcome.FAILED]
         if wrong:
-            meaning = "It was installed already, and nothing was changed."
+            state = "It was installed already, and nothing was changed."
             if not all(one.up_to_date for one in outcome.items):
                 take_back(outcome.plan.python, outcome.entry)
-                meaning = "The environment was put back as it was."
-            raise SplatfixError(
-                "computes-wrongly",
-                f"{item.subject} loads, but fails on this GPU: {'; '.join(map(_errors, wrong))}.",
-                meaning=meaning,
-                todo=(
-                    run("splatfix", "diagnose", text="Look at the GPU and its driver"),
-                    say(f"Logs of the build: {outcome.log}"),
-                ),
+                state = "The environment was put back as it was."
+            errors = "; ".join(map(_errors, wrong))
+            raise SplatfixError.of(
+                "app.computes-wrongly", subject=item.subject, errors=errors, state=state, log=outcome.log
             )
         rung = _computes(of_item)
         proof = tuple(rung if old.name is rung.name else old for old in item.proof)

@@ -20,7 +20,6 @@ from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
-from splatfix.core.step import run, say
 from splatfix.facts import Checkout, Distribution, Facts, Reach
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.scratch import copy_source
@@ -136,17 +135,12 @@ def _nothing_replaces_it(request: RehearseRequest, script: str, replacement: Rep
     exit_code = Exit.FAILURE
     if any(item.undetermined for item in replacement.native):
         exit_code = Exit.UNDETERMINED
-    folder = str(request.checkout)
-    return SplatfixError(
-        "nothing-replaces-it",
-        f"There is no drop-in for {replacement.refused}.",
-        meaning=f"Without it {script} does not run on a CPU: it was not started.",
-        todo=(
-            run("splatfix", "rehearse", folder, "--dry-run", "--why", text="See what was read where"),
-            run("splatfix", "diagnose", "--repo", folder, text="See what else it needs"),
-            say("Or certify it on a machine with a GPU: --device cuda."),
-        ),
+    return SplatfixError.of(
+        "app.nothing-replaces-it",
         exit_code=exit_code,
+        script=script,
+        refused=replacement.refused,
+        folder=request.checkout,
     )
 
 

@@ -19,7 +19,7 @@ from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
@@ -232,11 +232,7 @@ def require(path: Path) -> None:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise usage_error(
-            "cannot-read",
-            f"{path}: there is no such file or folder; nothing was merged.",
-            _WHAT_TO_NAME,
-        ) from error
+        raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from error
     except OSError:
         return  # it may be there: whoever reads it lists it with the reason
 

@@ -129,11 +129,12 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
         raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
-        raise usage_error(
-            "other-schema",
-            f"{file} was written by splatfix {by} with schema_version {version}; splatfix {__version__} reads "
-            f"{SCHEMA_VERSION}.",
-            say(_other_schema(by)),
+        raise SplatfixError.of(
+            "app.other-schema",
+            file=file,
+            by=f"splatfix {by} with schema_version {version}",
+            here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
+            todo=(say(_other_schema(by)),),
         )
     if contradiction := _contradiction(document):
         raise SplatfixError.of("app.contradiction", file=file, contradiction=contradiction)

@@ -12,8 +12,7 @@ from splatfix.binaries.reader import is_binary, is_native_name, read_binary
 from splatfix.binaries.wheel import MAGIC as ZIP_MAGIC
 from splatfix.binaries.wheel import read_wheel
 from splatfix.core.data import dataclass
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import say
+from splatfix.core.errors import SplatfixError
 
 # Files people mistake for a CUDA library, by their first bytes.
 _OTHERS = {
@@ -74,11 +73,7 @@ def read_files(paths: Iterable[Path]) -> NativeFiles:
                     damaged(str(file), error)
         except BinaryError as error:
             if len(named) == 1:
-                raise usage_error(
-                    "not-a-binary",
-                    str(error),
-                    say("Name a library (.so, .pyd, .dll), a wheel, or a folder that holds some."),
-                ) from error
+                raise SplatfixError.of("binaries.not-a-binary", error=error) from error
             damaged(str(path), error)  # the others are still looked at
     return NativeFiles(tuple(binaries), tuple(unreadable), tuple(skipped))
 

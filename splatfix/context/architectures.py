@@ -6,7 +6,6 @@ from enum import Enum
 
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import say
 from splatfix.facts import ArchVariable, Source, is_arch_variable
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
@@ -143,12 +142,11 @@ def _fixed(
     if not left_out:
         names = ", ".join(map(str, build_archs))
         return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
-    return SplatfixError(
-        "arch-fixed-in-source",
-        f"{source.label} compiles for {', '.join(map(str, fixed)) or text} and nothing else: "
-        f"its setup.py says so ({text}).",
-        meaning=f"No variable makes it compile for {left_out}.",
-        todo=(
-            say(f"Remove {text!r} from {source.folder}/setup.py, so that torch decides, and run this again."),
-        ),
+    return SplatfixError.of(
+        "context.arch-fixed-in-source",
+        label=source.label,
+        archs=tuple(fixed) or text,
+        text=text,
+        left_out=left_out,
+        folder=source.folder,
     )

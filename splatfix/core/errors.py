@@ -66,13 +66,14 @@ class SplatfixError(Exception):
         *,
         todo: tuple[Step, ...] | None = None,
         details: dict[str, Any] | None = None,
+        exit_code: Exit | None = None,
         **values: object,
     ) -> SplatfixError:
         """The error that a room's ``errors.toml`` states, its blanks filled in.
 
         Args:
             name: the room and the name in its file, such as ``install.no-git``.
-            todo: what only the caller knows to be done, in place of what the file says.
+            todo, exit_code: what only the caller knows, in place of what the file says.
             values: of the blanks; of several in one, such as a tuple, each with a comma between them.
         """
         room, _, row_name = name.partition(".")
@@ -80,12 +81,14 @@ class SplatfixError(Exception):
         blanks = {key: _in_words(value) for key, value in values.items()}
         if todo is None:
             todo = tuple(step_of(item, named=blanks) for item in row.get("todo", ()))
+        if exit_code is None:
+            exit_code = Exit[row.get("exit", "failure").upper()]
         return cls(
             row.get("code", row_name),
             row["what"].format_map(blanks),
             meaning=row.get("meaning", "").format_map(blanks),
             todo=todo,
-            exit_code=Exit[row.get("exit", "failure").upper()],
+            exit_code=exit_code,
             details=details,
         )
 

@@ -233,11 +233,12 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
             _put_back(item, backup, folder)
         _prune(environment, backup)
     except OSError as error:
-        raise SplatfixError(
-            "cannot-restore",
-            f"{error.filename or folder} could not be restored: {error.strerror or error}.",
-            meaning="The environment is between two states; the backup is complete.",
-            todo=(run(*environment.splatfix("revert"), text="Make room or make the folder writable, then"),),
+        again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
+        raise SplatfixError.of(
+            "install.cannot-restore",
+            todo=(again,),
+            path=error.filename or folder,
+            reason=error.strerror or error,
         ) from error
     return tuple(notes)
 

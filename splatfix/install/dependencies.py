@@ -129,12 +129,12 @@ class Fetcher:
             )
         else:
             how = say("Leave --with-dependencies away, and install what fits with pip.")
-        return SplatfixError(
-            "dependencies-not-found",
-            f"pip could not bring {', '.join(requirements)}: {reason}",
-            meaning="No version of what is installed may change for them. Nothing was built, and nothing is left of it.",
+        return SplatfixError.of(
+            "install.dependencies-not-found",
             todo=(how, say(f"Full log: {self.log}")),
             details={"network": "Retrying (" in text},
+            requirements=tuple(requirements),
+            reason=reason,
         )
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from splatfix import __version__
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import kernels_folder
-from splatfix.core.step import run
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import (
@@ -115,13 +114,8 @@ def _kernel(name: str) -> bytes:
         # in the wheel a kernel's neighbors have the names that they have there
         return path.read_bytes().replace(b"from splatfix.kernels.", b"from ._")
     except OSError as error:
-        raise SplatfixError(
-            "splatfix-incomplete",
-            f"splatfix's own {path} cannot be read: {error.strerror or error}.",
-            meaning="Nothing was changed.",
-            todo=(run("pip", "install", "--force-reinstall", "splatfix", text="Reinstall splatfix"),),
-            exit_code=Exit.UNDETERMINED,
-        ) from error
+        reason = error.strerror or error
+        raise SplatfixError.of("install.splatfix-incomplete", path=path, reason=reason) from error
 
 
 def _templates(dropin: Dropin) -> dict[str, str]:

@@ -311,11 +311,9 @@ def _held(folder: Path) -> Iterator[tuple[str, ...]]:
             "install.unwritable-file", path=path, reason=error.strerror or error
         ) from error
     except Locked as locked:
-        raise SplatfixError(
-            "environment-busy",
-            locked.tell(folder.parent),
-            meaning="Nothing was changed: two installations at once would corrupt each other.",
-            todo=tuple(map(say, locked.todo)),
+        todo = tuple(map(say, locked.todo))
+        raise SplatfixError.of(
+            "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
         ) from None
     try:
         yield held.notes

@@ -250,11 +250,8 @@ def request_to_resume(python: str) -> Request:
     except (CodecError, KeyError, TypeError) as error:
         raise SplatfixError.of("install.journal-damaged", path=path, error=error) from error
     if not request.sources:
-        raise usage_error(
-            "nothing-to-resume",
-            f"The last installation in this environment, {last.id}, put a package back.",
-            run("splatfix", "repair", last.request["subjects"], "--python", python, text="Do it again with"),
-        )
+        subjects = last.request["subjects"]
+        raise SplatfixError.of("install.last-was-a-repair", id=last.id, subjects=subjects, python=python)
     return request
 
 
@@ -294,17 +291,9 @@ def load_entry(path: Path) -> Entry:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version not in _READABLE:
         if version > JOURNAL_VERSION:
-            code, writer = "journal-too-new", "a newer"
-            todo = run("pip", "install", "--upgrade", "splatfix", text="Upgrade splatfix")
-        else:
-            code, writer = "journal-too-old", "an older"
-            todo = say(f"Revert it with the splatfix that wrote it, version {document.get('splatfix')}.")
-        raise SplatfixError(
-            code,
-            f"{path} was written by {writer} splatfix (version {version} of the journal).",
-            meaning="This version of splatfix does not know how to undo it.",
-            todo=(todo,),
-        )
+            raise SplatfixError.of("install.journal-too-new", path=path, version=version)
+        writer = document.get("splatfix")
+        raise SplatfixError.of("install.journal-too-old", path=path, version=version, writer=writer)
     try:
         entry = from_json(Entry, document)
     except CodecError as error:
@@ -333,12 +322,8 @@ def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
 
 
 def _damaged(path: Path, reason: str) -> SplatfixError:
-    return SplatfixError(
-        "journal-damaged",
-        f"{path} is not a valid journal entry ({reason.rstrip('.')}).",
-        meaning="What that run changed can no longer be read from it.",
-        todo=(move_away(path, "Move the file away"),),
-    )
+    todo = (move_away(path, "Move the file away"),)
+    return SplatfixError.of("install.not-an-entry", path=path, reason=reason.rstrip("."), todo=todo)
 
 
 def _number_of(name: str) -> int:

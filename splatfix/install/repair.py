@@ -128,13 +128,8 @@ _ON_TORCHS_INDEX = ("torch", "torchvision", "torchaudio")
 
 
 def _refused(distribution: Distribution, reason: str, *todo: Step) -> SplatfixError:
-    how = todo or (say(f"Install {distribution.name} {distribution.version} again as it was installed."),)
-    return SplatfixError(
-        "cannot-repair",
-        f"{distribution.name} {distribution.version} cannot be put back: {reason}.",
-        meaning="Nothing was changed.",
-        todo=how,
-    )
+    subject = f"{distribution.name} {distribution.version}"
+    return SplatfixError.of("install.cannot-repair", subject=subject, reason=reason, todo=todo or None)
 
 
 def _text(path: Path) -> str:

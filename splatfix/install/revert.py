@@ -180,11 +180,9 @@ class Reverter:
         installed = self._installed(name)
         if not installed or [digest for _, digest in installed] == [step.digest]:
             return  # when somebody has removed it in the meantime, what was there before can still come back
-        raise SplatfixError(
-            "changed-since",
-            f"{name} was changed since splatfix installed it: version {installed[0][0]} is there now.",
-            meaning="Something else installed it, so splatfix does not undo it; nothing was changed.",
-            todo=(run(*self.environment.command("uninstall", name), text="Remove it if you do not want it"),),
+        todo = run(*self.environment.command("uninstall", name), text="Remove it if you do not want it")
+        raise SplatfixError.of(
+            "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
         )
 
 
@@ -303,12 +301,8 @@ def _refuse_out_of_order(environment: Environment, entry: Entry, entries: tuple[
     for other in reversed(newer):
         shared = mine & {distribution_of(step) for step in other.changes}
         if other.active and shared:
-            raise SplatfixError(
-                "later-change",
-                f"{', '.join(sorted(shared))} was installed again by the later entry {other.id}.",
-                meaning="Reverting the earlier one first would leave a mixture of both; nothing was changed.",
-                todo=(
-                    run(*environment.splatfix("revert", other.id), text="First"),
-                    run(*environment.splatfix("revert", "--all"), text="Or everything, the newest first"),
-                ),
+            todo = (
+                run(*environment.splatfix("revert", other.id), text="First"),
+                run(*environment.splatfix("revert", "--all"), text="Or everything, the newest first"),
             )
+            raise SplatfixError.of("install.later-change", names=sorted(shared), later=other.id, todo=todo)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run
 
 
 def refuse_link(path: Path) -> None:
@@ -14,19 +14,12 @@ def refuse_link(path: Path) -> None:
 
 def tampered(path: Path, reason: str, *todo: Step) -> SplatfixError:
     """The refusal of something in the journal that splatfix did not write."""
-    return SplatfixError(
-        "journal-tampered",
-        f"{path} is not as splatfix wrote it: {reason}.",
-        meaning="Following it could change files that are not splatfix's to touch; nothing was changed.",
-        todo=todo or (say("Find out who changed it, then move it away."),),
-    )
+    return SplatfixError.of("install.journal-tampered", path=path, reason=reason, todo=todo or None)
 
 
 def other_environment(backup: Path, reason: str, todo: Step) -> SplatfixError:
     """The refusal of an old journal that came here with a copied or moved environment."""
-    return SplatfixError(
-        "journal-of-another-environment",
-        f"{backup} names files of another environment: {reason}.",
-        meaning="An older splatfix wrote it, before this environment was copied or moved; nothing was changed.",
-        todo=(todo, run("splatfix", "install", "SOURCE", "--reinstall", text="Then install again")),
+    again = run("splatfix", "install", "SOURCE", "--reinstall", text="Then install again")
+    return SplatfixError.of(
+        "install.journal-of-another-environment", backup=backup, reason=reason, todo=(todo, again)
     )

@@ -103,14 +103,13 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
     if canonicalize_name(wheel.name) == canonicalize_name(subject):
         return
     for replaced in find_installed(environment, wheel.name):
-        raise SplatfixError(
-            "replaces-unplanned",
-            f"The build of {subject} made a wheel called {wheel.name}, and {replaced.name} {replaced.version} is installed.",
-            meaning="Installing it would replace a package that is not in the plan; nothing was installed.",
-            todo=(
-                say("Look at the name that its setup.py computes."),
-                run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
-            ),
+        todo = (
+            say("Look at the name that its setup.py computes."),
+            run(*environment.command("uninstall", wheel.name), text="To replace it, remove it first"),
+        )
+        there = f"{replaced.name} {replaced.version}"
+        raise SplatfixError.of(
+            "install.replaces-unplanned", subject=subject, name=wheel.name, there=there, todo=todo
         )
 
 
@@ -122,12 +121,13 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
     for target in targets:
         coverage = context.judge(filled, target)
         if not coverage.usable:
-            raise SplatfixError(
-                "wrong-gpu-code",
-                f"{member} cannot run on {target}: {coverage.reason} (it carries {', '.join(carries) or 'nothing'}).",
-                meaning="The build ignored the requested architecture; nothing was installed.",
-                todo=(say("Look for -arch or -gencode in its setup.py; they override every variable."),),
+            raise SplatfixError.of(
+                "install.file-of-wrong-gpu-code",
                 details={"member": member, "target": str(target), "carries": carries},
+                member=member,
+                target=target,
+                reason=coverage.reason,
+                carries=carries or "nothing",
             )
         means = coverage.via.replace("sass", "native code")
         served.append(f"{target} ({means})")
@@ -189,12 +189,13 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
 
 
 def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> SplatfixError:
-    return SplatfixError(
-        "torch-symbols-missing",
-        f"{member} needs {counted(len(lost), 'symbol')} that torch {torch.version} does not have, such as {lost[0]}.",
-        meaning="It was compiled against another torch and would not load; nothing was installed.",
-        todo=(say("Remove compiled files from the source folder, then run this again."),),
+    return SplatfixError.of(
+        "install.torch-symbols-missing",
         details={"member": member, "missing": list(lost[:50])},
+        member=member,
+        symbols=counted(len(lost), "symbol"),
+        torch=torch.version,
+        first=lost[0],
     )
 
 
@@ -252,12 +253,9 @@ def _import_failed(module: str, completed: Completed) -> SplatfixError:
         reason = lines[-1].strip()
     if not reason:
         reason = "it ended the interpreter in the middle of its import, with exit code 0"
-    return SplatfixError(
-        "import-failed",
-        f"{module} does not import: {reason}",
-        meaning="It was installed, failed its check, and was rolled back.",
-        todo=_advice(reason),
-        details={"module": module, "stderr": "\n".join(lines[-30:])},
+    details = {"module": module, "stderr": "\n".join(lines[-30:])}
+    return SplatfixError.of(
+        "install.import-failed", module=module, reason=reason, todo=_advice(reason), details=details
     )
 
 

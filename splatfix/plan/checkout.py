@@ -146,9 +146,7 @@ def _with_extensions_below(folder: Path, notes: list[str]) -> list[Path]:
 
 def _no_folder(text: str) -> SplatfixError:
     if other := _other_spellings(text):
-        return usage_error(
-            "not-a-folder", f"{text} is not a folder; splatfix installs from source folders.", *other
-        )
+        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=other)
     todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
@@ -198,12 +196,7 @@ def require_one_thing(folder: Path) -> None:
     kind = holds_everything(folder)
     if not kind or "setup.py" in telling_paths(folder):
         return
-    argv = ("splatfix", "install", "CHECKOUT", "--target", "ARCH")
-    raise usage_error(
-        "not-a-checkout",
-        f"{folder} is {kind}, not a checkout.",
-        fill_in(*argv, text="Go into the checkout first, or name it"),
-    )
+    raise SplatfixError.of("plan.many-things", folder=folder, kind=kind)
 
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
@@ -335,13 +328,7 @@ def _photos(folder: Path) -> SplatfixError | None:
     number = photos_alone(folder)
     if not number:
         return None
-    argv = ("splatfix", "install", "CHECKOUT", "--target", "ARCH")
-    return usage_error(
-        "no-code",
-        f"{folder} holds {counted(number, 'photo')} and no code, so there is nothing to build.",
-        run("splatfix", "scenes", "check", folder, text="To see whether a trainer can load them"),
-        fill_in(*argv, text="To install the trainer that is to be trained on them"),
-    )
+    return SplatfixError.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -425,19 +412,7 @@ def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:
         if item.name:
             line += f" ({item.name})"
         lines.append(line)
-    diagnose = run(
-        "splatfix", "diagnose", "--repo", folder, text="See whether this machine has what that needs"
-    )
-    return SplatfixError(
-        "compiled-at-first-use",
-        f"{folder} has nothing to build beforehand: torch compiles its code when it first runs, in {few(lines)}.",
-        meaning="torch does that with CUDA_HOME, CC and CXX, for the GPUs of TORCH_CUDA_ARCH_LIST or those that it sees, and "
-        "needs ninja.",
-        todo=(
-            diagnose,
-            say("Then run it on the machine with the GPU; the result is kept in TORCH_EXTENSIONS_DIR."),
-        ),
-    )
+    return SplatfixError.of("plan.compiled-at-first-use", folder=folder, lines=few(lines))
 
 
 def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
@@ -462,11 +437,13 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
     are = "are"
     if len(names) == 1:
         are = "is"
-    return SplatfixError(
-        "source-incomplete",
-        f"{subject} is incomplete: {few(names)} {are} missing or empty.",
+    details = {"folder": str(root), "lacking": names}
+    return SplatfixError.of(
+        "plan.source-incomplete",
+        subject=subject,
+        missing=f"{few(names)} {are}",
         todo=tuple(todo),
-        details={"folder": str(root), "lacking": names},
+        details=details,
     )
 
 
@@ -528,9 +505,10 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
         if part.install:
             steps.append(fill_in("splatfix", "install", part.install, "--target", "ARCH"))
     steps.append(run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it"))
-    return SplatfixError(
-        "no-extension-of-its-own",
-        f"{folder} is a checkout of {known.name}, which has no native Python extension of its own to build.",
+    return SplatfixError.of(
+        "plan.no-extension-of-its-own",
+        folder=folder,
+        name=known.name,
         meaning=meaning,
         todo=tuple(steps),
     )

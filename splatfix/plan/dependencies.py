@@ -131,12 +131,12 @@ def require_build_tools(
     for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
         if requirements:
             purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
-    raise SplatfixError(
-        "build-tools-missing",
-        f"The environment of {interpreter.executable} lacks what {source.label} needs: {' and '.join(purposes)}.",
-        meaning="The build runs inside the target environment, because it must see the installed torch; splatfix itself "
-        "adds no packages to it unasked.",
+    raise SplatfixError.of(
+        "plan.build-tools-missing",
         todo=(pip(facts, "install", *pip_arguments(facts, lacks.requirements)),),
+        executable=interpreter.executable,
+        label=source.label,
+        purposes=" and ".join(purposes),
     )
 
 
@@ -147,12 +147,8 @@ def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository])
     for item in repositories:
         steps.append(run("git", "clone", "--recursive", item.address))
         steps.append(run("splatfix", "install", item.clone, *python_option(facts)))
-    return SplatfixError(
-        "import-not-built",
-        f"{source.label} imports {names} when it is imported, and {names} is not installed.",
-        meaning="It would fail at its first import, after the whole build. Nothing was built and nothing was changed.",
-        todo=(*steps, say("Then run this again.")),
-    )
+    todo = (*steps, say("Then run this again."))
+    return SplatfixError.of("plan.import-not-built", todo=todo, label=source.label, names=names)
 
 
 def _require_python(facts: Facts, source: Source) -> None:

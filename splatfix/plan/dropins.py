@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from packaging.utils import canonicalize_name
 
 from splatfix.core.data import replace
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.errors import SplatfixError
+from splatfix.core.step import Step, fill_in, run
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import (
     DROPINS,
@@ -42,11 +42,7 @@ def choose_dropins(
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source_here():
-        raise usage_error(
-            "nothing-to-replace",
-            "Nothing was named to be replaced, and this folder is no checkout with extensions.",
-            say(f"Name one or more of: {known_names()}"),
-        )
+        raise SplatfixError.of("plan.nothing-named-to-replace", known=known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
@@ -55,12 +51,7 @@ def choose_dropins(
         for dropin in replacement.dropins:
             other = dropins.setdefault(dropin.distribution, dropin)
             if other != dropin:
-                raise SplatfixError(
-                    "same-name-twice",
-                    f"{other.name} and {dropin.name} are one distribution.",
-                    meaning="An environment can have only one of them; the second would replace the first.",
-                    todo=(say("Name the one that your trainer calls."),),
-                )
+                raise SplatfixError.of("plan.two-of-one-name", other=other.name, dropin=dropin.name)
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
@@ -104,11 +95,7 @@ def _no_extension(text: str, checkout: Checkout) -> SplatfixError:
     except SplatfixError as error:
         if error.code in ("no-code", "no-extension-of-its-own"):
             return error
-    return usage_error(
-        "nothing-to-replace",
-        f"{checkout.folder} neither brings nor calls an extension.",
-        say(f"There are drop-ins for: {known_names()}"),
-    )
+    return SplatfixError.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
 
 
 def _native_build(text: str, checkout: Checkout) -> tuple[Step, ...]:
@@ -122,15 +109,9 @@ def _native_build(text: str, checkout: Checkout) -> tuple[Step, ...]:
 
 
 def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
-    problem = f"There is no drop-in for {subject}"
     if reason:
-        problem += f": {reason}"
-    return SplatfixError(
-        "nothing-replaces-it",
-        f"{problem}.",
-        meaning="Only a native build works for it.",
-        todo=todo,
-    )
+        subject += f": {reason}"
+    return SplatfixError.of("plan.nothing-replaces-it", todo=todo, subject=subject)
 
 
 def _by_name(text: str, backend: str) -> Dropin:
@@ -139,15 +120,7 @@ def _by_name(text: str, backend: str) -> Dropin:
     if name == _SHARED_NAME and kind:
         return _named_variant(text, kind, backend)
     if name == _SHARED_NAME:
-        raise usage_error(
-            "variant-not-said",
-            f"At least nine incompatible packages are called {text}; which of them does your trainer call?",
-            say(f"Name it: {_variant_names()}"),
-            fill_in(
-                *("splatfix", "install", "CHECKOUT", "--backend", backend),
-                text="Or give the trainer's checkout",
-            ),
-        )
+        raise SplatfixError.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
     for dropin in DROPINS:
         if name in (dropin.host or dropin.distribution, dropin.distribution) and not kind:
             return dropin
@@ -155,11 +128,7 @@ def _by_name(text: str, backend: str) -> Dropin:
         raise _only_native(
             text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
         )
-    raise usage_error(
-        "unknown-drop-in",
-        f"splatfix has no drop-in for {text}.",
-        say(f"There are drop-ins for: {known_names()}"),
-    )
+    raise SplatfixError.of("plan.unknown-drop-in", text=text, known=known_names())
 
 
 def _named_variant(text: str, key: str, backend: str) -> Dropin:
@@ -167,11 +136,7 @@ def _named_variant(text: str, key: str, backend: str) -> Dropin:
         if dropin.distribution == _SHARED_NAME and key in (dropin.variant, *dropin.serves):
             return dropin
     if key not in IRREPLACEABLE_VARIANTS:
-        raise usage_error(
-            "unknown-drop-in",
-            f"{text} is not a variant that splatfix knows.",
-            say(f"Name one of: {_variant_names()}"),
-        )
+        raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
     dropin_of_twin = dropin_for_variant(key)
     if dropin_of_twin is not None:
         return dropin_of_twin

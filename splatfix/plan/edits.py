@@ -7,7 +7,6 @@ from pathlib import Path
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import without_comments
-from splatfix.core.step import say
 from splatfix.facts import source_texts
 from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
@@ -144,16 +143,14 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]
 def _refused(
     source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions
 ) -> SplatfixError:
-    oldest = ".".join(map(str, conditions.arch))
-    return SplatfixError(
-        "refused-by-rule",
-        f"{source.label} cannot be compiled for compute capability {oldest}: {files[0]}: {record.symptom}.",
-        meaning=f"{record.no_edit} Nothing was built and nothing was changed.",
-        todo=(
-            say("Name newer GPUs only, such as --target sm_75."),
-            say("Or use a package that does without it: Inria's rasterizers compile for older GPUs."),
-        ),
+    return SplatfixError.of(
+        "plan.refused-by-rule",
         details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
+        label=source.label,
+        oldest=".".join(map(str, conditions.arch)),
+        file=files[0],
+        symptom=record.symptom,
+        no_edit=record.no_edit,
     )
 
 

@@ -26,22 +26,13 @@ def require_host(context: Context, dropin: Dropin) -> None:
     name = f"{host.name} {host.version}"
     python = context.interpreter
     if host.editable or (python and not host.location.startswith(python.prefix)):
-        raise SplatfixError(
-            "host-elsewhere",
-            f"{name} lies in {host.origin or host.location}, outside of this environment's site-packages.",
-            meaning="A drop-in beside it would not be found there; nothing was changed.",
-            todo=other_releases(context, dropin)[:1],
-        )
+        todo = other_releases(context, dropin)[:1]
+        folder = host.origin or host.location
+        raise SplatfixError.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
     if compiled := compiled_module(context, dropin):
-        raise SplatfixError(
-            "host-compiled",
-            f"{name} has its compiled module ({compiled}), which the drop-in would hide.",
-            meaning="Nothing was changed.",
-            todo=(
-                run("splatfix", "diagnose", text="See whether it fits this torch and GPU"),
-                pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first"),
-            ),
-        )
+        check = run("splatfix", "diagnose", text="See whether it fits this torch and GPU")
+        remove = pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first")
+        raise SplatfixError.of("plan.host-compiled", todo=(check, remove), name=name, compiled=compiled)
 
 
 def imports_of_hosts(
@@ -60,14 +51,10 @@ def imports_of_hosts(
     if not reasons:
         return ()
     if not installing:
-        raise SplatfixError(
-            "host-import-missing",
-            f"{'; '.join(reasons.values())}, and which is not installed.",
-            meaning="Nothing could be drawn; nothing was changed.",
-            todo=(
-                pip(context.facts, "install", *reasons),
-                say("Or add --with-dependencies: then splatfix installs it too, in the same journal."),
-            ),
+        install = pip(context.facts, "install", *reasons)
+        too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
+        raise SplatfixError.of(
+            "plan.host-import-missing", todo=(install, too), reasons="; ".join(reasons.values())
         )
     return (
         InstallDependencies(
@@ -86,21 +73,15 @@ def served_host(context: Context, dropin: Dropin) -> Distribution:
     """
     host = context.distribution(dropin.host)
     if host is None:
-        raise SplatfixError(
-            "host-not-installed",
-            f"{dropin.host} is not installed, and the drop-in is for its compiled module alone.",
-            todo=other_releases(context, dropin),
-        )
+        todo = other_releases(context, dropin)
+        raise SplatfixError.of("plan.host-not-installed", todo=todo, host=dropin.host)
     name = f"{host.name} {host.version}"
     if not release_served(dropin, host.version):
-        made_for = " and ".join(dropin.host_releases)
-        raise SplatfixError(
-            "host-release-not-served",
-            f"{name} is installed; the drop-in for its compiled module was made for {made_for}.",
-            meaning="Another release calls other functions; nothing was changed.",
-            todo=(
-                *other_releases(context, dropin),
-                run("splatfix", "install", name.replace(" ", "=="), text="Or compile what is installed"),
-            ),
+        compile_it = run("splatfix", "install", name.replace(" ", "=="), text="Or compile what is installed")
+        raise SplatfixError.of(
+            "plan.host-release-not-served",
+            todo=(*other_releases(context, dropin), compile_it),
+            name=name,
+            made_for=" and ".join(dropin.host_releases),
         )
     return host

@@ -6,7 +6,6 @@ from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import run
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.plan.edits import PlannedEdit
 from splatfix.plan.option import InstallPlan, OptionKind, Request
@@ -41,11 +40,7 @@ def mend_plan(request: Request, context: Context) -> InstallPlan:
                 PlannedEdit(record.key, record.installed.files, record.symptom, "; ".join(record.sources))
             )
         if not edits:
-            raise SplatfixError(
-                "nothing-to-mend",
-                f"{name} {distribution.version} has no breakage with this torch and numpy that splatfix has an edit for.",
-                todo=(run("splatfix", "diagnose", text="See what else is wrong"),),
-            )
+            raise SplatfixError.of("plan.nothing-to-mend", name=name, version=distribution.version)
         reasons = tuple(Reason(f"{record.title}: {record.cure}") for record in records)
         source = distribution.location
         steps.append(EditSource(subject=name, source=source, edits=tuple(edits), reasons=reasons))

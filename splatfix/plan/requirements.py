@@ -9,7 +9,7 @@ from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.facts import Facts, Interpreter, Torch
 from splatfix.knowledge import Arch
@@ -23,24 +23,12 @@ def usable_python(facts: Facts) -> Interpreter:
     """
     fact = facts.environment.interpreter
     if fact.value is None:
-        text = "Name another with --python, such as a fresh venv"
-        raise SplatfixError(
-            "interpreter-unusable",
-            f"The target Python cannot be used: {fact.error}.",
-            meaning="Nothing can be built for an interpreter that does not start.",
-            todo=(run("python3", "-m", "venv", "my-env", text=text),),
-        )
+        raise SplatfixError.of("plan.interpreter-unusable", error=fact.error)
     interpreter = fact.value
     if interpreter.externally_managed:
-        raise SplatfixError(
-            "externally-managed",
-            f"{interpreter.executable} is managed by the operating system or by uv, and refuses installations (PEP 668).",
-            meaning="Installing there could break the system's own tools; nothing was changed.",
-            todo=(
-                make_environment(interpreter),
-                say(f"Then run this again; elsewhere with --python {python_to_be(facts)}."),
-            ),
-        )
+        again = say(f"Then run this again; elsewhere with --python {python_to_be(facts)}.")
+        todo = (make_environment(interpreter), again)
+        raise SplatfixError.of("plan.externally-managed", todo=todo, executable=interpreter.executable)
     if installer_of(facts) is None:
         raise SplatfixError.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
     return interpreter
@@ -88,33 +76,18 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
         install = pip(facts, "install", "torch")  # the drop-ins run with any
         if cuda:
             install = torch_for(context, context.targets)[0]
-        raise SplatfixError(
-            "no-torch",
-            f"torch is not installed in the environment of {where}.",
-            meaning="Extensions are compiled against the installed torch and work with that one only.",
-            todo=(install, say("Then run this again.")),
-        )
+        raise SplatfixError.of("plan.no-torch", todo=(install, say("Then run this again.")), where=where)
     if torch.value is None:
         reinstall = pip(facts, "install", "--force-reinstall", "--no-deps", "torch", text="Reinstall it")
-        raise SplatfixError(
-            "torch-unreadable",
-            f"torch in the environment of {where} cannot be read: {torch.error}.",
-            meaning="Its version and CUDA build decide everything else.",
-            todo=(reinstall,),
-        )
+        raise SplatfixError.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=torch.error)
     if cuda and torch.value.cuda is None:
         build = "CPU-only"
         if torch.value.hip:
             build = "ROCm"
-        raise SplatfixError(
-            "cpu-only-torch",
-            f"torch {torch.value.version} in the environment of {where} is a {build} build.",
-            meaning="CUDA extensions can neither be built against it nor run with it.",
-            todo=(
-                *torch_for(context, context.targets)[:1],
-                say("Or take the drop-ins, which need no CUDA: splatfix install NAME --backend pure."),
-            ),
-        )
+        pure = say("Or take the drop-ins, which need no CUDA: splatfix install NAME --backend pure.")
+        todo = (*torch_for(context, context.targets)[:1], pure)
+        version = torch.value.version
+        raise SplatfixError.of("plan.cpu-only-torch", todo=todo, version=version, where=where, build=build)
     return torch.value
 
 

@@ -159,14 +159,14 @@ def _require_headers(
         owner = f"CUDA {tools.cuda} in {tools.chosen.toolkit.root}"
     else:
         owner = f"torch {tools.torch.version}"
-    raise SplatfixError(
-        "headers-missing",
-        f"{source.label} includes {names}, which {owner} does not have ({first.file} line {first.line}).",
-        meaning="Its build would stop there. Nothing was built and nothing was changed.",
-        todo=(
-            cure,
-            say("Or check out a version of the source that does without."),
-        ),
+    without = say("Or check out a version of the source that does without.")
+    raise SplatfixError.of(
+        "plan.headers-missing",
+        todo=(cure, without),
+        label=source.label,
+        names=names,
+        owner=owner,
+        place=f"{first.file} line {first.line}",
     )
 
 

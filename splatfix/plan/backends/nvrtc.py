@@ -40,11 +40,8 @@ def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
         wheel = "nvidia-cuda-nvrtc"
         if cuda[0] < 13:
             wheel += f"-cu{cuda[0]}"
-        raise SplatfixError(
-            "nvrtc-missing",
-            f"torch {torch.version} has its CUDA libraries as wheels, and that of NVRTC is missing.",
-            todo=(pip(context.facts, "install", wheel, text="Install it"),),
-        )
+        todo = (pip(context.facts, "install", wheel, text="Install it"),)
+        raise SplatfixError.of("plan.nvrtc-missing", torch=torch.version, todo=todo)
     dropped: list[Arch] = []
     newer: list[Arch] = []
     for arch in context.archs:
