@@ -170,7 +170,10 @@ def _advice(view: CertificateView) -> Iterable[tuple[str, Sequence[str]]]:
             places: dict[str, list[str]] = {}
             for item in troubles:
                 places.setdefault(statement(item.code), []).append(item.where)
-            yield todo, [f"{name} ({', '.join(where)})" for name, where in places.items()]
+            names: dict[tuple[str, ...], list[str]] = {}
+            for name, where in places.items():
+                names.setdefault(tuple(where), []).append(name)
+            yield todo, [f"{', '.join(its)} ({', '.join(where)})" for where, its in names.items()]
 
 
 def _overview(view: CertificateView) -> Table | None:
