@@ -22,8 +22,10 @@ _LARGEST_GPU = 120 * _GIB
 _NO_PROGRAM = 1024 * _GIB
 # Of a rasterizer, whose buffers for one image take a few GiB at most: the size was read from memory that nothing wrote.
 _LARGE_BUFFER = 24 * _GIB
-# Up to sm_72 every toolkit of the last years knew each architecture once; what is refused was dropped.
-_LAST_COMMON_ARCH = 72
+# How likely an architecture that an unknown nvcc refuses was dropped by it: those that CUDA 12 does not know any more surely
+# were; of those that only CUDA 13 dropped most were, and some reports are of a toolkit older than they.
+_DROPPED_SURELY, _DROPPED_LIKELY = 1.0, 0.8
+_LAST_SINCE = (12, 0)
 
 
 @dataclass(frozen=True)
@@ -57,18 +59,18 @@ def judge(test: str, line: str, match: re.Match[str], around: Surroundings) -> f
     return TESTS[test](line, match, around)
 
 
-def _dropped(number: int, toolkit: tuple[int, int] | None) -> bool:
-    """Whether an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
+def _dropped(number: int, toolkit: tuple[int, int] | None) -> float:
+    """How likely an architecture that nvcc refuses is one it no longer knows, rather than one it does not know yet."""
     info = arch_info(Arch.of_number(number))
     if info is None:
-        return number < known_archs()[0].number
+        return float(number < known_archs()[0].number)
     if info.last_toolkit is None:
-        return False
+        return 0.0
     if toolkit is None:
-        return number <= _LAST_COMMON_ARCH
+        return _DROPPED_SURELY if info.last_toolkit < _LAST_SINCE else _DROPPED_LIKELY
     if info.first_toolkit is not None and toolkit < info.first_toolkit:
-        return False
-    return toolkit > info.last_toolkit
+        return 0.0
+    return float(toolkit > info.last_toolkit)
 
 
 def _absurdity(line: str, rasterizes: bool) -> float:
@@ -103,7 +105,7 @@ LAST_LINE = "last-line"
 """The test that a log ends in the line."""
 
 TESTS: Mapping[str, Callable[[str, re.Match[str], Surroundings], float]] = {
-    "arch-newer-than-toolkit": lambda _, match, around: not _dropped(int(match["arch"]), around.toolkit),
+    "arch-newer-than-toolkit": lambda _, match, around: 1 - _dropped(int(match["arch"]), around.toolkit),
     "arch-older-than-toolkit": lambda _, match, around: _dropped(int(match["arch"]), around.toolkit),
     "plausible-allocation": lambda line, _, around: 1 - _absurdity(line, around.rasterizes),
     "absurd-allocation": lambda line, _, around: _absurdity(line, around.rasterizes),

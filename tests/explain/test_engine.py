@@ -162,6 +162,14 @@ RASTERIZES = "_C.rasterize_gaussians(*args)\n"
         # a header of CUB that another of its versions asks for
         ("/c/thrust/util.h:38:10: fatal error: cub/detail/sync.cuh: No such file or directory\n", "cub-thrust-mismatch"),
         ("/c/cub/util.h:38:10: fatal error: nv/target: No such file or directory\n", "cuda-headers-missing"),
+        # where a line is said: a program lacks the library of a driver where it runs, a linker where it is built
+        ("docker run x\nlibcuda.so.1: cannot open shared object file: No such file or directory\n",
+         "gpu-not-passed-to-container"),
+        ("libcuda.so.1: cannot open shared object file: No such file or directory\n", "no-gpu-visible"),
+        ("ld: warning: libcuda.so.1, needed by libtorch_cuda.so, not found (try using -rpath)\n",
+         "linker-libcuda-missing"),
+        # what git cannot fetch is no checkout without its submodules
+        ("fatal: No url found for submodule path 'submodules/simple-knn' in .gitmodules\n", "submodule-unlisted"),
         # a message that a terminal broke is read whole
         ("/usr/include/bits/mathcalls.h(79): error: exception\n  specification is incompatible with that of\n",
          "glibc-cuda-math-conflict"),
@@ -210,6 +218,11 @@ COMPILER = "a.cu(6): error: {}\nninja: build stopped: subcommand failed.\n"
         # the command went on, and something else stopped it
         (TRACEBACK + NO_TORCH + TRACEBACK + "KeyError: 'colour'\n", False),
         (NO_TORCH + "compiling\n" + COMPILER.format("something that nobody has ever seen"), False),
+        # a later traceback that was cut before its exception says nothing
+        (TRACEBACK + NO_TORCH + TRACEBACK, True),
+        # an unknown toolkit can be too old for an architecture that only the last one dropped
+        (NVCC.format(61), False),
+        (NVCC.format(35), True),
         # what the class is about is not in the log
         ("RuntimeError: CUDA error: an illegal memory access was encountered\n", False),
         ("diff_gaussian_rasterization\nRuntimeError: CUDA error: an illegal memory access was encountered\n", True),
