@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -16,8 +16,8 @@ SHORTEST_WITH_RESET = 150
 RECOVERY = 500  # iterations that must follow an opacity reset, or half of a shorter run
 NEVER = 1 << 62
 SHORT_RUN = 7000  # below this the schedule is compressed; 7000 is the reference's first test
-FEW_VIEWS = 10  # below this only SMALL Gaussians grow in a short run
-SMALL = 0.03  # of the scene's extent: three times the size up to which the reference clones
+FEW_VIEWS = 10  # below this only what is cloned, or of the smaller half, grows in a short run
+FEW_VIEWS_STEPS = 1250  # and goes as far as so many steps of the reference, no farther
 MANY_VIEWS = 36  # training views from which on a short run grows as a long one does
 
 
@@ -53,7 +53,7 @@ class DensifyConfig:
     # average screen-space gradient of the position, in NDC units: above it Gaussians grow
     grow_grad2d: float = 2e-4
     grow_scale3d: float = 0.01  # of the scene's extent: smaller Gaussians are cloned, larger ones split
-    grow_below3d: float = math.inf  # of the scene's extent: larger Gaussians stay as they are
+    grow_below3d: float = math.inf  # of the scene's extent: larger ones grow only in the smaller half
     min_opacity: float = 0.005  # fainter Gaussians are pruned (MCMC: relocated)
     max_radius: float = math.inf  # pixels on screen: larger Gaussians are pruned once opacity has been reset
     max_scale3d: float = 0.1  # of the scene's extent: as above
@@ -198,9 +198,11 @@ def fitted_to_views(config: TrainConfig, views: int) -> TrainConfig:
       other. So pruning by size, which other short runs go without, comes back: at the scene's extent, since a smaller
       limit takes a far background away (4 dB of an outdoor sample at a quarter of the extent).
     - The halves of a large Gaussian are put anywhere within it, before a camera too, where few views tell. Below FEW_VIEWS
-      only SMALL ones grow (with 14 views that costs 5 dB of the same sample's background).
+      none of the larger half is split (with 14 views that costs 5 dB of the same sample's background).
     - Below FEW_VIEWS opacity is not reset: what comes back after a reset is what each photo asks for. Pruning by size, which
       begins with the first reset, goes with it.
+    - Below FEW_VIEWS each is seen so often that the rates of other short runs learn the photos by heart: together its steps go
+      as far as FEW_VIEWS_STEPS of the reference's (rates times steps), and no step is shorter than the reference's.
 
     Nine photos of a castle, 500 iterations: without this they grow by a half, and what was added is learned by heart
     (9 to 22 dB on one held-out view by the seed, 27 dB on training views).
@@ -214,13 +216,17 @@ def fitted_to_views(config: TrainConfig, views: int) -> TrainConfig:
     if 0 < degree < config.sh_degree:
         interval = round(interval ** (1.0 - short) * (total // (degree + 1) + 1) ** short)
     max_scale3d, grow_below3d, reset_every = densify.max_scale3d, densify.grow_below3d, densify.reset_every
+    rate = 1.0
     if 2.0 * share < 1.0:
         max_scale3d = min(max_scale3d, DensifyConfig.max_scale3d ** (1.0 - short))
     if views < FEW_VIEWS:
-        grow_below3d = SMALL / short
+        grow_below3d = densify.grow_scale3d / short
         reset_every = NEVER if short == 1.0 else round(reset_every / (1.0 - short))
+        times_the_reference = max(1.0, FEW_VIEWS_STEPS / total)
+        rate = min(1.0, times_the_reference / math.sqrt(SHORT_RUN / total))
     return replace(
         config,
+        lrs=LearningRates(*(each * rate for each in astuple(config.lrs))),
         sh_degree_interval=max(interval, config.sh_degree_interval),
         densify=replace(
             densify,

@@ -142,7 +142,7 @@ class DefaultStrategy(Strategy):
     def clone_or_split(self, model: Gaussians, mask: Tensor) -> Tuple[int, int]:
         """Clone the small and split the large Gaussians of a mask [P]; returns both counts."""
         sizes = model.scales().detach().amax(dim=1)
-        mask = mask & (sizes <= self.config.grow_below3d * self.extent)
+        mask = mask & (sizes <= sizes.median().clamp_min(self.config.grow_below3d * self.extent))
         large = sizes > self.config.grow_scale3d * self.extent
         cloned = ops.clone(model, self.state, mask & ~large)
         # Clones stand at the end and are not split in the same step.

@@ -43,6 +43,12 @@ UNKNOWN = CheckVerdict("cuda-does-not-start", State.UNKNOWN, Action.NONE, "It ga
 FINE = CheckVerdict("disk-full", State.OK, Action.NONE, "Room.")
 
 
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other test's gate of this node, nor that of another checkout on this machine, holds the lock."""
+    monkeypatch.setattr("splatfix.app.gate._LOCK_FOLDERS", (str(tmp_path),))
+
+
 def verdict_of(
     *checks: CheckVerdict, node: str = "n1", drain: bool | None = None, machine: str = "m"
 ) -> NodeVerdict:

@@ -156,6 +156,14 @@ def test_larger_ones_stay_as_they_are_where_a_limit_says_so():
     assert (event.cloned, event.split, len(model)) == (1, 0, 7)
 
 
+def test_the_smaller_half_grows_below_any_limit():
+    model, strategy = model_of(), strategy_of("default", grow_below3d=1e-6, grow_scale3d=1e-6)
+    for index in (3, 4, 5):
+        put(model, index, scaling=np.log(0.5))
+    event = step(strategy, 10, model, output_of([1e-3] * 6))
+    assert (event.cloned, event.split) == (0, 3)
+
+
 def test_default_averages_only_over_views_that_show_a_gaussian():
     model, strategy = model_of(3), strategy_of("default")
     strategy.accumulate(model, output_of([4.0, 4.0, 4.0], radii=[1, 1, 0]))

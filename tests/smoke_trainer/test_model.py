@@ -160,7 +160,11 @@ def test_a_short_run_of_few_views_grows_less(tmp_path):
 
     nine, few = fitted(500, 9), fitted(3000, 9)
     assert nine.densify.grow_grad2d == pytest.approx(2 * 5e-4)
-    assert (nine.densify.max_scale3d, nine.densify.grow_below3d) == pytest.approx((1.0, 0.03))
+    assert (nine.densify.max_scale3d, nine.densify.grow_below3d) == pytest.approx(
+        (1.0, nine.densify.grow_scale3d)
+    )
+    rates = {total: fitted(total, 9).lrs.f_dc / LearningRates.f_dc for total in (200, 500, 1000, 3000, 7000)}
+    assert rates == pytest.approx({200: math.sqrt(35), 500: 2.5, 1000: 1.25, 3000: 1.0, 7000: 1.0})
     assert fitted(500, 10).densify.grow_below3d == fitted(7000, 9).densify.grow_below3d == math.inf
     resets = {views: fitted(1000, views).densify.reset_every < 1000 for views in (9, 10)}
     assert resets == {9: False, 10: True} and nine.densify.reset_every == NEVER
