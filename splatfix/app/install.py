@@ -284,7 +284,9 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
     sources = tuple(
         fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
     )
-    return interpreter, replace(request.install, sources=absolute(sources))
+    if request.is_named:
+        sources = absolute(sources)
+    return interpreter, replace(request.install, sources=sources)
 
 
 def _facts(interpreter: str, request: Request) -> Facts:

@@ -118,7 +118,8 @@ class TestNotCertified:
         certificate = run(tmp_path, known, runner=TrainingHere(), suite=brief)
         assert certificate.verdict is Verdict.NOT_CERTIFIED
         assert failed_criteria(certificate) >= {"gradients-xyz", "gradients-opacity", "gradients-f-dc"}
-        assert len(certificate.reasons) == len(failed_criteria(certificate))
+        (reason,) = certificate.reasons
+        assert all(code in reason for code in failed_criteria(certificate))
         assert reached(certificate.proof)[RungName.TRAINS] is False
 
     @pytest.mark.parametrize(

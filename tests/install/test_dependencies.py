@@ -58,7 +58,7 @@ def test_it_is_named_before_the_build(environment: Environment, needing: Path) -
     assert error.code == "build-tools-missing" and "dacite to be imported" in error.what
     commands = [" ".join(step.command.argv) for step in error.todo if step.command]
     assert commands[0].endswith("pip install dacite")
-    assert commands[1].endswith("--with-dependencies") and str(needing) in commands[1]
+    assert f"{needing} --with-dependencies" in commands[1]
 
 
 def test_it_is_installed_with_it_and_reverted_with_it(
