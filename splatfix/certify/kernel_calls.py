@@ -53,7 +53,7 @@ def check_ssim(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         exact = first.double().requires_grad_(True)
         expected = ssim_reference(exact, second.double())
         torch.autograd.backward(expected)
-        given = first.to(device).requires_grad_(True)
+        given = first.to(device, copy=True).requires_grad_(True)
         actual = kernel.fused_ssim(given, second.to(device))
         torch.autograd.backward(actual)
         value, gradient = relative_error(actual, expected), largest_error([given.grad], [exact.grad])
