@@ -19,7 +19,7 @@ from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.outcome import Tell
-from splatfix.install.scratch import Scratch, copy_source, scratch_folder
+from splatfix.install.scratch import Scratch, copy_source, name_of_copy, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.plan.steps import BuildWheel
@@ -105,9 +105,10 @@ def build_wheel(
         with scratch_folder(source=step.source) as scratch:
             tell("copying the source")
             repository = Path(step.repository or step.source)
-            left_out = copy_source(Path(step.source), scratch.copy, repository)
-            folder = scratch.copy / Path(step.source).relative_to(repository)
-            scratch = replace(scratch, source=folder, left_out=left_out)
+            copy = scratch.copy / name_of_copy(repository)
+            left_out = copy_source(Path(step.source), copy, repository)
+            folder = copy / Path(step.source).relative_to(repository)
+            scratch = replace(scratch, copy=copy, source=folder, left_out=left_out)
             write_edits(edited_contents(scratch.source, step.edits))
             source = read_source(scratch.source)
             identity = identity_of(step, built_with, source.reads, places)

@@ -92,6 +92,13 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
         folder.remove()
 
 
+def name_of_copy(folder: Path) -> str:
+    """A copy's name: its folder's, which a setup.py may build by, unless it is one that a compiler or torch may not take."""
+    if _FORBIDDEN in folder.name or not re.fullmatch(r"[\w.+-]+", folder.name, re.ASCII):
+        return "source"
+    return folder.name
+
+
 def sweep_scratch() -> None:
     """Remove what killed runs of this user left."""
     sweep(_bases())

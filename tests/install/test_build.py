@@ -309,7 +309,8 @@ def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Pat
 
 
 def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path: Path) -> None:
-    """As tiny-cuda-nn's bindings: a version and sources two folders up, something removed and written on the way."""
+    """As tiny-cuda-nn's bindings: a version and sources two folders up, something removed and written on the way; and as
+    HTGS, by its own folder's name."""
     repository = tmp_path / "repo"
     source = write_extension(repository / "bindings" / "torch", name="deep_probe", answer=7)
     (repository / "src").mkdir()
@@ -319,6 +320,7 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
     (repository / "datasets" / "scene.ply").write_text("x")
     setup = source / "setup.py"
     above = "import os\nroot = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))\n"
+    above += "assert os.path.basename(root) == 'repo'\n"
     above += "version = open(os.path.join(root, 'VERSION')).read()\nopen(os.path.join(root, 'written'), 'w').close()\n"
     text = setup.read_text().replace('"probe.c"', '"../../src/probe.c"').replace('"1.0"', "version")
     setup.write_text(above + text)

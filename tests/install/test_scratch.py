@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.scratch import copy_source, scratch_folder
+from splatfix.install.scratch import copy_source, name_of_copy, scratch_folder
 from tests.files import put
 from tests.plan.machines import refused
 
@@ -41,6 +41,13 @@ def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
         "setup.py",
         "third_party/glm/build/cmake.txt",
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("HTGS_1.0", "HTGS_1.0"), ("search", "source"), ("two words", "source"), ("/", "source")]
+)
+def test_a_copy_has_the_name_of_its_folder_where_torch_takes_it(folder: str, name: str) -> None:
+    assert name_of_copy(Path(folder)) == name
 
 
 def test_links(tmp_path: Path) -> None:
