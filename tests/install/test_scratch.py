@@ -44,7 +44,8 @@ def test_what_is_copied_and_what_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"), [("HTGS_1.0", "HTGS_1.0"), ("search", "source"), ("two words", "source"), ("/", "source")]
+    ("folder", "name"),
+    [("HTGS_1.0", "HTGS_1.0"), ("search", "source"), ("two words", "source"), ("/", "source")],
 )
 def test_a_copy_has_the_name_of_its_folder_where_torch_takes_it(folder: str, name: str) -> None:
     assert name_of_copy(Path(folder)) == name
