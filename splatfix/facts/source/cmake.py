@@ -77,6 +77,16 @@ def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMake
     return CMakeProject(_reached(text, script.literals))
 
 
+def place_of_package(folder: Path, name: str, reader: FolderReader) -> tuple[str, int]:
+    """The CMakeLists.txt of a source that asks for a package, and the line in it."""
+    asks = re.compile(rf"\s*find_package\s*\(\s*{re.escape(name)}\b", re.IGNORECASE)
+    for file in reader.files_below(folder, ("CMakeLists.txt",), depth=3):
+        for number, line in enumerate(reader.text(file).splitlines(), 1):
+            if asks.match(line):
+                return file.relative_to(folder).as_posix(), number
+    return "CMakeLists.txt", 1
+
+
 def _reached(text: str, given: Sequence[str]) -> str:
     """The code without what stands behind ``if(X)``, where ``option(X "..." OFF)`` and setup.py does not give ``-DX=``."""
     off = {name for name in _OFF.findall(text) if not any(item.startswith(f"-D{name}=") for item in given)}

@@ -12,7 +12,7 @@ from splatfix.core.source_pattern import without_comments
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.machine import MachineFacts
 from splatfix.facts.model.source import MissingHeader, Source
-from splatfix.facts.source.cmake import read_cmake
+from splatfix.facts.source.cmake import place_of_package, read_cmake
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
 
@@ -150,7 +150,8 @@ def missing_headers(
         for name in read_cmake(folder, script, reader).packages:
             package = searched.package_of_cmake(name)
             if package and not _lies_in(root, f"Find{name}.cmake"):
-                yield MissingHeader(f"{name}Config.cmake", "CMakeLists.txt", 1, (), package)
+                place = place_of_package(folder, name, reader)
+                yield MissingHeader(f"{name}Config.cmake", *place, (), package)
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs

@@ -271,7 +271,9 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     )
     missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
     assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
-    assert missing[0].package == "libpcl-dev"
+    line = CMAKE[: CMAKE.index("find_package(PCL")].count("\n") + 1
+    first = missing[0]
+    assert (first.package, first.file, first.line) == ("libpcl-dev", "CMakeLists.txt", line)
     config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
     config.parent.mkdir(parents=True)
     config.touch()
