@@ -21,6 +21,7 @@ from splatfix.certify.criteria.truth import MOST_OFF, held_out_as_pictured, phot
 from splatfix.certify.photos import Unknown, grid_of
 from splatfix.certify.record import HeldOutView, ImageQuality, Photo, PlyCheck, TrainingRecord
 from splatfix.certify.scenes import samples_folder
+from tests.smoke_trainer.tiny import SHAPES
 
 PHOTO = samples_folder() / "courtyard" / "images_8" / "view_003.png"
 
@@ -206,15 +207,7 @@ def test_a_held_out_view_is_drawn_as_a_step_draws_it(gap: float, outcome: Outcom
 
 def test_rows_of_a_saved_cloud_are_read_as_viewers_read_them(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    shapes = {
-        "xyz": (3,),
-        "f_dc": (1, 3),
-        "f_rest": (15, 3),
-        "opacity": (1,),
-        "scaling": (3,),
-        "rotation": (4,),
-    }
-    rows = {name: generator.normal(size=(9, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    rows = {name: generator.normal(size=(9, *shape)).astype(np.float32) for name, shape in SHAPES.items()}
     write_gaussians(tmp_path / "cloud.ply", rows)
 
     def judged(number: int, changed: str = "") -> Criterion:
@@ -225,7 +218,7 @@ def test_rows_of_a_saved_cloud_are_read_as_viewers_read_them(tmp_path: Path) -> 
         return ply_round_trip(TrainingRecord(ply=cloud), tmp_path)
 
     assert judged(5).outcome is Outcome.MET
-    for name in shapes:
+    for name in SHAPES:
         assert judged(5, name).measured == f"{name} of row 5 is not what was trained; largest difference 0"
     assert judged(6).outcome is judged(90).outcome is Outcome.FAILED
 

@@ -22,6 +22,7 @@ from smoke_trainer.data.scene import PointCloud
 from smoke_trainer.errors import SceneError
 from smoke_trainer.metrics import MAX_PSNR, QualityMean, photometric_loss, psnr
 from smoke_trainer.model import GROUPS, SH_C0, gaussians_from_points, set_xyz_lr, xyz_lr_at
+from tests.smoke_trainer.tiny import SHAPES
 
 CPU = torch.device("cpu")
 
@@ -46,14 +47,7 @@ def test_initial_scale_is_the_distance_to_neighbours():
     assert model.opacities().detach().numpy() == pytest.approx(0.1)
     color = 0.5 + SH_C0 * model.params["f_dc"][:, 0].detach().numpy()
     assert color == pytest.approx(points.rgb / 255.0, abs=1e-6)
-    assert {name: tuple(model.params[name].shape[1:]) for name in GROUPS} == {
-        "xyz": (3,),
-        "f_dc": (1, 3),
-        "f_rest": (15, 3),
-        "opacity": (1,),
-        "scaling": (3,),
-        "rotation": (4,),
-    }
+    assert {name: tuple(model.params[name].shape[1:]) for name in GROUPS} == SHAPES
 
 
 def test_initial_size_and_opacity_can_be_chosen():
