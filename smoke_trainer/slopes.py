@@ -10,10 +10,8 @@ from torch import Tensor
 
 from smoke_trainer.model import Gaussians
 
-STEPS = (
-    0.01,
-    0.001,
-)  # of the loss, which each move is to change by so much: less drowns in what thresholds cut
+# Of the loss, which each move is to change by so much: less drowns in what thresholds cut.
+STEPS = (0.01, 0.001)
 NEAR = 0.3  # of 1; a slope further away is looked at once more, a smaller step away: positions are cut and change places
 FAR = 5e-4  # of the norm of quaternions: of round ones and of needles the loss is no straight line beyond
 LEAST_STEP = 3e-4  # of the loss, for rotations; below it is rounding

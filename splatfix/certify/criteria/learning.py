@@ -6,7 +6,7 @@ from splatfix.certify.criteria.criterion import criterion, not_measured, unless_
 from splatfix.certify.criteria.gradients import groups_of
 from splatfix.certify.model import Criterion
 from splatfix.certify.record import GroupGradients, TrainingRecord
-from splatfix.core.words import counted, few
+from splatfix.core.words import counted, few, verb
 
 LOSS_FACTOR = 0.8
 """The smoothed loss at the end must be below this share of the one at the start."""
@@ -59,7 +59,9 @@ def _views_taken_wrongly(record: TrainingRecord) -> list[str]:
     train, test, shown = record.split.train, record.split.test, record.split.shown
     wrong = []
     if strangers := sorted(set(shown) - set(train)):
-        wrong.append(f"trained on {few(strangers)}, which {_is(strangers)} no training view")
+        wrong.append(
+            f"trained on {few(strangers)}, which {verb(len(strangers), 'is', 'are')} no training view"
+        )
     steps = [shown.get(name, 0) for name in train]
     if steps and max(steps) > min(steps) + 1:
         wrong.append(
@@ -68,12 +70,8 @@ def _views_taken_wrongly(record: TrainingRecord) -> list[str]:
     elif not shown:
         wrong.append("it is not told which views were trained on")
     if others := sorted({view.name for view in record.heldout_views} - set(test)):
-        wrong.append(f"evaluated {few(others)}, which {_is(others)} not held out")
+        wrong.append(f"evaluated {few(others)}, which {verb(len(others), 'is', 'are')} not held out")
     return wrong
-
-
-def _is(names: list[str]) -> str:
-    return "is" if len(names) == 1 else "are"
 
 
 def finite_values(record: TrainingRecord) -> Criterion:

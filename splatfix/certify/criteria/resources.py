@@ -123,9 +123,8 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
     item = criterion(
         "time-by-phase", total > 0 and both and timed >= MIN_TIMED * total, measured, least=MIN_TIMED
     )
-    return unless_short(
-        item, record, measured=both
-    )  # beside other programs a few steps lose more than that between them
+    # beside other programs a few steps lose more than that between them
+    return unless_short(item, record, measured=both)
 
 
 def clock_agrees(record: TrainingRecord, clocks: Sequence[tuple[float, float]]) -> Criterion:

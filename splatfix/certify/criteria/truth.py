@@ -32,11 +32,11 @@ MOST_OF_PIXEL = 1.0
 """Of 255, of a pixel of a held-out photo in its picture, which is rounded once more where it had an alpha channel."""
 ROUNDED = 0.25
 """Of 255 squared, by which the rounding of a picture changes a mean squared error: 1 / 12 for each side, and more."""
-_LONGEST_HEADER = 1 << 16
 ROUNDED_MEAN = 0.01
 """In dB."""
 MOST_OF_ERROR = 0.02
 """Of a mean squared error, which is 0.09 dB."""
+_LONGEST_HEADER = 1 << 16
 
 
 def photos_decoded(record: TrainingRecord, run: Path, scene: Path, most: int) -> Criterion:
@@ -136,13 +136,13 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
         measured += 1
         squared = sum(gap * gap for gap in map(_distance, rendered, photo)) / len(photo)
         told = view.psnr or 0.0
-        if abs(squared - 255**2 * 10 ** (-told / 10)) > ROUNDED + MOST_OF_ERROR * squared:
+        if _told_otherwise(squared, told):
             shown = 10 * math.log10(255**2 / max(squared, ROUNDED))
             wrong.append(f"{view.name} has {shown:.2f} dB in its picture, and {told:.2f} dB was told")
     again = [(view, view.drawn_again) for view in record.heldout_views if view.drawn_again is not None]
     for view, psnr in again:
-        squared, told = 255**2 * 10 ** (-psnr / 10), view.psnr or 0.0
-        if abs(squared - 255**2 * 10 ** (-told / 10)) > ROUNDED + MOST_OF_ERROR * squared:
+        told = view.psnr or 0.0
+        if _told_otherwise(_squared_error(psnr), told):
             wrong.append(
                 f"{view.name} has {psnr:.2f} dB as a training step draws it, and {told:.2f} dB was told"
             )
@@ -156,6 +156,16 @@ def held_out_as_pictured(record: TrainingRecord, run: Path) -> Criterion:
     elif met:
         met, text = None, "; ".join(dict.fromkeys(reasons)) or "no picture was recorded"
     return criterion("held-out-as-pictured", met, text, share=MOST_OF_ERROR)
+
+
+def _squared_error(psnr: float) -> float:
+    """The mean squared error, of values to 255, that a PSNR in dB is of."""
+    return 255**2 * float(10 ** (-psnr / 10))
+
+
+def _told_otherwise(squared: float, told: float) -> bool:
+    """Whether a mean squared error is not that of the PSNR that was told, beyond what rounding and few pixels change."""
+    return abs(squared - _squared_error(told)) > ROUNDED + MOST_OF_ERROR * squared
 
 
 def ply_round_trip(record: TrainingRecord, run: Path | None) -> Criterion:
