@@ -44,14 +44,9 @@ def main(out: Path) -> None:
         text = page.read_text(encoding="utf-8")
         text = re.sub(r"<!-- options: (.+?) -->.*", lambda m: options_of(m[1].split()), text)
         text = re.sub(r"<!-- output: (.+?) -->", lambda m: output_of(m[1]), text)
-        text = text.replace("<!-- explain-record -->", explain_record())
-        text = text.replace("<!-- explain-calibration -->", explain_calibration())
-        text = text.replace("<!-- explain-accuracy -->", explain_accuracy())
-        text = text.replace("<!-- vram-table -->", vram.markdown())
-        text = text.replace(
-            "<!-- kernel-record -->", kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
-        )
-        text = text.replace("<!-- scene-checks -->", scene_checks())
+        for marker, table in MARKERS.items():
+            if marker in text:
+                text = text.replace(marker, table())
         page.write_text(text, encoding="utf-8")
     json_page = out / "json.md"
     json_page.write_text(
@@ -61,6 +56,11 @@ def main(out: Path) -> None:
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     site.write(out / "which-torch.html")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
+
+
+def kernel_record() -> str:
+    """The tables of what our kernels are estimated to take, from their record."""
+    return kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
 
 
 def scene_checks() -> str:
@@ -168,6 +168,17 @@ def explain_calibration() -> str:
             )
         )
     return _table(("confidence", "right, of all cases", "right, wordings held out"), rows)
+
+
+MARKERS = {
+    "<!-- explain-record -->": explain_record,
+    "<!-- explain-calibration -->": explain_calibration,
+    "<!-- explain-accuracy -->": explain_accuracy,
+    "<!-- vram-table -->": vram.markdown,
+    "<!-- kernel-record -->": kernel_record,
+    "<!-- scene-checks -->": scene_checks,
+}
+"""The marker of a page, and the table that takes its place."""
 
 
 def _schemas(out: Path) -> str:
