@@ -201,7 +201,11 @@ def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
 
 
 def _together(signs: Sequence[Sign]) -> float:
-    """Lines add up; two wordings of one line say one thing, and where a log was cut says no more than the words around it."""
+    """Lines add up; two wordings of one line say one thing, and where a log was cut says no more than the words around it.
+
+    Beside an error a warning adds nothing.
+    """
+    signs = [sign for sign in signs if not sign.aside] or signs
     at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
     of_line: dict[int, float] = {}
     for sign in signs:

@@ -22,20 +22,36 @@ _TELLING_ODDS = 6.0
 _TAIL_LINES = 80
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
 _CUT_WITHIN = 8
-# Python's, compilers', pip's, NumPy's and glog's warnings: what went on after them did not fail for them.
+# Python's, compilers', pip's, NumPy's and glog's warnings, and what is tried again: what went on after them did not fail for
+# them.
 _WARNING = re.compile(
-    r"\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: |^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
+    r"\b[Rr]etry(ing)?\b|\b[Tt]rying (the )?next\b|\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: "
+    r"|^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
     r"|^A module that was compiled using NumPy 1\.x|^NumPy [\d.]+ as it may crash|downgrade to 'numpy<2'"
 )
 _ERROR = re.compile(
     r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|^\s{0,12}ERROR\b"
     r"|\bFAILED\b|\bfatal\s{0,4}: "
 )
+# What a program says that goes on without what it lacks, and one that came to its end.
+_OTHERWISE = re.compile(r"\b[Ff]alling back\b|\busing (the )?(slow|fallback)")
+_SUCCESS = re.compile(
+    r"^Successfully installed |^Finished processing dependencies for|To activate this environment, use"
+)
 
 # A sentence of the one who reports it, and what shows that it repeats a message or code.
 _TOLD = re.compile(r"\b(I|I'm|I've|[Mm]y|[Ww]e|[Oo]ur|me)\b")
 _MESSAGE = re.compile(
     r"[Ee]rror\b|ERROR|Exception|fatal|[\"']|No module|cannot|undefined|failed|not found|:\s|\w_\w|\w\.\w|\w\("
+)
+# A message that is spoken of and was not given: in an explanation, a wish, a help text; a command as it was typed.
+_SPOKEN_OF = re.compile(
+    r"\b([Ii]f|[Ww]hen|[Ii]n case) (you|it|this) (see|get|got|shows|fails|says)|\b(do|does|did) ?(not|n't) (get|have|see)\b"
+    r"|\b[Uu]nlike\b|\bI('ve)? (have |already )?(fixed|solved|installed|read)\b"
+    r"|\b[Ff]eature request\b|\b[Cc]ould you (please )?add\b"
+    r"|^\s{1,8}--?\w[\w-]{0,40}( [A-Z_]{1,40})?\s{2,}\S|^\s{1,8}-\w [A-Z_]{1,40}\s"
+    r"|^(\S{0,80}[$#>%] ?)?(sudo )?(apt|apt-get|pip3?|conda|mamba|docker|git|where|which|export|RUN) "
+    r"(?!.{0,300}(error|fail|exit|did not|not found))"
 )
 
 _COMPILER_ERROR = re.compile(
@@ -66,6 +82,10 @@ class Sign:
     """It is only warned of, and the log has an error."""
 
 
+def _is_told(text: str) -> bool:
+    return bool(_SPOKEN_OF.search(text) or (_TOLD.search(text) and not _MESSAGE.search(text)))
+
+
 @dataclass(frozen=True)
 class Log:
     """The lines of a log as patterns are looked for in them."""
@@ -94,18 +114,30 @@ class Log:
 
     @cached_property
     def warnings(self) -> frozenset[int]:
-        """Numbers of the lines that only warn, where another one is an error; else none."""
+        """Numbers of the lines that only warn, where another one is an error, and of those that were outlived."""
         numbers = frozenset(line.number for line in self.lines if _WARNING.search(line.text))
         others = (line for line in self.lines if line.number not in numbers)
         if not numbers or not any(_ERROR.search(line.text) for line in others):
-            return frozenset()
-        return numbers
+            return self.outlived
+        return numbers | self.outlived
+
+    @cached_property
+    def outlived(self) -> frozenset[int]:
+        """Numbers of the lines above a program's word that it came to its end, if no error follows, or where it went on."""
+        end = 0
+        for line in self.lines:
+            if _SUCCESS.search(line.text):
+                end = line.number
+            elif _ERROR.search(line.text):
+                end = 0
+        lines = (line for line in self.lines if line.number < end or _OTHERWISE.search(line.text))
+        return frozenset(line.number for line in lines)
 
     @cached_property
     def told(self) -> frozenset[int]:
-        """Numbers of the lines in which somebody tells of it in words of their own: no program said them."""
+        """Numbers of the lines in which somebody tells of it in words of their own, or of a message: no program said them."""
         numbers = zip((line.number for line in self.lines), self.texts, strict=True)
-        return frozenset(at for at, text in numbers if _TOLD.search(text) and not _MESSAGE.search(text))
+        return frozenset(at for at, text in numbers if _is_told(text))
 
     @cached_property
     def stops(self) -> frozenset[int]:

@@ -43,6 +43,13 @@ def test_other_cases_stay_right(name: str) -> None:
     assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
 
 
+def test_a_wording_elsewhere_names_nothing() -> None:
+    """In other programs, in help, in prose, where it was outlived, and as a warning beside another error."""
+    said = [(case["id"], *verdict(case["log"])) for case in cases("lookalikes")]
+    assert len(said) >= 100
+    assert [row for row in said if row[2] >= SURE] == []
+
+
 @pytest.mark.slow  # the tests above hold the same cases to their thresholds
 def test_the_record_is_what_the_tool_measures() -> None:
     assert json.loads(RECORD.read_text()) == record()
