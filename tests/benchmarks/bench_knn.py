@@ -1,6 +1,6 @@
 """Mean squared distance to the 3 nearest neighbours: our engines against scipy's cKDTree in one run.
 
-    python tests/benchmarks/bench_knn.py [--count 1000000] [--kinds uniform clustered] [--threads 1] [--points FILE.npz]
+    python tests/benchmarks/bench_knn.py [--count 1000000] [--kinds uniform clustered] [--threads 1]
 
 Seconds are of processors, and a ratio is the median of what an engine and scipy took in turns: a busy machine disturbs both
 little; of several threads those that wait by spinning count, too. Times include building the tree. Every result is compared with
@@ -16,7 +16,6 @@ import statistics
 import sys
 import time
 from operator import truediv
-from pathlib import Path
 
 import measuring
 import numpy as np
@@ -142,7 +141,6 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--kinds", nargs="+", default=["uniform", "clustered"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--points", type=Path, help='an .npz with an array "means3d" [N, 3]')
     parser.add_argument("--engines", nargs="+", default=list(available_engines()))
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", nargs=2, metavar=("KIND", "ENGINE"), help=argparse.SUPPRESS)
@@ -159,9 +157,6 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     rows = [compare(kind, cloud(kind, args.count), args.rounds, args.engines) for kind in args.kinds]
-    if args.points:
-        points = np.load(args.points)["means3d"].astype(np.float32)
-        rows.append(compare(args.points.stem, points, args.rounds, args.engines))
     keep(rows, args.json)
 
 

@@ -1,13 +1,12 @@
-"""The trainer on the CPU against its peers in the same run: OpenSplat (when its binary is given) and a naive rasterizer.
+"""The trainer on the CPU beside OpenSplat in the same run, where its binary is given.
 
     python tests/benchmarks/bench_trainer.py SCENE [--iterations 500] [--downscale 8] [--hold-out NAME]
-                                             [--opensplat BINARY] [--naive STEPS] [--fixed] [--json FILE]
+                                             [--opensplat BINARY] [--fixed] [--json FILE]
 
 Both trainers see the same photos at the same size (the stated one divided by --downscale), the same points, the same
 held-out view and the same number of steps; held-out PSNR is computed here from both pictures. OpenSplat's steps per second
 are taken from the times between its steps, without those in which it drew the held-out view, so that reading photos and
-evaluation are in neither figure. `--naive STEPS` trains so many steps
-with a rasterizer that compares every Gaussian with every pixel of its 64-pixel tile, as the public pure-torch ones do.
+evaluation are in neither figure.
 `--fixed` switches densification off, takes the learning rates of 2023 and draws on OpenSplat's background colour: that
 is what OpenSplat does at its defaults in the first 500 steps, and where no Gaussian is (a sky), the background is seen.
 A single number on a busy machine says little; the ratios are the result.
@@ -31,7 +30,6 @@ from measuring import conditions, keep
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import bench_rasterizer
 import numpy as np
 import torch
 from PIL import Image
@@ -42,12 +40,8 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.metrics import psnr
-from smoke_trainer.model import Splats
 from smoke_trainer.record import ProgressState
-from smoke_trainer.renderers import RenderCamera, RenderOutput, TorchRenderer, reference_settings
 from smoke_trainer.report import hardware
-from splatfix.kernels import rasterizer
-from splatfix.kernels.projection import Gaussians, colors_of
 
 OPENSPLAT_BACKGROUND = (0.6130, 0.0101, 0.3984)  # model.hpp, "Nerf Studio default"
 STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
@@ -55,9 +49,7 @@ STEP = re.compile(r"^Step (\d+): ([0-9.naif+-]+)")
 
 def main() -> int:
     parser = measuring.parser(__doc__, rounds=1)
-    parser.add_argument(
-        "scene", help="folder of a COLMAP scene (OpenSplat reads no other), or any with --naive only"
-    )
+    parser.add_argument("scene", help="folder of a COLMAP scene (OpenSplat reads no other)")
     parser.add_argument("--iterations", type=int, default=500)
     parser.add_argument("--downscale", type=float, default=8.0, help="of the stated size; need not be whole")
     parser.add_argument(
@@ -67,7 +59,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--opensplat", type=Path, metavar="BINARY")
-    parser.add_argument("--naive", type=int, default=0, metavar="STEPS")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -106,17 +97,14 @@ def compare(options: argparse.Namespace, scene: Scene, folder: Path) -> dict[str
         "points": len(scene.points.xyz),
     }
     report["ours"] = ours(options, folder / "ours")
-    if options.naive:
-        report["naive"] = naive(options, scene, folder / "naive")
     if options.opensplat:
-        report["opensplat"] = opensplat(options, scene.test[0], folder)
-    for peer in ("naive", "opensplat"):
-        if report.get(peer, {}).get("iterations_per_second"):
-            mine, theirs = report["ours"], report[peer]
+        mine = report["ours"]
+        theirs = report["opensplat"] = opensplat(options, scene.test[0], folder)
+        if theirs.get("iterations_per_second"):
             ratio = mine["iterations_per_second"] / theirs["iterations_per_second"]
-            report[f"times_the_speed_of_{peer}"] = round(ratio, 2)
+            report["times_the_speed_of_opensplat"] = round(ratio, 2)
             if mine["iterations"] == theirs["iterations"]:
-                report[f"db_over_{peer}"] = round(mine["psnr"] - theirs["psnr"], 2)
+                report["db_over_opensplat"] = round(mine["psnr"] - theirs["psnr"], 2)
     report["load_at_end"] = os.getloadavg()[0]
     return report
 
@@ -126,10 +114,10 @@ def shown(arguments: list[str]) -> list[str]:
     return [Path(word).name if "/" in word else word for word in arguments]
 
 
-def configuration(options: argparse.Namespace, iterations: int, out: Path) -> TrainConfig:
+def configuration(options: argparse.Namespace, out: Path) -> TrainConfig:
     config = TrainConfig(
         options.scene,
-        iterations,
+        options.iterations,
         out,
         resolution=options.width,
         seed=options.seed,
@@ -152,7 +140,7 @@ def ours(options: argparse.Namespace, out: Path) -> dict[str, Any]:
             curve[state.iteration] = round(state.heldout_psnr, 2)
             print(f"{state.iteration:6d}  {state.heldout_psnr:.2f} dB", file=sys.stderr)
 
-    result = training.train(configuration(options, options.iterations, out), note)
+    result = training.train(configuration(options, out), note)
     document = result.document
     if "error" in document:
         return {"status": result.status, "error": document["error"]}
@@ -171,53 +159,6 @@ def ours(options: argparse.Namespace, out: Path) -> dict[str, Any]:
         "ssim": round(document["heldout"]["ssim"], 4),
         "rss_gb": round(document["memory"]["rss"] / 1e9, 2),
     }
-
-
-def naive(options: argparse.Namespace, scene: Scene, out: Path) -> dict[str, Any]:
-    """The same trainer, all but the rasterizer the same; its quality is not its point, so few steps are enough."""
-    camera = scene.test[0].camera
-    if camera.width != camera.height:
-        raise SystemExit(
-            f"--naive draws square images only (try figurine); these are {camera.width}x{camera.height}"
-        )
-    honest = training.make_renderer
-    training.make_renderer = lambda name, device, antialiasing: NaiveRenderer(device, antialiasing)
-    try:
-        document = training.train(configuration(options, options.naive, out)).document
-    finally:
-        training.make_renderer = honest
-    if "error" in document:
-        return {"status": document["status"], "error": document["error"]["message"]}
-    return {
-        "iterations": document["iterations"],
-        "iterations_per_second": round(document["iterations_per_second"], 4),
-        "psnr": round(document["heldout"]["psnr"], 2),
-    }
-
-
-class NaiveRenderer(TorchRenderer):
-    """Every Gaussian of a 64-pixel tile against every pixel of it, with autograd; it gives no hints for densification."""
-
-    name = "64-pixel tiles in plain PyTorch"
-
-    def render(self, camera: RenderCamera, splats: Splats, background: torch.Tensor) -> RenderOutput:
-        settings = rasterizer.GaussianRasterizationSettings(
-            **reference_settings(camera, splats, background, antialiasing=False)
-        )
-        given = Gaussians(
-            splats.means, None, splats.opacities, splats.shs, None, splats.scales, splats.rotations, None
-        )
-        inputs = {
-            "means3D": splats.means,
-            "opacities": splats.opacities,
-            "colors_precomp": colors_of(settings, given),
-            "scales": splats.scales,
-            "rotations": splats.rotations,
-        }
-        drawn = bench_rasterizer.peer(64, settings, inputs)
-        return RenderOutput(
-            drawn, torch.ones(len(splats.means), dtype=torch.int32), torch.zeros_like(splats.means)
-        )
 
 
 def opensplat(options: argparse.Namespace, view: View, folder: Path) -> dict[str, Any]:

@@ -251,13 +251,6 @@ def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
     assert shares(total, files) == parts
 
 
-@pytest.mark.parametrize("total", [1, 2, 3, 7, 16, 64])
-@pytest.mark.parametrize("files", [(5, 3, 2), (1, 9), (30, 1, 1, 1), (2, 2, 2, 2, 2, 2)])
-def test_each_has_one_and_none_more_than_there_are(total: int, files: tuple[int, ...]) -> None:
-    parts = shares(total, files)
-    assert all(1 <= part <= min(total, count) for part, count in zip(parts, files, strict=True))
-
-
 def source(name: str, files: int) -> Source:
     modules = (NativeModule(f"{name}._C", tuple(f"{i}.cu" for i in range(files))),) if files else ()
     return Source(f"/{name}", ("setup.py",), name, modules=modules)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smoke_trainer.data.camera import Camera, Distortion
 from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
 from smoke_trainer.errors import SceneError
 from tests.smoke_trainer.tiny import FUZZ
@@ -34,28 +33,6 @@ def test_a_model_directly_in_sparse_is_found(scene_folder):
     for path in (folder / SPARSE).iterdir():
         path.rename(folder / "sparse" / path.name)
     assert len(read_colmap(folder).images) == 10
-
-
-@pytest.mark.parametrize(
-    ("model", "numbers", "camera", "lens"),
-    [
-        ("SIMPLE_PINHOLE", [50, 30, 20], Camera(64, 48, 50, 50, 30, 20), Distortion()),
-        ("PINHOLE", [50, 51, 30, 20], Camera(64, 48, 50, 51, 30, 20), Distortion()),
-        ("SIMPLE_RADIAL", [50, 30, 20, 0.1], Camera(64, 48, 50, 50, 30, 20), Distortion(k1=0.1)),
-        ("RADIAL", [50, 30, 20, 0.1, 0.2], Camera(64, 48, 50, 50, 30, 20), Distortion(k1=0.1, k2=0.2)),
-        (
-            "OPENCV",
-            [50, 51, 30, 20, 0.1, 0.2, 0.3, 0.4],
-            Camera(64, 48, 50, 51, 30, 20),
-            Distortion(k1=0.1, k2=0.2, p1=0.3, p2=0.4),
-        ),
-    ],
-)
-def test_camera_models(model, numbers, camera, lens):
-    assert lens_from_parameters(model, 64, 48, [float(n) for n in numbers], Path("cameras.bin")) == (
-        camera,
-        lens,
-    )
 
 
 @pytest.mark.parametrize(

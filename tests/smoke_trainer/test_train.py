@@ -196,20 +196,6 @@ def test_nan_from_the_renderer_is_a_failure(short_run, render_by, only_evaluatio
     assert "NaN" not in (config.out / "result.json").read_text()
 
 
-def test_resuming_in_the_same_folder_leaves_each_iteration_once(short_run):
-    config = short_run(9, checkpoint_every=4)
-
-    def interrupt(state):
-        if state.iteration == 7:
-            (config.out / "kept.pt").write_bytes((config.out / "checkpoint.pt").read_bytes())
-            signal.raise_signal(signal.SIGINT)
-
-    assert train(config, interrupt).document["iterations"] == 7
-    result = train(short_run(9, resume=config.out / "kept.pt"))
-    assert result.status == "ok" and result.document["iterations"] == 9
-    assert [row["iteration"] for row in lines(config)] == list(range(1, 10))
-
-
 def test_a_kernel_that_raises_is_a_failure_with_traceback(short_run, render_by):
     def breaks_later(honest, splats):
         if splats.sh_degree > 0:
@@ -311,13 +297,6 @@ def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, rende
     render_by(watched)
     assert training.evaluate(run).views == len(pictures) == 2
     assert max(alive) <= 1  # the picture before, until its name is given to the next
-    run.monitor.close()
-
-
-def test_every_training_view_comes_once_before_any_comes_again(short_run):
-    run = training.prepare(short_run(5))
-    names = [run.next_view().name for _ in range(16)]
-    assert len(set(names[:8])) == len(set(names[8:])) == 8
     run.monitor.close()
 
 
