@@ -20,7 +20,7 @@ from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
-from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, dropin_of, face_of, refusal
+from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face_of, refusal
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.plan.machines import rasterizer_source, refused
@@ -432,13 +432,6 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
     for row in variants():
         if row.kind == "rasterizer" and row.key not in declared:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_source_folder_says_its_variant(name: str, tmp_path: Path) -> None:
-    dropin = dropin_of("diff-gaussian-rasterization", name)
-    rasterizer_source(tmp_path, dropin.serves[0])
-    assert choose_dropins([str(tmp_path)]).dropins == (dropin,)
 
 
 @pytest.mark.parametrize("key", ["gof", "rade", "speedy"])

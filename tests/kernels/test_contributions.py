@@ -129,12 +129,3 @@ def test_every_tile_that_an_ellipse_touches_and_no_other(box: float) -> None:
                     expected.append((i, 13 * row + column))
     assert len(expected) > 500
     assert list(zip(owner.tolist(), tile.tolist(), strict=True)) == expected
-
-
-def test_the_compact_box_differs_from_the_square_of_v1() -> None:
-    inputs = cloud(40, size=(0.2, 0.6))
-    plain = rasterize(look_at(67, 45), means2D=None, **inputs)
-    half, complete = (rasterize(look_at(67, 45, compact_box=m), means2D=None, **inputs) for m in (0.5, 1.0))
-    assert (plain.color - half.color).abs().max() > 1e-2
-    # 3 sigma cut the last 1/90 off the ellipse of an opaque Gaussian, mult = 1 does not
-    assert 0 < (plain.color - complete.color).abs().max() < 0.02

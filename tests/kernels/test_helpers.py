@@ -50,14 +50,6 @@ def test_adam_updates_visible_rows_by_the_formula_and_no_others(rows, shape, sha
     assert torch.equal(param[~visible], rand(*size, seed=seed)[~visible])
 
 
-def test_adam_has_no_bias_correction():
-    """The first step of torch's Adam moves by lr; this one by lr * 0.1 / sqrt(0.001), as the extension does."""
-    param = torch.zeros(1, 1, requires_grad=True)
-    param.grad = torch.ones(1, 1)
-    SparseGaussianAdam([{"params": [param], "lr": 1.0, "name": "xyz"}], lr=0.0).step(torch.tensor([True]), 1)
-    assert param.item() == pytest.approx(-0.1 / math.sqrt(0.001), rel=1e-6)
-
-
 def test_optimizer_equals_the_step_keeps_state_and_takes_radii():
     first, second = (torch.nn.Parameter(rand(6, 3, seed=s)) for s in (1, 2))
     untouched = torch.nn.Parameter(rand(6, 3, seed=3))

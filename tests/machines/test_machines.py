@@ -135,6 +135,7 @@ def test_facts_of_single_machines() -> None:
     assert spark.memory_total is None, "one memory for CPU and GPU: NVML answers [N/A]"
     orin = facts_of("jetson-agx-orin").machine
     assert orin.model == "NVIDIA Jetson AGX Orin Developer Kit"
+    assert orin.gpus.found_via == "libcuda", "NVML answers nothing there"
     wsl = facts_of("rtx-5060-ti-wsl2").machine
     assert wsl.wsl
     box = facts_of("t4-container").machine.resources

@@ -1,6 +1,5 @@
 """GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,17 +26,6 @@ def bus(slot: str, vendor: str, device: str, kind: str = "0x030000") -> dict[str
         f"{base}/device": f"0x{device}\n",
         f"{base}/class": f"{kind}\n",
     }
-
-
-def test_libcuda_answers_where_nvml_does_not(machine_of: MachineOf) -> None:
-    answer = json.dumps(
-        {"init": 0, "cuda": 12060, "gpus": [{"index": 0, "name": "Orin", "cc": [8, 7], "memory_total": 5}]}
-    )
-    machine = machine_of(nvml=NO_NVML, commands={CUDA: answer}, exists=["/dev/nvhost-gpu"])
-    seen = gpus.probe(machine)
-    assert [(g.name, g.cc) for g in seen.gpus.value or ()] == [("Orin", "8.7")]
-    assert seen.gpus.found_via == "libcuda"
-    assert seen.driver.value.cuda == "12.6"
 
 
 def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
