@@ -106,8 +106,10 @@ class Breakage:
     row: Mapping[str, Any] = field(repr=False)
     always_edit: bool = False
     """Edit whatever ``when`` says: harmless where it is not needed."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What the environment of the build carries, where that cures it."""
     no_edit: str = ""
-    """Why there are no edits; "" where there are."""
+    """Why nothing here cures it; "" where edits or variables do."""
     stops: bool = False
     """Nothing cures it here: a plan ends before anything is built."""
 

@@ -1,12 +1,12 @@
 """Which known breakages (``patches/*.toml``) a source is edited for here, and what the edits make of a file's text."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
-from splatfix.core.source_pattern import without_comments
+from splatfix.core.source_pattern import SourcePattern, without_comments
 from splatfix.facts import source_texts
 from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
@@ -73,26 +73,40 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
     Raises:
         SplatfixError: ``refused-by-rule`` for something that no edit cures.
     """
-    texts = {name: (text, without_comments(name, text)) for name, text in source_texts(Path(source.folder))}
     edits: list[PlannedEdit] = []
-    for record in breakages():
-        if record.find is None:
-            continue
-        applies = _applies(record, conditions, [text for text, _ in texts.values()])
-        if not (applies or record.always_edit):
-            continue
-        files = []
-        for name, (_, code) in texts.items():
-            if record.find.looks_at(name) and record.find.find(code):
-                files.append(name)
-        if files and record.stops:
+    for record, applies, files in _breaking(source, conditions):
+        if record.stops:
             raise _refused(source, record, files, conditions)
-        if files and record.edits:
+        if record.edits:
             cures = record.symptom
             if not applies:
                 cures = f"{record.cure}, harmless where it is not needed"
-            edits.append(PlannedEdit(record.key, tuple(files), cures, "; ".join(record.sources)))
+            edits.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
     return tuple(edits)
+
+
+def needed_variables(source: Source, conditions: BuildConditions) -> tuple[Breakage, ...]:
+    """The breakages that variables of a source's build cure here."""
+    return tuple(record for record, _, _ in _breaking(source, conditions) if record.variables)
+
+
+def _breaking(
+    source: Source, conditions: BuildConditions
+) -> Iterator[tuple[Breakage, bool, tuple[str, ...]]]:
+    """Each record that concerns a source, whether it breaks here or is edited anyway, and the files that show it."""
+    texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
+    for record in breakages():
+        if record.find is None:
+            continue
+        applies = _applies(record, conditions, texts.values())
+        if applies or record.always_edit:
+            files = tuple(name for name, code in texts.items() if _shows(record.find, name, code))
+            if files:
+                yield record, applies, files
+
+
+def _shows(find: SourcePattern, name: str, code: str) -> bool:
+    return find.looks_at(name) and find.find(code) is not None
 
 
 def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
@@ -121,7 +135,7 @@ def apply(record: Breakage, text: str) -> str:
     return text
 
 
-def _applies(record: Breakage, conditions: BuildConditions, texts: Sequence[str]) -> bool:
+def _applies(record: Breakage, conditions: BuildConditions, texts: Iterable[str]) -> bool:
     when = record.when
     versions = {
         **conditions.python,

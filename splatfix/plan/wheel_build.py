@@ -24,7 +24,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits
+from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits, needed_variables
 from splatfix.plan.steps import BuildWheel, Reason
 from splatfix.plan.tools import Tools
 
@@ -42,17 +42,18 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     copy = _copy_of(source)
     edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits]
+    curing, cure_reasons = _curing_variables(source, context.facts, tools)
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
         repository=copy.repository,
         targets=context.archs,
         cuda_mismatch=tools.mismatch,
-        variables={**environment.variables, **copy.variables},
-        unset=environment.unset,
+        variables={**environment.variables, **copy.variables, **curing},
+        unset=tuple(name for name in environment.unset if name not in curing),
         path_first=environment.path_first,
         edits=edits,
-        reasons=(*environment.reasons, *copy.reasons, *edit_reasons),
+        reasons=(*environment.reasons, *copy.reasons, *cure_reasons, *edit_reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -79,6 +80,16 @@ def _archs_and_edits(
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(without_numbers, why=reason), more_edits
     return require(choice), edits
+
+
+def _curing_variables(source: Source, facts: Facts, tools: Tools) -> tuple[dict[str, str], list[Reason]]:
+    """Variables that cure known breakages in this build, and which."""
+    variables, reasons = {}, []
+    for record in needed_variables(source, _conditions(source, facts, tools)):
+        variables.update(record.variables)
+        for name, value in record.variables.items():
+            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+    return variables, reasons
 
 
 def require_gpu(source: Source, facts: Facts) -> None:

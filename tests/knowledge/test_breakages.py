@@ -16,7 +16,7 @@ CODES = {item.code: item for item in all_checks()}
 @RECORDS
 def test_a_record_is_whole(record: Breakage) -> None:
     assert len(record.symptom) > 20 and record.sources
-    assert bool(record.edits) != bool(record.no_edit)
+    assert bool(record.edits or record.variables) != bool(record.no_edit)
     assert not record.stops or record.find
     assert not record.failure_class or failure_class(record.failure_class)
     if record.check:

@@ -19,6 +19,7 @@ from splatfix.plan.edits import (
     build_conditions,
     edited,
     needed_edits,
+    needed_variables,
 )
 
 from .machines import cuda_source, refused
@@ -292,6 +293,31 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     caught = refused(needed_edits, read_source(folder), conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
+
+
+DECLARED = "template <typename T>\n__global__ void fill(T* out, T value);\n"
+GIVEN = "template <typename T>\n__global__ void fill(T* out, T value) { *out = value; }\n"
+SHARED = "template __global__ void fill<float>(float*, float);\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "cuda", "cured"),
+    [
+        (DECLARED, GIVEN + SHARED, (13, 0), True),
+        (DECLARED, GIVEN + SHARED, (12, 8), False),
+        (DECLARED, GIVEN, (13, 0), False),  # whatever launches it, stands in that file
+        (GIVEN, SHARED, (13, 0), False),  # each file has the template whole
+        (f"/* {DECLARED} */", GIVEN + SHARED, (13, 0), False),
+    ],
+)
+def test_kernel_templates_of_another_file(
+    tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
+) -> None:
+    folder = cuda_source(tmp_path)
+    (folder / "fill.cuh").write_text(header)
+    (folder / "fill.cu").write_text(code)
+    records = needed_variables(read_source(folder), BuildConditions(cuda, (2, 11), "linux"))
+    assert [record.key for record in records] == ["template-stubs"] * cured
 
 
 def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:

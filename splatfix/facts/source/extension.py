@@ -69,7 +69,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     build_files = tuple(file for file in _BUILD_FILES if (folder / file).is_file())
     modules = tuple(_modules(folder, script))
     cmake = read_cmake(folder, script, reader)
-    by_cmake = bool(cmake.text) and not any(script.calls(*_TORCH_NAMES))
+    by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
     needs_cuda = _needs_cuda(folder, script, modules, reader)
     if by_cmake:
         modules = modules or tuple(cmake.modules(script))
