@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         is_clone,
         is_file,
         packages_in,
+        packed_sources,
         photos_alone,
         read_package,
         resolved_folder,
@@ -90,7 +91,14 @@ if TYPE_CHECKING:
         subfolders,
         telling_paths,
     )
-    from splatfix.facts.source.git_files import commit_of, git_folder, is_empty, read_submodules, remote_of
+    from splatfix.facts.source.git_files import (
+        commit_of,
+        git_folder,
+        has_nothing_below,
+        is_empty,
+        read_submodules,
+        remote_of,
+    )
     from splatfix.facts.source.pins import read_pins
     from splatfix.facts.source.python_source import read_package_source
     from splatfix.facts.source.reach import repository_of

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise
+from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise, repository_of
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
@@ -36,10 +36,12 @@ from splatfix.facts import (
     compiled_at_first_use,
     git_folder,
     has_build_file,
+    has_nothing_below,
     holds_everything,
     is_clone,
     is_file,
     packages_in,
+    packed_sources,
     photos_alone,
     read_checkout,
     read_identity,
@@ -400,9 +402,21 @@ def _nothing_to_build(
     return usage_error(
         "not-an-extension",
         f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
+        *_brought_otherwise(folder),
         say("Name the folder with the extension's setup.py, or a checkout."),
         *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
     )
+
+
+def _brought_otherwise(folder: Path) -> Iterator[Step]:
+    """How extensions come into a checkout that keeps them in archives, or whose README clones them."""
+    for archive in packed_sources(folder):
+        yield run("python", "-m", "zipfile", "-e", archive, archive.parent, text="Unpack what it keeps, then run this again")
+    identity = read_identity(folder).value
+    for address in identity.clones if identity else ():
+        name = repository_of(address)
+        if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
+            yield run("git", "clone", "--recursive", address, text="Its README clones this; install its folder")
 
 
 def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:
@@ -428,11 +442,15 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
     others = [path for path in paths if not any(holds(item, path) for item in submodules)]
     names = [*(item.path for item in submodules), *others]
     todo = _fetching(root, folder, submodules)
-    if others:
-        restore = say(f"Clone it again with --recursive: {', '.join(others)} came with the repository.")
-        if git_folder(root):
-            restore = run("git", "-C", root, "checkout", "--", *others, text="Restore them from git")
-        todo.append(restore)
+    git = git_folder(root)
+    foreign = [path for path in others if git and has_nothing_below(git, path)]
+    deleted = [path for path in others if path not in foreign]
+    if foreign:
+        todo.append(say(f"Its README may say where it is from: git has nothing of {few(foreign)}."))
+    if deleted and git:
+        todo.append(run("git", "-C", root, "checkout", "--", *deleted, text="Restore them from git"))
+    elif deleted:
+        todo.append(say(f"Clone it again with --recursive: {few(deleted)} came with the repository."))
     todo.append(say("Or name the extensions to build one by one."))
     are = "are"
     if len(names) == 1:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -261,6 +263,41 @@ def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
     found = refused(sources_in, [str(tmp_path)])
     assert found.code == "compiled-at-first-use"
     assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
+
+
+def test_how_extensions_come_into_a_checkout_without_any(tmp_path: Path) -> None:
+    """HAC keeps its own in archives; the README of GAGAvatar clones one beside the checkout itself."""
+    (tmp_path / "avatar" / "submodules").mkdir(parents=True)
+    folder = tmp_path / "avatar"
+    (folder / "README.md").write_text(
+        "git clone --recursive https://github.com/a/avatar\ngit clone git@github.com:a/rasterizer.git\n"
+    )
+    for name, member in (("grid.zip", "grid/setup.py"), ("data.zip", "data/1.txt")):
+        with ZipFile(folder / "submodules" / name, "w") as archive:
+            archive.writestr(member, "")
+    (folder / "submodules" / "cut.zip").write_bytes(b"PK")
+    caught = refused(sources_in, [str(folder)])
+    commands = [step.command.argv for step in caught.todo if step.command]
+    unpack = ("python", "-m", "zipfile", "-e", f"{folder}/submodules/grid.zip", f"{folder}/submodules")
+    assert commands == [unpack, ("git", "clone", "--recursive", "git@github.com:a/rasterizer.git")]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_git_never_had_is_not_restored_from_it(tmp_path: Path, recorded: bool) -> None:
+    """DPVO unpacks Eigen where its README says."""
+    folder = cuda_source(tmp_path, flags='"-I", os.path.join(here, "third_party/eigen-3.4.0")')
+    (folder / "third_party" / "eigen-3.4.0").mkdir(parents=True)
+    file = folder / "third_party" / "eigen-3.4.0" / "Eigen"
+    if recorded:
+        file.write_text("")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+    file.unlink(missing_ok=True)
+    caught = refused(sources_in, [str(folder)])
+    assert caught.code == "source-incomplete"
+    restored = [step for step in caught.todo if step.command and "checkout" in step.command.argv]
+    assert bool(restored) == recorded
+    assert any("README" in step.text for step in caught.todo) != recorded
 
 
 def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is in a folder that a person named, read with bounds: it may also hold a dataset, or be the home folder."""
 
 import re
+import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -40,6 +41,8 @@ _NOT_EDITED = frozenset(
 _MOST_FOLDERS_ABOVE = 6
 _MOST_FOLDERS_OF_PHOTOS = 100
 _MOST_CLONES = 20
+# An extension's archive has some MB; those of datasets have GB and a list of files as long.
+_LARGEST_ARCHIVE = 100 << 20
 
 
 def resolved_folder(text: str | Path) -> Path | None:
@@ -149,6 +152,17 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
                 content = read_bytes(path, MOST_SEARCHED)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")
+
+
+def packed_sources(folder: Path) -> Iterator[Path]:
+    """ZIP archives with a setup.py inside, as HAC keeps its extensions; in the folder itself and those right below."""
+    for _, entries in FolderReader().folders(folder, 1):
+        for entry in entries:
+            is_small = entry.name.endswith(".zip") and entry.stat().st_size <= _LARGEST_ARCHIVE
+            if is_small and zipfile.is_zipfile(entry.path):
+                with zipfile.ZipFile(entry.path) as archive:
+                    if any(PurePosixPath(name).name == "setup.py" for name in archive.namelist()):
+                        yield Path(entry.path)
 
 
 def _is_source(path: Path) -> bool:

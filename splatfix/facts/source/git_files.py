@@ -125,17 +125,25 @@ def gitlinks(index: bytes) -> dict[str, str]:
 
     Source: gitformat-index(5), versions 2 to 4.
     """
-    version = int.from_bytes(index[4:8], "big")
-    if index[:4] != b"DIRC" or version not in _INDEX_VERSIONS:
-        return {}
     links = {}
-    for mode, commit, path in _index_entries(index, version):
+    for mode, commit, path in _index_entries(index):
         if mode == _GITLINK_MODE:
             links[path.decode("utf-8", "replace")] = commit.hex()
     return links
 
 
-def _index_entries(index: bytes, version: int) -> Iterator[tuple[int, bytes, bytes]]:
+def has_nothing_below(git: Path, path: str) -> bool:
+    """The repository has no file below this path, by its index; False where that cannot be read."""
+    index = read_bytes(git / "index", MOST_INDEX)
+    if not isinstance(index, bytes):
+        return False
+    return not any(name.startswith(f"{path}/".encode()) for _, _, name in _index_entries(index))
+
+
+def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    version = int.from_bytes(index[4:8], "big")
+    if index[:4] != b"DIRC" or version not in _INDEX_VERSIONS:
+        return
     offset, path = _INDEX_HEADER, b""
     for _ in range(int.from_bytes(index[8:12], "big")):
         entry = index[offset : offset + _INDEX_ENTRY]

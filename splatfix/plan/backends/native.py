@@ -248,9 +248,11 @@ def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], t
     except SplatfixError as error:
         todo = []
         for step in error.todo:
-            if step.command and step.command.argv[-1] == FETCH:
-                argv = ("splatfix", "install", *request.sources, *request.options, FETCH)
-                step = run(*argv, text=step.text)
+            argv = step.command.argv if step.command else ()
+            if argv[-1:] == (FETCH,):
+                step = run("splatfix", "install", *request.sources, *request.options, FETCH, text=step.text)
+            elif argv[:2] == ("splatfix", "install") and len(argv) == 3:
+                step = run(*argv, *request.options, text=step.text)
             todo.append(step)
         raise error.with_todo(*todo) from error
 

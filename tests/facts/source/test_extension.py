@@ -215,6 +215,12 @@ def test_modules_that_cmake_builds(tmp_path: Path) -> None:
     assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
 
 
+def test_a_builder_that_setup_py_chooses_is_torchs(tmp_path: Path) -> None:
+    """pytorch_scatter was planned without CUDA code, for a CMakeLists.txt of its C++ library lies beside setup.py."""
+    setup = "Builder = CppExtension if cpu else CUDAExtension\nsetup(ext_modules=[Builder('a._C', ['a.cpp'])])"
+    assert source(tmp_path, setup, **{"CMakeLists.txt": "project(a)\n"}).needs_cuda
+
+
 def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
     """torch-ngp's ffmlp: 28 wheels were installed before its build ended without cutlass."""
     modules = '[submodule "c"]\npath = ffmlp/dependencies/cutlass\nurl = https://example.org/c\n'
