@@ -411,12 +411,14 @@ def _nothing_to_build(
 def _brought_otherwise(folder: Path) -> Iterator[Step]:
     """How extensions come into a checkout that keeps them in archives, or whose README clones them."""
     for archive in packed_sources(folder):
-        yield run("python", "-m", "zipfile", "-e", archive, archive.parent, text="Unpack what it keeps, then run this again")
+        unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
+        yield run(*unpack, text="Unpack what it keeps, then run this again")
     identity = read_identity(folder).value
     for address in identity.clones if identity else ():
         name = repository_of(address)
         if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
-            yield run("git", "clone", "--recursive", address, text="Its README clones this; install its folder")
+            clone = ("git", "clone", "--recursive", address)
+            yield run(*clone, text="Its README clones this; install its folder")
 
 
 def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:

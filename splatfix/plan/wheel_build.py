@@ -24,7 +24,14 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import BuildConditions, PlannedEdit, build_conditions, edited, needed_edits, needed_variables
+from splatfix.plan.edits import (
+    BuildConditions,
+    PlannedEdit,
+    build_conditions,
+    edited,
+    needed_edits,
+    needed_variables,
+)
 from splatfix.plan.steps import BuildWheel, Reason
 from splatfix.plan.tools import Tools
 
@@ -84,7 +91,8 @@ def _archs_and_edits(
 
 def _curing_variables(source: Source, facts: Facts, tools: Tools) -> tuple[dict[str, str], list[Reason]]:
     """Variables that cure known breakages in this build, and which."""
-    variables, reasons = {}, []
+    variables: dict[str, str] = {}
+    reasons = []
     for record in needed_variables(source, _conditions(source, facts, tools)):
         variables.update(record.variables)
         for name, value in record.variables.items():

@@ -217,7 +217,9 @@ def test_modules_that_cmake_builds(tmp_path: Path) -> None:
 
 def test_a_builder_that_setup_py_chooses_is_torchs(tmp_path: Path) -> None:
     """pytorch_scatter was planned without CUDA code, for a CMakeLists.txt of its C++ library lies beside setup.py."""
-    setup = "Builder = CppExtension if cpu else CUDAExtension\nsetup(ext_modules=[Builder('a._C', ['a.cpp'])])"
+    setup = (
+        "Builder = CppExtension if cpu else CUDAExtension\nsetup(ext_modules=[Builder('a._C', ['a.cpp'])])"
+    )
     assert source(tmp_path, setup, **{"CMakeLists.txt": "project(a)\n"}).needs_cuda
 
 
