@@ -34,9 +34,11 @@ from splatfix.knowledge.dropins import has_reference
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import absolute
+from splatfix.plan.steps import BuildWheel
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
+from splatfix.wheels.web import Web, WebError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +98,28 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(to_install, facts))
     if not plan.steps:
         return shown(plan)
+    require_downloads(plan)
     return carried_out("install", plan, facts, request, confirm)
+
+
+def require_downloads(plan: InstallPlan) -> None:
+    """Ask for what builds fetch by themselves, before anything is built or installed.
+
+    Raises:
+        SplatfixError: ``download-unreachable``.
+    """
+    for step in plan.steps:
+        for address, package in step.downloads.items() if isinstance(step, BuildWheel) else ():
+            try:
+                Web().reach(address)
+            except WebError as error:
+                raise SplatfixError.of(
+                    "app.download-unreachable",
+                    subject=step.subject,
+                    address=address,
+                    reason=error,
+                    package=package,
+                ) from error
 
 
 def carried_out(

@@ -180,9 +180,12 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
     dependencies = wheels.dependencies
+    title = wheels.kind.title()
+    if wheels.kind is OptionKind.REBUILD and not wheels.targets:
+        title = "build without a CUDA toolkit: there is no CUDA code"
     return InstallPlan(
         wheels.kind,
-        wheels.kind.title(),
+        title,
         steps=(*dependencies.steps, *wheels.first, *wheels.makers, *verifications, *installs),
         proves=tuple(proves),
         cannot_prove=tuple(limits),

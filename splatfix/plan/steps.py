@@ -232,6 +232,8 @@ class BuildWheel(PlannedStep):
     """Torch's version check is silenced for this build: both versions, in words. It is recorded in wheel and journal."""
     edits: tuple[PlannedEdit, ...] = ()
     """Fixes for known breakages, applied to the scratch copy."""
+    downloads: Mapping[str, str] = field(default_factory=dict)
+    """Addresses that its setup.py fetches from as it runs, each with Debian's package that spares that."""
 
     def _text(self) -> str:
         goal = f" for {_names(self.targets)}" if self.targets else ""

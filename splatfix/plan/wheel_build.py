@@ -45,7 +45,7 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     """
     assert tools.compilers is not None
     archs, edits = _archs_and_edits(source, context.facts, tools)
-    _require_headers(source, context.facts, tools, edits)
+    downloads = _require_headers(source, context.facts, tools, edits)
     environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     copy = _copy_of(source)
     edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits]
@@ -60,7 +60,8 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         unset=tuple(name for name in environment.unset if name not in curing),
         path_first=environment.path_first,
         edits=edits,
-        reasons=(*environment.reasons, *copy.reasons, *cure_reasons, *edit_reasons),
+        downloads=downloads,
+        reasons=(*environment.reasons, *copy.reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -149,15 +150,24 @@ def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
 
 def _require_headers(
     source: Source, facts: Facts, tools: Tools | None, edits: Sequence[PlannedEdit] = ()
-) -> None:
+) -> dict[str, str]:
     """Refuse what the compiler would, or CMake: what nothing here has, and no edit takes out.
 
     Args:
         tools: None for a source without CUDA code, which needs no more than the system's packages.
+
+    Returns:
+        Addresses that setup.py fetches from what is not here, each with the package that spares that.
+
+    Raises:
+        SplatfixError: ``headers-missing``.
     """
     rules = {edit.rule for edit in edits}
-    lacking = []
+    lacking, downloads = [], {}
     for item in missing_headers_of(source, facts):
+        if item.address:
+            downloads[item.address] = item.package
+            continue
         if tools is None:
             owner_lacks = bool(item.package)
         else:
@@ -166,7 +176,7 @@ def _require_headers(
         if owner_lacks and not rules.intersection(cures_of_include(item.header)):
             lacking.append(item)
     if not lacking:
-        return
+        return downloads
     names = ", ".join(item.header for item in lacking)
     first = lacking[0]
     cure = say("Install the part that holds them, or use a version that does.")
@@ -189,13 +199,20 @@ def _require_headers(
     )
 
 
+def _fetching(downloads: Mapping[str, str]) -> list[Reason]:
+    return [
+        Reason(f"its setup.py downloads {address}; {package} spares that")
+        for address, package in downloads.items()
+    ]
+
+
 def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do.
 
     Raises:
         SplatfixError: ``headers-missing``.
     """
-    _require_headers(source, facts, None)
+    downloads = _require_headers(source, facts, None)
     copy = _copy_of(source)
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     return BuildWheel(
@@ -204,7 +221,8 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         repository=copy.repository,
         variables={"MAX_JOBS": str(jobs.count), **copy.variables},
         path_first=(scripts,),
-        reasons=(no_cuda, jobs.reason, *copy.reasons),
+        downloads=downloads,
+        reasons=(no_cuda, jobs.reason, *copy.reasons, *_fetching(downloads)),
     )
 
 

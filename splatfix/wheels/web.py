@@ -95,6 +95,14 @@ class Web:
             body = self._body(response, MOST_PAGE)
             return response.url, body.decode("utf-8", "replace")
 
+    def reach(self, address: str) -> None:
+        """Ask for a file, and read nothing of it.
+
+        Raises:
+            WebError: with the reason why it cannot be had.
+        """
+        self._open(address, {}).close()
+
     def part(self, address: str, start: int, length: int) -> Part:
         """Bytes [start, start + length) of a file, or up to its end; all of it where the server sends no ranges.
 

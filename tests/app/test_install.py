@@ -2,16 +2,20 @@
 
 import sys
 from dataclasses import replace
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from splatfix.app.find import find_prebuilt
-from splatfix.app.install import InstallRequest, explain, planned
+from splatfix.app.install import InstallRequest, explain, planned, require_downloads
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.facts.model import Fact
+from splatfix.plan.option import InstallPlan, OptionKind
+from splatfix.plan.steps import BuildWheel
 from tests.archs import request_for
 from tests.machines import facts_of
 from tests.plan.machines import cuda_source
@@ -75,3 +79,23 @@ def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:
     with pytest.raises(SplatfixError) as caught:
         find_prebuilt(wanted, facts_of("rtx-3090-and-5090"))
     assert (caught.value.code, caught.value.exit_code) == ("not-a-package", Exit.USAGE)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answers: bool) -> None:
+    """A server of our own, and an address where none answers."""
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        if answers:
+            Thread(target=server.handle_request).start()
+        else:
+            server.server_close()
+        step = BuildWheel(subject="rays", source=str(tmp_path), downloads={address: "libeigen3-dev"})
+        plan = InstallPlan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
+        if answers:
+            require_downloads(plan)
+            return
+        with pytest.raises(SplatfixError) as caught:
+            require_downloads(plan)
+    assert caught.value.code == "download-unreachable" and address in caught.value.what
+    assert "libeigen3-dev" in commands(caught.value.todo)[0].argv

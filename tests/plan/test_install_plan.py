@@ -303,6 +303,7 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
     cpu = dataclasses.replace(TORCH, cuda=None)
     made = plan(tmp_path, machine(torch=cpu, toolkits=()), targets=())
     assert build_of(made).variables == {"MAX_JOBS": "8"} and made.targets == ()
+    assert "toolkit" in made.title and "without" in made.title
     refused("no-host-compiler", tmp_path, machine(torch=cpu, toolkits=(), host=()), targets=())
 
 

@@ -71,7 +71,7 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
     for item in context.sources_not_built:
-        headers = [header for header in item.headers_missing if header.package]
+        headers = [header for header in item.headers_missing if header.package and not header.address]
         searched = Evidence("/usr/include", "and what setup.py and the environment name", "looked for there")
         yield from _missing_headers(context, this, item, headers, "this system", searched)
 

@@ -120,6 +120,8 @@ class MissingHeader:
     """Roots of the toolkits that lack it; () for one that torch lacks."""
     package: str = ""
     """Debian's package with it, for a library of the system; "" for CUDA's and torch's."""
+    address: str = ""
+    """Where setup.py downloads that library from as it runs, for want of it here; "" where it does not."""
 
 
 @dataclass(frozen=True)

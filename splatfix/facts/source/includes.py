@@ -175,13 +175,17 @@ def missing_headers(
                 continue
             if header in checked:
                 continue
-            lacking, package = searched.lacking(header), ""
-            if not finds_libraries:
-                package = searched.package_of(header)
+            lacking, package = searched.lacking(header), searched.package_of(header)
+            library = package.removeprefix("lib").removesuffix("-dev").rstrip("0123456789")
+            address = next((text for text in script.downloads if package and library in text), "")
+            if finds_libraries and not address:
+                package = ""
             if lacking is not None or package:
                 checked.add(header)
                 if not _lies_in(root, header):
-                    yield MissingHeader(header, os.path.relpath(file, folder), line, lacking or (), package)
+                    yield MissingHeader(
+                        header, os.path.relpath(file, folder), line, lacking or (), package, address
+                    )
 
 
 def _first_with(folders: Iterable[Path], header: str) -> Path | None:

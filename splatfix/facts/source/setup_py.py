@@ -16,6 +16,7 @@ from splatfix.facts.source.syntax import imported, keyword_value, last_name, tex
 
 _MOST_IMPORTED = 10
 _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
+_ARCHIVE = re.compile(r"https?://\S+\.(zip|tgz|tar(\.\w+)?)")
 _CXX_STANDARD = re.compile(r"[-/]+std[=:]")
 
 
@@ -97,6 +98,13 @@ class SetupScript(StaticEvaluator):
         docstrings = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
         texts = (text_constant(node) for node in self.nodes if id(node) not in docstrings)
         return _unique(text for text in texts if text is not None)
+
+    @property
+    def downloads(self) -> tuple[str, ...]:
+        """Addresses of the archives that it fetches as it runs."""
+        if not any(self.calls("urlopen", "urlretrieve", "download_url_to_file")):
+            return ()
+        return tuple(text for text in self.literals if _ARCHIVE.fullmatch(text))
 
     @cached_property
     def for_old_versions(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import Source, extension_folders, read_source, walk_extensions
+from splatfix.facts import MissingHeader, Source, extension_folders, read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
@@ -287,6 +287,32 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     config.touch()
     missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
     assert "PCLConfig.cmake" not in [item.header for item in missing]
+
+
+FETCHING = """
+def find_eigen():
+    {call}("https://x.org/eigen-3.3.7.tar.bz2")
+setup(url="https://x.org/eigen", ext_modules=[CUDAExtension("a", ["a.cu"], include_dirs=["include", find_eigen()])])
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "address"), [("urlopen", "https://x.org/eigen-3.3.7.tar.bz2"), ("print", None)]
+)
+def test_a_library_that_setup_py_downloads(tmp_path: Path, call: str, address: str | None) -> None:
+    """raytracing: its build ended without Eigen, where its server cannot be reached."""
+    put(tmp_path, {"setup.py": FETCHING.format(call=call), "a.cu": "#include <Eigen/Core>\n"})
+    searched = IncludeFolders(always=(tmp_path / "usr",), system=(tmp_path / "usr",))
+    reader = FolderReader()
+    script = read_setup_script(tmp_path / "setup.py", reader)
+
+    def missing() -> list[MissingHeader]:
+        return list(missing_headers(tmp_path, read_source(tmp_path), script, tmp_path, searched, reader))
+
+    found = [(item.package, item.address) for item in missing()]
+    assert found == ([("libeigen3-dev", address)] if address else [])
+    put(tmp_path, {"usr/eigen3/Eigen/Core": ""})
+    assert missing() == []
 
 
 def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None:
