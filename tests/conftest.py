@@ -69,6 +69,8 @@ def pytest_collection_finish() -> None:
 
 
 Survived = Callable[[str, int], None]
+Splatfix = Callable[..., subprocess.CompletedProcess[str]]
+"""What the fixture ``splatfix`` is."""
 # One in so many of the hostile inputs and kills is tried: CI sets it, `make slow` and `make hostile` try all.
 ONE_IN = int(os.environ.get("SPLATFIX_ONE_IN", "1"))
 
@@ -125,7 +127,7 @@ def site_packages(empty_venv: Path) -> Path:
 
 
 @pytest.fixture
-def splatfix(capfd: pytest.CaptureFixture[str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def splatfix(capfd: pytest.CaptureFixture[str]) -> Splatfix:
     """Run the command line as a person does, but in this process: ``splatfix("diagnose", "--json")``.
 
     ``columns`` is the width of the terminal; without it the output goes to a pipe. ``given`` is the standard input.

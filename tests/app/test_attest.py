@@ -5,9 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,7 @@ from splatfix.certify import report_lock
 from splatfix.report.appendix import BLANK
 from tests.certify.conftest import RecordedTrainer
 from tests.cli.test_documents import check
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +25,9 @@ from splatfix.plan.image import ImagePlan, ImageRequest
 from splatfix.plan.image_choice import plan_image
 from splatfix.report.image import Places, dockerfile, files
 from tests.archs import archs
+from tests.conftest import Splatfix
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_recipes import checkout_of
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 GOLDENS = Path(__file__).parent / "dockerfiles"
 CASES = {

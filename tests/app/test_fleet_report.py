@@ -1,8 +1,6 @@
 """``splatfix fleet report``: verdicts and certificates of a cluster as one picture, from the command line."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -10,9 +8,8 @@ from typing import Any
 from tests.app.test_merge import BASE, Links
 from tests.app.test_merge import write as write_certificate
 from tests.cli.test_documents import check
+from tests.conftest import Splatfix
 from tests.report.verdicts import TOO_OLD, verdict, write
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def now(node: str, *checks: dict[str, Any], **changes: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import copy
 import io
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,10 +23,10 @@ from splatfix.report.merging import Group, Merged, Merger
 from tests.app.test_report import damaged
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
+from tests.conftest import Splatfix
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.certificates import DRIVERS, GPUS, TORCHES, varied
 
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1"}
 BASE: dict[str, Any] = {
     "schema_version": 2,

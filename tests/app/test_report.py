@@ -3,7 +3,6 @@
 import copy
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,8 @@ from splatfix.report.difference import compare, markdown
 from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
+from tests.conftest import Splatfix
 from tests.machines import facts_of
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,6 @@ def test_what_is_not_installed(changed: Changer) -> None:
 
 
 GUARD = GuardedImport("train.py", 21, "fused_ssim", ("fused_ssim",), "everything")
-ADAM = GuardedImport("train.py", 27, RASTERIZER, ("SparseGaussianAdam",), "everything")
 
 
 def ssim(**values: Any) -> Any:
@@ -199,11 +198,3 @@ def match_of(kind: str) -> CheckoutSource:
 def test_what_is_already_built_is_not_judged_as_a_source(changed: Changer) -> None:
     built = changed(extensions=Fact((extension("simple_knn", sass("sm_120")),), ""), **cuda("12.9.86"))
     assert not loud(with_checkout(built, sources=(match_of("cfloat"),)))
-
-
-def test_torch_agrees_about_arch_in_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's own function, with an include path as Inria's setup.py hands it over."""
-    cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0")
-    paths = (f"-I/home/u/{name}/third_party/glm/" for name in ("research", "gs"))
-    assert [bool(cpp_extension._get_cuda_arch_flags([path])) for path in paths] == [False, True]

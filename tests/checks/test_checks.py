@@ -73,12 +73,6 @@ def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None
     assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
 
 
-# --- toolkit
-
-
-# --- extensions
-
-
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     names = ("interpreter", "distributions", "torch", "torch_installed", "toolkit_choice", "extensions")
     facts = changed(**dict.fromkeys(names, Fact(None, "", "exit code 1")))

@@ -1,14 +1,13 @@
 """The JSON document of a command, and what it shows on a terminal of 80 columns."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import datetime
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,7 @@ from rich.console import Console
 from splatfix.cli.install import clear
 from splatfix.core.errors import SplatfixError
 from splatfix.install import WheelCache
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 
 @pytest.fixture

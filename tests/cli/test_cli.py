@@ -4,15 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from splatfix.cli import app, narrowed
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 
 def test_both_ways_of_calling_it_give_the_version() -> None:

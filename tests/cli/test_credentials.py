@@ -2,16 +2,14 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.redact import own_secrets
+from tests.conftest import Splatfix
 from tests.hostile import secrets
 from tests.install.environments import make_environment
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="programs are scripts")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,16 +16,15 @@ from referencing import Registry, Resource
 
 from splatfix import __version__
 from splatfix.app.certify import exit_code_of, suggested_options
-from splatfix.app.result import Result, deliver
 from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.certify.baseline import compare
 from splatfix.cli import app
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import Command, run, say
+from splatfix.core.step import Command
 from splatfix.report import certificate
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
+from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tests.plan.test_recipes import checkout_of
@@ -34,7 +32,6 @@ from tests.wheels.forge import context_of, torch_in, write_wheel
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
 
 Document = Callable[..., dict[str, Any]]
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 STORED = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 REGISTRY: Registry[Any] = Registry().with_resources(
@@ -240,20 +237,3 @@ def test_scenes(document: Document, tmp_path: Path) -> None:
         "none",
     )
     assert check(copied)["scene"]["problems"] == []
-
-
-def test_a_step_is_text_argv_and_the_line_for_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
-    error = SplatfixError("x", "It failed.", todo=(run("ls", "a b", text="Look"), say("Think.")))
-    content = {"dry_run": True, "plan": None, "options": None, "outcome": None}
-    assert deliver(Result("install", lambda: content, print, 1, error), as_json=True) == 1
-    made = check(json.loads(capsys.readouterr().out))
-    assert made["error"]["todo"][0]["argv"] == ["ls", "a b"]
-    assert made["error"]["todo"][0]["command"] in ("ls 'a b'", 'ls "a b"')
-    assert made["error"]["todo"][1] == {
-        "text": "Think.",
-        "argv": [],
-        "env": {},
-        "prepend": {},
-        "command": None,
-        "fill_in": {},
-    }

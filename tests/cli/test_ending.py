@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
+
 COMMAND = [sys.executable, "-m", "splatfix"]
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSIX has them")

@@ -13,6 +13,7 @@ import pytest
 
 from splatfix.knowledge.failures import failure_classes
 from tests.cli.test_documents import REGISTRY, STORED, check
+from tests.conftest import Splatfix
 from tests.machines import folder
 
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
@@ -26,7 +27,7 @@ def in_a_child(*words: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.fixture
-def explain(splatfix: Callable[..., subprocess.CompletedProcess[str]]) -> Explain:
+def explain(splatfix: Splatfix) -> Explain:
     """The command in this process; how it ends as a process of its own is told by ``in_a_child``."""
 
     def run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:

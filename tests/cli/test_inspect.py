@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,7 @@ from splatfix.checks import inspection as checks
 from splatfix.core.errors import Exit
 from splatfix.facts import NativeFiles
 from splatfix.report import inspection
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 posix = pytest.mark.skipif(not Path("/usr/bin/env").exists(), reason="needs a POSIX system")
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_documents import check
+from tests.conftest import Splatfix
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
 Script = Callable[[Path, str], Path]
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 NOTHING = "Interrupted: there is no result, and nothing was changed.\n"
 
 

@@ -1,11 +1,9 @@
 """``splatfix diagnose --repo``: a checkout judged together with the machine, and saved with the facts."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 SETUP = """
 from torch.utils.cpp_extension import CUDAExtension
@@ -21,7 +19,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_checkout_is_judged_and_saved(splatfix: Run, tmp_path: Path, empty_venv: Path) -> None:
+def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, tmp_path: Path, empty_venv: Path) -> None:
     saved = tmp_path / "facts.json"
     where = ("--python", empty_venv, "--repo", checkout(tmp_path))
     done = splatfix("diagnose", *where, "--only", "checkout", "--save", saved, "--json")

@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from splatfix.certify.scenes import samples_folder
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.conftest import Splatfix
 
 
 def test_list_has_six_scenes_of_different_kinds(splatfix: Splatfix) -> None:

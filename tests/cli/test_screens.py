@@ -4,15 +4,12 @@
 """
 
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Splatfix
 from tests.machines import folder
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 HERE = Path(__file__).parent / "screens"
 SCREENS = {
@@ -51,11 +48,3 @@ def test_nothing_is_wider_than_the_terminal_but_single_words(
         words = [word for word in line.split() if word not in ("$", "→", "\\")]
         # an option stays with its value, a program with its first word
         assert len(line) <= columns or len(words) <= 3, line
-
-
-@pytest.mark.parametrize("name", ["diagnose-a-problem", "diagnose-healthy", "install-why"])
-def test_the_next_command_is_near_the_top(name: str, splatfix: Splatfix) -> None:
-    top = shown(splatfix, SCREENS[name], 80).splitlines()[:5]
-    if name != "diagnose-healthy":  # of a machine elsewhere there is nothing to run here
-        assert any(line.lstrip().startswith("$ ") for line in top)
-    assert top[0][0] in "✓✗O"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.install.environment import Environment
+from tests.conftest import ROOT
 from tests.install.environments import make_environment, write_extension
 from tests.install.test_cli import fake_torch
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs and links as POSIX has them")
 
-ROOT = Path(__file__).parents[2]
 # fmt: off
 MODULES = [
     "json", "torch", "typing", "setuptools", "sitecustomize", "usercustomize", "numpy", "platform", "sysconfig",

@@ -4,16 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from splatfix.app.interrupts import EnvironmentState
 from splatfix.app.result import show_message
+from tests.conftest import Splatfix
 from tests.hostile.words import NAMES, write_speaking_checkout
-
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 OTHERS = sorted(NAMES.keys() - {"escape", "newline", "undecodable"})
 

@@ -15,9 +15,9 @@ from splatfix.core import output
 from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.scratch import sweep
+from tests.conftest import ROOT
 from tests.tables import data
 
-ROOT = Path(__file__).parents[2]
 RUNNER = ProcessRunner()
 
 
@@ -220,7 +220,7 @@ def test_no_child_outlives_a_process_that_ends(
     code = ABOUT_TO_END.format(
         in_thread=in_thread, signal_at_all=signal_at_all, signal_while_starting=signal_while_starting
     )
-    done = RUNNER.run(python(code), timeout=60, cwd=Path(__file__).parents[2])
+    done = RUNNER.run(python(code), timeout=60, cwd=ROOT)
     assert done.ok, done.stderr
     *words, pid = done.stdout.split()
     assert words == (["interrupted"] if signal_at_all else [])

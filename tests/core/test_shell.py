@@ -34,10 +34,6 @@ def test_plain_paths_stay_as_they_are() -> None:
     assert quoted(r"C:\env\python.exe", windows=True) == r"C:\env\python.exe"
 
 
-def test_windows_has_quotes_of_its_own() -> None:
-    assert quoted(r"C:\my env\python.exe", windows=True) == r'"C:\my env\python.exe"'
-
-
 @pytest.mark.parametrize("word", STRANGE)
 def test_cmd_shows_what_it_cannot_spell(word: str) -> None:
     command = Command((word,), env=(("A", word), ("B", None)), prepend=(("PATH", word),))

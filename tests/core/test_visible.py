@@ -7,7 +7,6 @@ import pytest
 
 from splatfix.core.files import dumps
 from splatfix.core.visible import visible
-from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 
 HARMFUL = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # beyond the first plane and the tags, blocks of one kind follow each other
@@ -43,14 +42,9 @@ def test_a_newline_can_be_kept() -> None:
     assert visible("a\nb\x1b", keep="\n") == "a\nb\\x1b"
 
 
-@pytest.mark.parametrize("text", [*NAMES.values(), CONTROL + UNICODE + MARKUP])
-def test_json_reads_as_it_was(text: str) -> None:
-    document = dumps({text: [text, "ü"]})
-    assert json.loads(document.encode("utf-8")) == {text: [text, "ü"]}
-    assert all(sign.isprintable() or sign == "\n" for sign in document)
-    assert "ü" in document
-
-
 def test_json_reads_every_character_as_it_was() -> None:
     text = "".join(EVERY)
-    assert json.loads(dumps(text).encode("utf-8")) == json.loads(json.dumps(text))
+    document = dumps({text: [text, "ü"]})
+    assert json.loads(document.encode("utf-8")) == json.loads(json.dumps({text: [text, "ü"]}))
+    assert all(sign.isprintable() or sign == "\n" for sign in document)
+    assert "ü" in document

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,10 +32,10 @@ from splatfix.fleet.verdict import (
     state_of,
     write_verdict,
 )
+from tests.conftest import ROOT, Splatfix
 from tests.fleet.slurm_cluster import content, silent
 from tests.machines import facts_of, folder
 
-ROOT = Path(__file__).parents[2]
 MISMATCH = CheckVerdict("driver-library-mismatch", State.FAIL, Action.DRAIN, "Upgraded | without a reboot.")
 WARNING = CheckVerdict("gpu-xid", State.WARN, Action.WARN, "Xid 79.")
 UNKNOWN = CheckVerdict("cuda-does-not-start", State.UNKNOWN, Action.NONE, "It gave no answer.")
@@ -144,9 +143,7 @@ def test_what_is_unknown_drains_nothing(tmp_path: Path) -> None:
     assert made.verdict.previous is not None and made.verdict.previous.count == 4
 
 
-def test_a_policy_decides(
-    tmp_path: Path, splatfix: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_policy_decides(tmp_path: Path, splatfix: Splatfix) -> None:
     policy = tmp_path / "policy.toml"
     broken = folder("driver-without-reboot")
     for text, code, words in (
@@ -179,9 +176,7 @@ def test_a_policy_decides(
     ("caller", "code"),
     [("slurm", 0), ("kubernetes", 0), ("npd", 2), ("nagios", 3), ("prometheus", 0), ("gcm", 3)],
 )
-def test_a_slip_in_the_call_is_unknown_to_who_acts_on_it(
-    caller: str, code: int, splatfix: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_slip_in_the_call_is_unknown_to_who_acts_on_it(caller: str, code: int, splatfix: Splatfix) -> None:
     """Of a prolog, 1 and 2 would drain every node."""
     for slip in (("--polcy", "x"), ("--timeout", "0"), ("--facts",), ("more",)):
         for words in ((*slip, "--for", caller), ("--for", caller, *slip)):

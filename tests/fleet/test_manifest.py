@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from splatfix.app.fleet_manifest import manifest
 from splatfix.core.errors import SplatfixError
 from splatfix.fleet.callers import Caller, line_for
 from splatfix.fleet.verdict import Action, CheckVerdict, State
+from tests.conftest import Splatfix
 from tests.fleet.test_gate import verdict_of
 from tests.machines import folder
 
 IMAGE = "localhost/splatfix-gate:test"
 KINDS = ("job", "daemonset", "init")
-Splatfix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def parsed(text: str) -> Any:

@@ -109,9 +109,3 @@ def test_a_gate_that_was_killed_is_asked_about() -> None:
     """With the node's end its gate may end first."""
     killed = ray_cluster._answer(Given((-9, "", "")), None, NODE)
     assert killed == "splatfix gate was killed there by signal 9"
-
-
-def test_the_record_is_of_what_is_expected() -> None:
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    assert record["lost"] == {name: reason for name, reason in EXPECTED.items() if reason}
-    assert record["judged"].keys() == {"n1", "n4"} and record["nodes"] == 5

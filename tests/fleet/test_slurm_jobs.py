@@ -13,7 +13,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.fleet.slurm_jobs import Slurm, Task, watch
 from tests.app.test_merge import BASE
-from tests.fleet.slurm_cluster import ROOT, blocks
+from tests.conftest import Splatfix
+from tests.fleet.slurm_cluster import blocks
 from tests.report.verdicts import TOO_OLD, verdict, write
 
 SINFO = "n1|idle|none\nn2|drained|splatfix: driver-library-mismatch: The NVIDIA\nn3|down*|Not responding\nn4|mixed|none\n"
@@ -113,7 +114,7 @@ def certificate(**values: object) -> str:
 def test_what_came_is_merged(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    splatfix: Callable[..., "subprocess.CompletedProcess[str]"],
+    splatfix: Splatfix,
 ) -> None:
     """n1 fine, n2 drained, n3 down, n4's job lost with its node; certification 0 killed halfway, 1 leaves nothing, 2 whole."""
     out = tmp_path / "a run"
@@ -175,7 +176,7 @@ def test_what_came_is_merged(
 def test_what_lies_in_its_folder_is_read_as_a_strangers(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    splatfix: Callable[..., "subprocess.CompletedProcess[str]"],
+    splatfix: Splatfix,
 ) -> None:
     """Each of the nodes and certifications did end well, by what Slurm says."""
     whole = json.dumps(verdict("torn"))
@@ -220,14 +221,3 @@ def test_what_lies_in_its_folder_is_read_as_a_strangers(
     assert len(document["nodes"]) == len(expected)
     reasons = [item["reason"] for item in document["certifications"]]
     assert "JSON" in reasons[0] and "not a certificate" in reasons[1] and reasons[2] == "", reasons
-
-
-def test_the_record_is_of_what_is_expected() -> None:
-    """``make slurm``, on real daemons: one of twenty certifications killed, one moved from the node that was lost."""
-    record = json.loads((ROOT / "tests" / "records" / "slurm.json").read_text(encoding="utf-8"))
-    checks, array = record["health_checks"], record["certifications"]
-    assert checks["seconds"] < 30 and checks["unknown"] == ["n3"] and checks["returned"] == ["n4", "n2"]
-    assert record["prolog"]["job"] == "requeued" and record["epilog"]["returned_by"] == "health check"
-    assert (array["certificates"], array["trained"], array["verdicts"]) == (19, 19, ["certified"])
-    assert len(array["unfinished"]) == 1 and array["matrix"] == {"certified": 19, "undetermined": 1}
-    assert array["its_certification_ran_on"] != array["lost_node"]

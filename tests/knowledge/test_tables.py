@@ -148,15 +148,6 @@ class TestOverrides:
         found = build("2.15.0", "cu126")
         assert found is not None and not found.index_verified
 
-    def test_json_says_the_same(self, tmp_path: Path) -> None:
-        path = tmp_path / "mine.json"
-        row = {"cuda": [14, 0], "verified": True, "source": "seen"}
-        path.write_text(json.dumps({"drivers": {"driver_levels": {"640": row}}}))
-        with using(load_overrides(path)):
-            assert cuda_level_of_driver("640.1") == (14, 0)
-        with using(None):
-            assert cuda_level_of_driver("640.1") is None
-
     @pytest.mark.parametrize(
         ("text", "words"),
         [

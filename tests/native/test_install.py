@@ -21,11 +21,11 @@ from splatfix.install.environment import Environment
 from splatfix.knowledge import Arch
 from splatfix.plan import BuildWheel
 from tests.archs import request_for
+from tests.conftest import ROOT
 from tests.plan.machines import make_plan
 
 pytestmark = pytest.mark.native
 
-ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
 MINUTES = 60.0
 

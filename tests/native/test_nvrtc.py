@@ -12,13 +12,13 @@ from splatfix.binaries import read_binary
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
 from tests.archs import archs
+from tests.conftest import ROOT
 from tests.install.environments import run_in
 
 from .test_install import content
 
 pytestmark = pytest.mark.native
 
-ROOT = Path(__file__).parents[2]
 NAMES = (
     "fused_ssim",
     "simple_knn",

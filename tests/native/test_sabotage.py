@@ -8,11 +8,11 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
+from tests.conftest import ROOT
 from tests.gpu_check.steps.sabotage import KINDS, write_broken
 
 pytestmark = pytest.mark.native
 
-ROOT = Path(__file__).parents[2]
 # what each does to a tensor in host memory; the illegal address is written to by a GPU only
 CALL = "import torch, simple_knn._C as c; print(c.distCUDA2(torch.ones(2, 3)).tolist())"
 

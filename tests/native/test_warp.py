@@ -9,13 +9,13 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
+from tests.conftest import ROOT
 
 from .conftest import absent
 from .test_install import content
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 NAMES = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
 SCRIPT = Path(__file__).with_name("gswarp_on_cpu.py")
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,9 +21,9 @@ from splatfix.core.errors import SplatfixError
 from splatfix.install import project as project_module
 from splatfix.install.environment import project_environment
 from splatfix.install.project import write_project
+from tests.conftest import Splatfix
 from tests.install.environments import Files, snapshot
 
-Cli = Callable[..., "CompletedProcess[str]"]
 PYPROJECT = """\
 # of the lab
 [project]
@@ -64,7 +64,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_written_once_undone_exactly(splatfix: Cli, project: Path) -> None:
+def test_written_once_undone_exactly(splatfix: Splatfix, project: Path) -> None:
     before = snapshot_of(project)
     words = ("--target", "sm_120")
     assert splatfix("project", "check", project, *words).returncode == 1
@@ -84,14 +84,14 @@ def test_written_once_undone_exactly(splatfix: Cli, project: Path) -> None:
     assert splatfix("revert", "--project", project, "--python", sys.executable).returncode == 2
 
 
-def test_line_ends_and_strange_bytes_stay(splatfix: Cli, tmp_path: Path) -> None:
+def test_line_ends_and_strange_bytes_stay(splatfix: Splatfix, tmp_path: Path) -> None:
     content = b"# M\xfcnchen\r\ntorch==2.1.2\r\nnumpy\r\n"
     (tmp_path / "requirements.txt").write_bytes(content)
     splatfix("project", "write", tmp_path, "--target", "sm_86", "--yes")
     assert (tmp_path / "requirements.txt").read_bytes() == content.replace(b"numpy", b"numpy<2")
 
 
-def test_somebody_elses_work_is_not_undone(splatfix: Cli, project: Path) -> None:
+def test_somebody_elses_work_is_not_undone(splatfix: Splatfix, project: Path) -> None:
     splatfix("project", "write", project, "--target", "sm_120", "--yes")
     file = project / "pyproject.toml"
     file.write_text(file.read_text() + "# mine\n")
@@ -123,13 +123,13 @@ def test_a_write_that_fails_leaves_everything(project: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("words", [("nowhere",), ("empty",)])
-def test_wrong_folders(splatfix: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_wrong_folders(splatfix: Splatfix, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "empty").mkdir()
     answer = splatfix("project", "check", tmp_path / words[0], "--target", "sm_86")
     assert answer.returncode == 2 and "folder" in answer.stderr
 
 
-def test_annotations_name_file_and_line(splatfix: Cli, project: Path) -> None:
+def test_annotations_name_file_and_line(splatfix: Splatfix, project: Path) -> None:
     lines = splatfix(
         "project", "check", project, "--target", "sm_120", "--format", "github"
     ).stdout.splitlines()
@@ -193,7 +193,7 @@ def _stand_in(folder: Path, version: str) -> None:
 
 @pytest.mark.slow
 def test_uv_locks_and_syncs_what_was_written(
-    splatfix: Cli, project: Path, index: str, tmp_path: Path
+    splatfix: Splatfix, project: Path, index: str, tmp_path: Path
 ) -> None:
     """As it was, uv does not get far; as written it locks, installs torch of the index and an extension that was compiled
     against that very torch, and leaves both alone the second time."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import subprocess
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summari
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import web as web_module
 from tests.archs import goal, request_for
+from tests.conftest import Splatfix
 from tests.install.environments import fat_binary, make_environment, run_in, snapshot, write_extension
 from tests.plan.machines import cuda_source, healthy
 
@@ -193,7 +192,7 @@ def test_the_command_line(
     served: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    splatfix: Callable[..., subprocess.CompletedProcess[str]],
+    splatfix: Splatfix,
 ) -> None:
     """A dry run shows what would be done; with ``--no-find`` and ``--offline`` nobody is asked."""
     facts = facts_of(make_environment(tmp_path / "env"), tmp_path)
