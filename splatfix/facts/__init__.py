@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         source_texts,
         subfolders,
         telling_paths,
+        trainer_around,
     )
     from splatfix.facts.source.git_files import (
         commit_of,

@@ -18,7 +18,7 @@ from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
-from splatfix.facts import Facts
+from splatfix.facts import Facts, trainer_around
 from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
@@ -411,7 +411,13 @@ class _Execution:
             item.modules = tuple(name for name in item.modules if "." not in name)
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
-        rung = check_import(item.modules, files, self.environment, self.runner, has_gpu, caller=item.caller)
+        folders = [Path(build.source) for build in _builds(self.plan) if build.subject == step.subject]
+        around = [str(path) for path in map(trainer_around, folders) if path]
+        rung = check_import(
+            *(item.modules, files, self.environment, self.runner, has_gpu),
+            caller=item.caller,
+            checkout="".join(around),
+        )
         item.rungs.append(rung)
         self._finish(record)
         return rung.shown_by

@@ -44,7 +44,9 @@ _MARK = "splatfix-imported "
 # crash shows at which module it came.
 _IMPORT_ALL = """
 import importlib, json, sys
-mark, modules = sys.argv[1], sys.argv[2:]
+mark, checkout, modules = sys.argv[1], sys.argv[2], sys.argv[3:]
+# last, so that only what is nowhere else comes from it
+sys.path += filter(None, [checkout])
 def load(name):
     module = importlib.import_module(name)
     # on a line of its own, whatever the module has printed
@@ -207,6 +209,7 @@ def check_import(
     has_gpu: bool = True,
     *,
     caller: str = "",
+    checkout: str = "",
 ) -> Rung:
     """Import ``modules`` one after the other.
 
@@ -214,6 +217,8 @@ def check_import(
         installed: the files the installation wrote; each module must come from one of them.
         has_gpu: a GPU is there; without one a package may ask for one while it is imported, and is not taken back.
         caller: a module of another package that is imported last, since it is what imports the others; "" for none.
+        checkout: the folder that its trainers run in, whose own modules it may import (bvh_tracing of Relightable3DGaussian
+            imports ``utils``); "" for none.
 
     Returns:
         The rung ``loads``: reached, or not shown for want of a GPU.
@@ -222,7 +227,7 @@ def check_import(
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
     wanted = [*modules, caller] if caller else list(modules)
-    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, *wanted]
+    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, checkout, *wanted]
     completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
     answers = [line.removeprefix(_MARK) for line in completed.stdout.splitlines() if line.startswith(_MARK)]
     loaded = dict(json.loads(answer) for answer in answers)

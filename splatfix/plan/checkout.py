@@ -54,6 +54,7 @@ from splatfix.facts import (
     resolved_folder,
     subfolders,
     telling_paths,
+    trainer_around,
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
@@ -228,6 +229,12 @@ def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin
     scripts, _ = read_scripts(folder)
     imports = tuple(item for item in scripts.imports if not item.beside)
     return imports, declared_by(folder)
+
+
+def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
+    """Those modules that do not lie in the checkout around an extension, in which its trainer runs."""
+    root = trainer_around(Path(source.folder))
+    return tuple(name for name in modules if root is None or not resolved_folder(root / name))
 
 
 def declared_by(folder: Path) -> tuple[Pin, ...]:

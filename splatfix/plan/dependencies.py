@@ -22,7 +22,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
 from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.imports import Repository, repository_of
-from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts
+from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
 
@@ -254,7 +254,8 @@ def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: 
         installed = version_of(facts, name_of(text))
         gathered.notes.append(f"{source.label} declares {text}; {installed} is installed, and stays")
     gathered.notes += _unknown(f"the setup.py of {source.label} imports", lacks.by_setup)
-    gathered.notes += _unknown(f"{source.label} imports", missing)
+    foreign = replace(missing, unknown=not_around(source, missing.unknown))
+    gathered.notes += _unknown(f"{source.label} imports", foreign)
     for module, address in missing.addresses.items():
         gathered.notes.append(f"{source.label} imports {module}, which its requirements take from {address}")
     for repository in lacks.to_compile:

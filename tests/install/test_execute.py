@@ -96,6 +96,20 @@ def test_code_that_fails_is_named_and_taken_back(
     assert snapshot(environment) == stages.files["one"] and last_status(environment) == status
 
 
+def test_an_extension_may_import_what_lies_in_its_checkout(environment: Environment, tmp_path: Path) -> None:
+    """Relightable3DGaussian's bvh_tracing imports utils, and its trainer runs where that lies."""
+    source = write_extension(tmp_path / "submodules" / "source")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "beside_it").mkdir()
+    with (source / "tiny_probe" / "__init__.py").open("a") as file:
+        file.write("import beside_it\n")
+    (item,) = install(environment, source).items
+    assert item.modules == ("tiny_probe", "tiny_probe._C")
+    (tmp_path / "beside_it").rmdir()
+    error = refused(install, environment, source)
+    assert error.code == "import-failed" and "beside_it" in error.what
+
+
 def test_the_second_of_two_takes_the_first_back(environment: Environment, tmp_path: Path) -> None:
     good, bad = write_extension(tmp_path / "good"), write_extension(tmp_path / "bad", name="other_probe")
     (bad / "other_probe" / "__init__.py").write_text("raise RuntimeError\n")

@@ -94,6 +94,12 @@ def checkout_around(folder: Path) -> Path:
     return folder
 
 
+def trainer_around(folder: Path) -> Path | None:
+    """The checkout that an extension lies in, also where it is a submodule with a git folder of its own; None for none."""
+    around = checkout_around(folder.parent)
+    return around if is_clone(around) else None
+
+
 def photos_alone(folder: Path, reader: FolderReader | None = None) -> int:
     """How many photos are in a folder in which no file is code, two levels down; 0 for any other folder."""
     photos = 0
