@@ -53,12 +53,6 @@ def test_lock_refuses_others_until_its_holder_dies(tmp_path: Path) -> None:
         assert (tmp_path / "lock").is_file()
 
 
-def test_it_can_be_taken_again_and_again(tmp_path: Path) -> None:
-    for _ in range(3):
-        with environment_lock(tmp_path / "new"):
-            assert (tmp_path / "new" / "lock").exists()
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only a fork hands an open file on")
 def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process killed while it starts a child: the child has the lock until it is the program it was started for."""
