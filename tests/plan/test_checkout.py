@@ -275,7 +275,10 @@ def test_how_extensions_come_into_a_checkout_without_any(tmp_path: Path) -> None
     for name, member in (("grid.zip", "grid/setup.py"), ("data.zip", "data/1.txt")):
         with ZipFile(folder / "submodules" / name, "w") as archive:
             archive.writestr(member, "")
-    (folder / "submodules" / "cut.zip").write_bytes(b"PK")
+    whole = (folder / "submodules" / "grid.zip").read_bytes()
+    (folder / "submodules" / "cut.zip").write_bytes(whole.replace(b"PK\x01\x02", b"PK\x09\x09"))
+    (folder / "submodules" / "gone.zip").symlink_to("nowhere")
+    os.mkfifo(folder / "submodules" / "pipe.zip")
     caught = refused(sources_in, [str(folder)])
     commands = [step.command.argv for step in caught.todo if step.command]
     unpack = ("python", "-m", "zipfile", "-e", f"{folder}/submodules/grid.zip", f"{folder}/submodules")

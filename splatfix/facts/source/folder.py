@@ -1,11 +1,13 @@
 """What is in a folder that a person named, read with bounds: it may also hold a dataset, or be the home folder."""
 
 import re
-import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from splatfix.binaries._bytes import opened
+from splatfix.binaries.model import BinaryError
+from splatfix.binaries.wheel import members
 from splatfix.core.limits import MOST_SEARCHED, MOST_SOURCE
 from splatfix.core.reading import Unread, read_bytes, read_text
 from splatfix.core.redact import without_credentials
@@ -41,8 +43,6 @@ _NOT_EDITED = frozenset(
 _MOST_FOLDERS_ABOVE = 6
 _MOST_FOLDERS_OF_PHOTOS = 100
 _MOST_CLONES = 20
-# An extension's archive has some MB; those of datasets have GB and a list of files as long.
-_LARGEST_ARCHIVE = 100 << 20
 
 
 def resolved_folder(text: str | Path) -> Path | None:
@@ -164,11 +164,16 @@ def packed_sources(folder: Path) -> Iterator[Path]:
     """ZIP archives with a setup.py inside, as HAC keeps its extensions; in the folder itself and those right below."""
     for _, entries in FolderReader().folders(folder, 1):
         for entry in entries:
-            is_small = entry.name.endswith(".zip") and entry.stat().st_size <= _LARGEST_ARCHIVE
-            if is_small and zipfile.is_zipfile(entry.path):
-                with zipfile.ZipFile(entry.path) as archive:
-                    if any(PurePosixPath(name).name == "setup.py" for name in archive.namelist()):
-                        yield Path(entry.path)
+            if entry.name.endswith(".zip") and _has_setup_py(entry.path):
+                yield Path(entry.path)
+
+
+def _has_setup_py(path: str) -> bool:
+    try:
+        with opened(path) as reader:
+            return any(members(reader, lambda name: PurePosixPath(name).name == "setup.py"))
+    except BinaryError:  # damaged, or no archive at all
+        return False
 
 
 def _is_source(path: Path) -> bool:
