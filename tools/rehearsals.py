@@ -1,8 +1,9 @@
 """Adds certificates of ``splatfix rehearse`` to the record of rehearsed stacks: ``python -m tools.rehearsals REPORT...``.
 
 A row for each stack, commit and scene, with its options, seconds, losses, quality and verdict, as the certificate has them.
-``python -m tools.rehearsals --forks FOLDER`` replaces the rows of public forks by the documents of ``splatfix rehearse --dry-run
---json`` in a folder, each called ``OWNER+NAME@COMMIT.json``, or ``OWNER+NAME@COMMIT~SCRIPT.json``.
+``python -m tools.rehearsals --forks FOLDER`` adds rows of public forks by the documents of ``splatfix rehearse --dry-run
+--json`` in a folder, in place of those of the same scripts at the same commits. Each is called ``OWNER+NAME@COMMIT.json``, or
+``OWNER+NAME@COMMIT~SCRIPT.json``.
 """
 
 import json
@@ -87,10 +88,14 @@ def _folder_in(document: Mapping[str, Any]) -> str:
 
 
 def write_forks(folder: Path) -> None:
-    """Replace the rows of forks."""
+    """Add rows of forks, or replace them."""
     record = json.loads(RECORD.read_text(encoding="utf-8"))
-    files = sorted(folder.glob("*.json"))
-    record["forks"] = [fork_of(file.stem, json.loads(file.read_text("utf-8"))) for file in files]
+    rows = list(record["forks"])
+    rows += [
+        fork_of(file.stem, json.loads(file.read_text("utf-8"))) for file in sorted(folder.glob("*.json"))
+    ]
+    latest = {(row["repository"], row["commit"], row["script"]): row for row in rows}
+    record["forks"] = [latest[key] for key in sorted(latest)]
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

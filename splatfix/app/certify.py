@@ -20,6 +20,7 @@ from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
+from splatfix.certify.criteria.stack import MENDS
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import placed
 from splatfix.certify.request import CertifyRequest as CertifyRequest  # built by the command line
@@ -214,6 +215,9 @@ def next_step(made: Certificate, python: str | None) -> Step | None:
         return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
+        first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
+        if first and first.code == MENDS:
+            return None  # its steps stand with the stack
         if step := way_out(made.kernels, made.scenes, python, made.diagnosis):
             return step
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")

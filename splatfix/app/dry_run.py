@@ -6,14 +6,15 @@ from splatfix import facts as machine_facts
 from splatfix.app.rehearse import replacement_of
 from splatfix.app.result import Result, target_python
 from splatfix.certify import RehearseRequest
-from splatfix.certify.stacks.entry import choose_script, reached_by
+from splatfix.certify.stacks.entry import choose_script, reached_by, scripts_of
 from splatfix.certify.stacks.prepare import recognised_stack
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import Checkout, Facts, all_trainers
+from splatfix.facts import Checkout, ExtensionCall, Facts, RenderCall, all_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
+from splatfix.plan.faces import places
 from splatfix.plan.option import Replacement
 from splatfix.report import dry_run as report
 from splatfix.report.dry_run import BesideThePoint, DryRun, RefusedModule, ServedModule
@@ -59,6 +60,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         checkout=checkout.folder,
         stack=recognised_stack(checkout)[1],
         script=script,
+        scripts=scripts_of(checkout, script),
         reached_by=reach.everything,
         dropins=_served(replacement, reached),
         refused=refused,
@@ -79,22 +81,18 @@ def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule,
     empty = {item.path.rpartition("/")[2].replace("-", "_") for item in checkout.submodules if item.empty}
     served = []
     for item in replacement.dropins:
-        returns, read = "", tuple[tuple[str, str], ...]()
+        returns, assumed, read = "", "", tuple[tuple[str, str], ...]()
         if item.declared:
-            returns, read = item.declared.words, item.declared.read
+            returns, assumed, read = item.declared.words, item.declared.assumed, item.declared.read
         elif item.serves:
             read = (("its face", f"the table's {item.serves[0]}"),)
-        calls = [f"{call.file}:{call.line}" for call in checkout.calls if call.module == item.module]
-        calls += [
-            f"{call.file}:{call.line}"
-            for call in checkout.extension_calls
-            if call.module.partition(".")[0] == item.module
-        ]
-        if calls:
-            read = (*read, ("called", ", ".join(dict.fromkeys(calls))))
+        calls: tuple[RenderCall | ExtensionCall, ...] = (*checkout.calls, *checkout.extension_calls)
+        called = [call for call in calls if item.module in (call.module, call.module.partition(".")[0])]
+        if called and not any(places(called) in location for _, location in read):
+            read = (*read, ("called", places(called)))
         if item.module in empty:
             read = (*read, ("its submodule", "is empty: judged by its calls and its address"))
-        served.append(ServedModule(item.module, item.name, returns, read))
+        served.append(ServedModule(item.module, item.name, returns, read, assumed))
     return tuple(served)
 
 

@@ -102,6 +102,11 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         subject,
         dropins=_unpacked(replacement, hosts, folder),
         dropin_names=(*(item.name for item in replacement.dropins), *gaps.standins),
+        assumed=tuple(
+            f"{item.module}: {item.declared.assumed}"
+            for item in replacement.dropins
+            if item.declared and item.declared.assumed
+        ),
         threads=threads_for(facts),
     )
 

@@ -43,7 +43,7 @@ _TABLE = parse_toml((Path(__file__).parent / "faces.toml").read_text(encoding="u
 _SETTINGS: Mapping[str, str] = _TABLE["settings"]
 _ARGUMENTS: Mapping[str, str] = _TABLE["arguments"]
 _RESULTS = {role: re.compile(pattern) for role, pattern in _TABLE["results"].items()}
-_REFUSED: Mapping[str, str] = _TABLE["refused"]
+_REFUSED = {re.compile(pattern): reason for pattern, reason in _TABLE["refused"].items()}
 _INSTEAD = {name: tuple(order.split(",")) for name, order in _TABLE["instead"].items()}
 UNREAD = "unread"
 """The role of a result that no caller reads."""
@@ -114,6 +114,8 @@ class DeclaredFace:
     """Positions among the results whose gradient the original does not use."""
     read: tuple[tuple[str, str], ...] = ()
     """What was read, and where: ``("settings", "submodules/x/x/__init__.py")``."""
+    assumed: str = ""
+    """What could not be read, and is taken for the usual."""
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -152,11 +154,16 @@ def role_of_result(name: str) -> str:
     Raises:
         NotReadable: nothing gives back what is called so.
     """
-    reason = _REFUSED.get(name)
+    reason = _refusal(name)
     if reason:
         raise NotReadable(f"{name} comes back: {reason}")
     bare = name.lower().replace("_", "")
     return next((role for role, pattern in _RESULTS.items() if pattern.fullmatch(bare)), "")
+
+
+def _refusal(name: str) -> str:
+    bare = name.lower().replace("_", "")
+    return next((reason for pattern, reason in _REFUSED.items() if pattern.fullmatch(bare)), "")
 
 
 def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> None:
@@ -168,8 +175,8 @@ def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> None:
     known = {*BASE_SETTINGS, *_SETTINGS, *_INSTEAD}
     for subject, names, meant in (("settings", settings, known), ("the call", forward, set(_ARGUMENTS))):
         for name in names:
-            if name in _REFUSED:
-                raise NotReadable(f"{subject} gives {name}: {_REFUSED[name]}")
+            if reason := _refusal(name):
+                raise NotReadable(f"{subject} gives {name}: {reason}")
             if name not in meant:
                 raise NotReadable(f"{subject} gives {name}, of which nothing says what it means")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
+from splatfix.core.data import replace
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, PackageSource, RenderCall
+from splatfix.facts import Checkout, ExtensionCall, PackageSource, RenderCall
 from splatfix.knowledge.dropins import Dropin, Face, declared_dropin, face_of
 from splatfix.knowledge.faces import (
     BASE_ARGUMENTS,
@@ -21,6 +22,8 @@ from splatfix.knowledge.faces import (
     refuse_names,
     role_of_result,
 )
+
+_ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
 
 
 def derived_dropin(module: str, checkout: Checkout, order: Sequence[str] = ()) -> Dropin:
@@ -83,9 +86,27 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     )
 
 
+def with_assumptions(dropin: Dropin, checkout: Checkout) -> Dropin:
+    """The same, with what of its face no source tells that is there."""
+    face = dropin.declared
+    if face is None or "depth" not in face.results or known_rasterizer(dropin.module, checkout):
+        return dropin
+    source = own_source(dropin.module, checkout)[1]
+    if source and source.depth:
+        return dropin
+    note = f"{dropin.note}; {_ASSUMED_DEPTH}"
+    return replace(dropin, declared=replace(face, assumed=_ASSUMED_DEPTH), note=note)
+
+
 def known_rasterizer(module: str, checkout: Checkout) -> KnownAddress | None:
     """What is known of the repository that brings this module, where the checkout names one that was read."""
-    addresses = [item.url for item in checkout.submodules]
+    # two rasterizers of one name are told apart by their folders: ``diff-gaussian-rasterization-w-pose`` beside another
+    others = {call.module for call in checkout.calls} | {*checkout.imports}
+    others.discard(module)
+    addresses = []
+    for item in checkout.submodules:
+        if item.path.rpartition("/")[2].lower().replace("-", "_") not in others:
+            addresses.append(item.url)
     addresses += [item.address for item in checkout.pins]
     addresses += [*checkout.clones, checkout.remote]
     rows = (known_address(address, module) for address in addresses if address)
@@ -115,11 +136,8 @@ def own_source(module: str, checkout: Checkout) -> tuple[str, PackageSource | No
 
 def _read_of_source(place: str, source: PackageSource, results: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "settings, arguments and order of results", place
-    if "depth" in results:
-        how = "forward.cu sums up depth times alpha T"
-        if not source.depth:
-            how = "taken for the sum of z alpha T: there is no forward.cu"
-        yield "depth", how
+    if "depth" in results and source.depth:
+        yield "depth", "forward.cu sums up depth times alpha T"
     for number in source.gradients_ignored:
         if results[number] not in ("radii",):
             yield f"{results[number]} without a gradient", f"the backward pass of {place} does not use it"
@@ -132,27 +150,33 @@ def _by_calls(
     readable = [call for call in calls if call.settings_positional == 0 and call.settings]
     if not readable:
         raise NotReadable("how it is called cannot be read", undetermined=True)
-    places = [f"{call.file}:{call.line}" for call in calls]
     settings = list(dict.fromkeys(name for call in readable for name in call.settings))
     forward = list(BASE_ARGUMENTS)
     given = [*(known.forward if known else ()), *(name for call in calls for name in call.forward)]
     forward += dict.fromkeys(name for name in given if name not in forward)
     refuse_names(settings, forward)
-    where = ", ".join(dict.fromkeys(places[:3]))
-    read = [("settings and arguments", f"{where} (its own source is not there)")]
+    what, where = "settings and arguments", f"{places(calls)} (its own source is not there)"
+    read = []
     results = tuple(order)
     if not results and known:
         results = known.results
         read.append(("order of results", f"{known.repository} at {known.commit}"))
     elif not results:
         results = _results_by_calls(calls, alternative(settings))
-        read.append(("order of results", where))
+        what = "settings, arguments and order of results"
+    read.append((what, where))
     # not every caller gives all of them, and a caller that does not is no less right
     shared = [name for name in settings if all(name in call.settings for call in readable)]
     optional = [name for name in settings if name not in shared]
-    if "depth" in results:
-        read.append(("depth", "taken for the sum of z alpha T"))
     return declare(module, [*shared, *optional], forward, results, settings_defaults=len(optional), read=read)
+
+
+def places(calls: Iterable[RenderCall | ExtensionCall]) -> str:
+    """``gaussian_renderer/__init__.py:104, 129; scene/model.py:12``."""
+    lines: dict[str, dict[str, None]] = {}
+    for call in calls:
+        lines.setdefault(call.file, {})[str(call.line)] = None
+    return "; ".join(f"{file}:{', '.join(numbers)}" for file, numbers in lines.items())
 
 
 def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tuple[str, ...]:
@@ -175,7 +199,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tu
     results = []
     for number in range(counts.pop() or 0):
         names = {call.results[number]: f"{call.file}:{call.line}" for call in unpacking}
-        roles = {role: name for name in names if (role := role_of_result(name))}
+        roles = _roles(names)
         if number == 0 and not roles:
             roles = {"color": ""}
         elif set(names) == {"_"}:
@@ -189,6 +213,26 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tu
             )
         results.append(next(iter(roles)))
     return tuple(results)
+
+
+def _roles(names: Iterable[str]) -> dict[str, str]:
+    """What callers' variables say that one result is, each with the variable.
+
+    Raises:
+        NotReadable: one is called by what nothing gives back, and no other says otherwise: colours may be normals.
+    """
+    roles, refused = {}, None
+    for name in names:
+        try:
+            role = role_of_result(name)
+        except NotReadable as error:
+            refused = error
+            continue
+        if role:
+            roles[role] = name
+    if refused and not roles:
+        raise refused
+    return roles
 
 
 def _read_by_nobody(calls: Iterable[RenderCall], count: int) -> set[int]:

@@ -12,7 +12,7 @@ from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
-from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source
+from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, with_assumptions
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
 
@@ -36,7 +36,7 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
         if isinstance(chosen, Native) and _may_be_declared(module, checkout):
             chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
-            dropins.append(chosen)
+            dropins.append(with_assumptions(chosen, checkout))
         else:
             native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
@@ -148,7 +148,7 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     refusals = list(filter(None, map(refusal, keys)))
     if (face or not is_called) and refusals:
         return refusals[0]
-    if not is_called:
+    if not is_called and len(candidates) > 1:
         return "which of the packages of that name is called cannot be read"
     nearest = min(fitting or candidates, key=lambda dropin: _distance(unanswered_by[dropin]))
     call, differences_of_call = unanswered_by[nearest][0]

@@ -27,6 +27,8 @@ class ServedModule:
     """What comes back, in order, where its face was declared."""
     read: tuple[tuple[str, str], ...]
     """What was read, and where."""
+    assumed: str
+    """What of its face could not be read, and is taken for the usual; "" for nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class DryRun:
     checkout: str
     stack: str
     script: str
+    scripts: tuple[str, ...]
+    """Those that a rehearsal runs: the trainer, and ``render.py`` and ``metrics.py`` where they are."""
     reached_by: str
     """Where a computed import may reach all of the checkout; "" for nowhere, so that only what the script reaches counts."""
     dropins: tuple[ServedModule, ...]
@@ -78,6 +82,8 @@ def show(console: Console, dry_run: DryRun, exit_code: Exit, *, why: bool) -> No
     for item in dry_run.dropins:
         returns = f": {item.returns}" if item.returns else ""
         marked(console, Mark.GOOD, escape(f"{item.dropin}{returns}"))
+        if item.assumed:
+            prose(console, "      ", escape(item.assumed))
         for subject, location in item.read if why else ():
             prose(console, "      ", escape(f"{subject}: {location}"))
     for refused in dry_run.refused:
@@ -87,7 +93,7 @@ def show(console: Console, dry_run: DryRun, exit_code: Exit, *, why: bool) -> No
         prose(console, "  ", escape(f"--script takes another that trains: {few(dry_run.other_scripts)}"))
     if why:
         section(console, "What counts")
-        reached = f"what {dry_run.script}, render.py and metrics.py reach"
+        reached = f"what is reached from {', '.join(dry_run.scripts)}"
         if dry_run.reached_by:
             reached = f"all of the checkout, for {dry_run.reached_by} imports by a computed name"
         prose(console, "  ", escape(reached))

@@ -65,6 +65,10 @@ def test_why_names_places(tmp_path: Path) -> None:
     folder = trainer(tmp_path / "gs", results=("image", "radii", "depth"))
     done = run("--dry-run", "--why", str(folder))
     assert done.returncode == 0 and "gaussian_renderer/__init__.py:7" in done.stdout
+    assert (
+        "reached from train.py\n" in done.stdout
+        and "taken for the sum" in run("--dry-run", str(folder)).stdout
+    )
     assert run("--why", str(folder)).returncode == 2
 
 

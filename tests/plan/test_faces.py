@@ -114,6 +114,7 @@ def test_what_is_read(
         (("far_plane",), (), "image,radii", "far_plane, of which nothing says"),
         ((), ("fishers",), "image,radii", "fishers, of which nothing says"),
         ((), (), "image,radii,normal", "normals"),
+        ((), (), "image,radii,rendered_median_depth", "median depth"),
     ],
 )
 def test_what_has_another_meaning_is_refused_by_name(
@@ -122,6 +123,16 @@ def test_what_has_another_meaning_is_refused_by_name(
     with pytest.raises(NotReadable, match=words) as refused:
         made_for(called(tmp_path, settings, forward, results.split(",")))
     assert not refused.value.undetermined
+
+
+def test_normals_as_colours_are_colours(tmp_path: Path) -> None:
+    """Where another call of it says that an image comes back there (2.5D Gaussian Splatting)."""
+    folder = called(tmp_path, results=("image", "radii", "depth"))
+    text = (folder / "gaussian_renderer" / "__init__.py").read_text()
+    more = text.replace("def render(", "def render_normals(").replace("image", "render_normal")
+    (folder / "gaussian_renderer" / "normals.py").write_text(more.replace("render_normal_", "image_"))
+    face = made_for(folder).declared
+    assert face and face.words == "color,radii,depth"
 
 
 @pytest.mark.parametrize("results", ["image,radii,x", "image,radii,weights_map", "a,b,c,d"])
@@ -163,10 +174,13 @@ def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
 def test_a_median_is_no_sum(tmp_path: Path) -> None:
     """SplaTAM's rasterizer is called as others with a depth map are, and gives back another one."""
     folder = called(tmp_path, results=("image", "radii", "depth"))
-    assert made_for(folder).declared
+    made = next(item for item in replacement_for(read(folder)).dropins if item.module == NAME)
+    assert made.declared and made.declared.assumed in made.note
+    assert "taken for the sum" in made.declared.assumed
     source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=MEDIAN)
     with pytest.raises(NotReadable, match=r"D = 15\.0f"):
         derive_face(NAME, read(folder))
+    assert not replacement_for(read(folder)).draws
 
 
 @pytest.mark.parametrize(
@@ -198,6 +212,17 @@ def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address
         file.write(f"\turl = {address}\n")
     names = [item.module for item in replacement_for(read(folder)).dropins]
     assert (NAME in names) is served
+
+
+def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    """MotionGS: what is known of the one beside it says nothing of this one."""
+    folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose")
+    text = rendering(BASE_SETTINGS, BASE_ARGUMENTS, ("image", "radii", "depth"))
+    (folder / "gaussian_renderer" / "flow.py").write_text(text)
+    with (folder / ".gitmodules").open("a") as file:
+        file.write("\turl = https://github.com/rmurai0610/diff-gaussian-rasterization-w-pose.git\n")
+    face = derive_face(NAME, read(folder))
+    assert face.words == "color,radii,depth"
 
 
 DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"

@@ -18,6 +18,8 @@ LONG = 1000
 """Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
 LEAST_GAIN_DB = 0.5
 """Held-out PSNR that counts as learning in a shorter run."""
+MENDS = "runs-as-it-is"
+"""The criterion whose steps stand with the stack's mends."""
 RENDERING, METRICS = "rendering", "metrics"
 """The scripts that run after the training, as their criteria and errors are named."""
 
@@ -157,7 +159,7 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
 
 def _unless_blind(item: Criterion) -> Criterion:
     """No failure is one of the trainer's where a hook is missing; what had to be mended was seen without."""
-    if item.outcome is not Outcome.FAILED or item.code == "runs-as-it-is":
+    if item.outcome is not Outcome.FAILED or item.code == MENDS:
         return item
     return replace(item, outcome=Outcome.UNDETERMINED, why="It was not observed as a whole.")
 
@@ -188,7 +190,7 @@ def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
                 todo.append(step.command.shell(windows=False))
             else:
                 todo.append(step.text)
-    item = criterion("runs-as-it-is", not mends, " ".join(measured) or "nothing had to be mended")
+    item = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")
     return replace(item, advice="; ".join(todo))
 
 

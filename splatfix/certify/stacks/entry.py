@@ -77,7 +77,11 @@ def not_called_by(checkout: Checkout, script: str) -> frozenset[str]:
 
 def reached_by(checkout: Checkout, script: str) -> tuple[Checkout, Reach]:
     """The checkout as far as the trainer, its renderer and its metrics reach it."""
-    root = Path(checkout.folder)
-    beside = [name for name in (RENDER, METRICS) if (root / name).is_file()]
     patterns = [pattern for pattern in source_patterns() if isinstance(pattern, NamePattern)]
-    return as_reached(checkout, (script, *beside), patterns)
+    return as_reached(checkout, scripts_of(checkout, script), patterns)
+
+
+def scripts_of(checkout: Checkout, script: str) -> tuple[str, ...]:
+    """Those that are run: the trainer, and ``render.py`` and ``metrics.py`` where the checkout has them."""
+    beside = [name for name in (RENDER, METRICS) if Path(checkout.folder, name).is_file()]
+    return tuple(dict.fromkeys((script, *beside)))

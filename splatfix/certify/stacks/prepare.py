@@ -13,8 +13,9 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
+from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Checkout
+from splatfix.facts import Checkout, Fact
 from splatfix.knowledge.breakages import breakage, breakages
 from splatfix.knowledge.schedules import least_iterations
 
@@ -65,7 +66,6 @@ def _top(module: str) -> str:
 def find_gaps(context: Context, checkout: Checkout, *, rehearsed: bool) -> Gaps:
     """What a diagnosis finds wrong with the checkout's own Python code, and which modules it imports at once and lacks."""
     codes = {record.check.code for record in breakages() if record.check and record.uses}
-    findings = run_checks(context, select(("imports-missing", *sorted(codes))))
     missing = missing_modules(
         context.facts,
         (item for item in checkout.needs if not item.beside),
@@ -75,11 +75,12 @@ def find_gaps(context: Context, checkout: Checkout, *, rehearsed: bool) -> Gaps:
     names = [item.name for item in missing.places if "." not in item.name]
     standins = tuple(name for name in names if rehearsed and name in STANDINS)
     placeholders = tuple(name for name in names if name not in standins)
+    # what a stand-in takes the place of is not missing on a CPU
+    needs = tuple(item for item in checkout.needs if item.name not in standins)
+    facts = replace(context.facts, checkout=Fact(replace(checkout, needs=needs), "files of the checkout"))
     mends = []
-    for item in findings:
-        # what a stand-in takes the place of is not missing on a CPU
-        served = item.code == "imports-missing" and standins and not placeholders
-        if item.status in (Status.FAIL, Status.WARN) and not (served or _beside(item)):
+    for item in run_checks(replace(context, facts=facts), select(("imports-missing", *sorted(codes)))):
+        if item.status in (Status.FAIL, Status.WARN) and not _beside(item):
             mends.append(Mend(item.code, item.summary, item.remedy))
     return Gaps(tuple(mends), placeholders, standins)
 

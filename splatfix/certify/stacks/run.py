@@ -119,7 +119,7 @@ class StackTrainer:
 
     def _reservations(self, observed: Mapping[str, Any]) -> list[str]:
         """What was passed over, and what the run did not come to."""
-        notes = []
+        notes = list(self._subject.assumed)
         if self._started.weights:
             lost = "; ".join(self._started.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")

@@ -57,6 +57,8 @@ class StackSubject:
     dropins: Path | None = None
     """A folder with them, to be searched first."""
     dropin_names: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    """What of a drop-in's face could not be read, and is taken for the usual."""
     needed: tuple[str, ...] = ()
     """Modules of others that the checkout imports and cannot do without."""
     resumes: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from splatfix.core.data import dataclass, field, replace
 from splatfix.facts.model.source import ExtensionCall, RenderCall
 from splatfix.facts.source.python_source import is_splat_module
-from splatfix.facts.source.syntax import dotted_name, imported, own_expressions
+from splatfix.facts.source.syntax import dotted_name, imported, own_expressions, text_constant
 
 # What brings this is a rasterizer of Inria's family, whatever the module is called.
 _FAMILY = "GaussianRasterizationSettings"
@@ -104,6 +104,7 @@ def extension_calls(
     functions = list(_functions(nodes[0]))
     # what one function imports is not what a name is in another
     names = _extension_names([node for statement in functions[-1][1] for node in ast.walk(statement)])
+    settings = [node for node in nodes if isinstance(node, ast.Call) and _makes_settings(node, names)]
     calls = _Calls(most)
     attributes = _Scope[_Rasterizer]()  # self.rasterizer, made in one method and called in another
     for function, body in functions:
@@ -113,7 +114,8 @@ def extension_calls(
         # most functions touch no extension: neither its names nor what a method before kept of it
         keeps = "self" in used and attributes.held
         if local or keeps or not used.isdisjoint(names):
-            _FunctionReader(file, function, ChainMap(local, names), calls, attributes).read(body)
+            known = ChainMap(local, names)
+            _FunctionReader(file, function, known, calls, attributes, settings).read(body)
     ordered = sorted(dict.fromkeys(calls.items), key=lambda call: call.line)
     return (
         tuple(call for call in ordered if isinstance(call, RenderCall)),
@@ -181,10 +183,13 @@ class _FunctionReader:
         names: Mapping[str, str],
         calls: _Calls,
         attributes: _Scope[_Rasterizer],
+        settings_of_file: Sequence[ast.Call],
     ) -> None:
         self._file, self._function, self._names, self._calls = file, function, names, calls
         self._settings = _Scope[ast.Call]()
         self._last_settings: tuple[ast.Call, ...] = ()
+        self._settings_of_file = settings_of_file
+        self._mappings = _Scope[ast.Dict]()
         self._rasterizers, self._attributes = _Scope[_Rasterizer](), attributes
         self._results = _Scope[int]()
         self._numbers: dict[int, tuple[int, ...]] = {}
@@ -215,7 +220,10 @@ class _FunctionReader:
                 self._calls.name_results(self._numbers_of(value), target.elts)
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
                 self._unpack(value.value, None, at_least)
+        if isinstance(target, ast.Subscript):  # one more key, which the call may be given or not
+            self._mappings.assign(dotted_name(target.value), (), ())
         name = dotted_name(target)
+        self._mappings.assign(name, block, [value] if isinstance(value, ast.Dict) else [])
         self._settings.assign(name, block, self._settings_in(value))
         scope = self._attributes if name.startswith("self.") else self._rasterizers
         scope.assign(name, block, self._rasterizers_in(value))
@@ -233,7 +241,7 @@ class _FunctionReader:
 
     def _note(self, call: ast.Call) -> tuple[int, ...]:
         """Note a call of an extension's; the numbers of what was noted."""
-        module, name = self._absolute(call.func)
+        module, name = _absolute(call.func, self._names)
         if _SETTINGS.fullmatch(name):
             self._last_settings = (call,)
             return ()
@@ -254,7 +262,7 @@ class _FunctionReader:
 
     def _renderings(self, call: ast.Call, rasterizer: _Rasterizer) -> Iterator[RenderCall]:
         """The call once for each of the settings that the rasterizer can have been given."""
-        keywords, positional = _arguments(call)
+        keywords, positional = _arguments(self._without_mapping(call))
         for settings in rasterizer.settings or (None,):
             settings_keywords, settings_positional = _arguments(settings)
             yield RenderCall(
@@ -273,25 +281,26 @@ class _FunctionReader:
         keywords, positional = _arguments(call)
         return ExtensionCall(self._file, call.lineno, self._function, module, name, keywords, positional)
 
-    def _absolute(self, callee: ast.expr) -> tuple[str, str]:
-        """(module, name) of what is called; ("", "") for anything but a splatting extension's."""
-        first, dot, rest = dotted_name(callee).partition(".")
-        if first not in self._names:
-            return "", ""
-        module, _, name = f"{self._names[first]}{dot}{rest}".rpartition(".")
-        return module, name
+    def _without_mapping(self, call: ast.Call) -> ast.Call:
+        """``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none."""
+        keywords: list[ast.keyword] = []
+        for keyword in call.keywords:
+            mappings = self._mappings.values_of(dotted_name(keyword.value)) if keyword.arg is None else ()
+            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
+            keywords += [ast.keyword(name, keyword.value) for name in names]
+        return ast.Call(call.func, call.args, keywords)
 
     def _settings_in(self, value: ast.expr) -> tuple[ast.Call, ...]:
         if not isinstance(value, ast.Call):
             return self._settings.values_of(dotted_name(value))
-        _, name = self._absolute(value.func)
+        _, name = _absolute(value.func, self._names)
         return (value,) if _SETTINGS.fullmatch(name) else ()
 
     def _rasterizers_in(self, value: ast.expr) -> tuple[_Rasterizer, ...]:
         if not isinstance(value, ast.Call):
             name = dotted_name(value)
             return self._rasterizers.values_of(name) or self._attributes.values_of(name)
-        module, name = self._absolute(value.func)
+        module, name = _absolute(value.func, self._names)
         if not _RASTERIZER.fullmatch(name):
             return ()
         settings: list[ast.Call] = []
@@ -299,8 +308,25 @@ class _FunctionReader:
             settings += self._settings_in(argument)
         constructor = [keyword.arg for keyword in value.keywords if keyword.arg != "raster_settings"]
         named = tuple(keyword for keyword in constructor if keyword)
-        # given in a way that is not followed: most functions make settings once, just before
-        return (_Rasterizer(module, name, tuple(settings) or self._last_settings, named),)
+        # given in a way that is not followed: most functions make settings once, just before, others in a function beside
+        made = tuple(settings) or self._last_settings
+        if not made:
+            of_file = self._settings_of_file
+            made = tuple(item for item in of_file if _absolute(item.func, self._names)[0] == module)
+        return (_Rasterizer(module, name, made, named),)
+
+
+def _absolute(callee: ast.expr, names: Mapping[str, str]) -> tuple[str, str]:
+    """(module, name) of what is called; ("", "") for anything but a splatting extension's."""
+    first, dot, rest = dotted_name(callee).partition(".")
+    if first not in names:
+        return "", ""
+    module, _, name = f"{names[first]}{dot}{rest}".rpartition(".")
+    return module, name
+
+
+def _makes_settings(call: ast.Call, names: Mapping[str, str]) -> bool:
+    return _SETTINGS.fullmatch(_absolute(call.func, names)[1]) is not None
 
 
 def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:

@@ -10,7 +10,7 @@ from splatfix.facts.source.reader import parse_python
 from splatfix.facts.source.syntax import imported, last_name
 
 _SPLAT_MODULE = re.compile(
-    r"(diff_\w*rasteriz\w+|diff_gauss\w*|\w*rasterization\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
+    r"(diff_\w*rasteriz\w+|diff_gauss\w*|\w*(rasterization|gaussian_rasterizer)\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"
 )
 # The pattern above takes time with the square of a name's length.
 _LONGEST_NAME = 200

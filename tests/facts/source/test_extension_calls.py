@@ -58,6 +58,23 @@ def test_arguments() -> None:
     assert (found.file, found.line, found.function) == ("a.py", 5, "render")
 
 
+@pytest.mark.parametrize(("added", "arguments"), [("", (("means3D", "shs"), 0)), ("['dc'] = 1", ((), -1))])
+def test_settings_of_a_function_beside_and_arguments_of_a_dict(added: str, arguments: object) -> None:
+    """Gaussian-SLAM's way; a key that is added later may be there or not."""
+    text = f"""
+    from gaussian_rasterizer import GaussianRasterizationSettings, GaussianRasterizer
+    def settings(w):
+        return GaussianRasterizationSettings(bg=1, debug=False)
+    def draw(pc, settings):
+        given = {{"means3D": pc, "shs": None}}
+        given{added}
+        color, depth, alpha, radii = GaussianRasterizer(raster_settings=settings)(**given)
+    """
+    ((found,), _) = calls(text)
+    assert found.settings == ("bg", "debug") and (found.forward, found.forward_positional) == arguments
+    assert found.results == ("color", "depth", "alpha", "radii")
+
+
 def test_calls_in_branches() -> None:
     """Each is a fact, with the settings it can have been given."""
     text = """
