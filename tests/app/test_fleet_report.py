@@ -5,10 +5,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tests.app.test_merge import BASE, Links
+from tests.app.test_merge import BASE
 from tests.app.test_merge import write as write_certificate
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
+from tests.report.html.outline import Outline
 from tests.report.verdicts import TOO_OLD, verdict, write
 
 
@@ -42,8 +43,8 @@ def test_one_picture_of_verdicts_and_certificates(splatfix: Splatfix, tmp_path: 
     assert document["kinds"][0]["certificates"] == {"certified": 19, "undetermined": 1}
     assert json.loads((out / "fleet.json").read_text(encoding="utf-8")) == document
     assert {Path(name).name for name in document["files"]} == {path.name for path in out.iterdir()}
-    shown = Links((out / "fleet.html").read_text(encoding="utf-8"))
-    assert {"../run/certificates/7/certificate.json", "#nodes", "#matrix"} <= set(shown.links)
+    shown = Outline((out / "fleet.html").read_text(encoding="utf-8"))
+    assert {"../run/certificates/7/certificate.json", "#nodes", "#matrix"} <= shown.links
 
     write(run / "verdicts", now("n1", TOO_OLD), now("n3"))
     done = splatfix(*words)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +25,7 @@ from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.certificates import DRIVERS, GPUS, TORCHES, varied
+from tests.report.html.outline import Outline
 
 MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1"}
 BASE: dict[str, Any] = {
@@ -152,21 +152,6 @@ def test_a_diagnosis_that_passed_is_no_peer_of_a_training_that_failed() -> None:
     assert group_of(diagnosed, {**failed, "level": 1}).part == "torch", "of one diagnosis and another it is"
 
 
-class Links(HTMLParser):
-    """The targets of links, and the names of all elements."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.tags: set[str] = set()
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """See :class:`html.parser.HTMLParser`."""
-        self.tags.add(tag)
-        self.links += [value for name, value in attrs if name == "href" and value]
-
-
 def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatfix, tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     names = ["a b", "100% (c)#d?", "<img src=x>", "[x](javascript:y)", "ünï`code", "javascript:alert(1)"]
@@ -202,7 +187,7 @@ def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatf
         page if name == names[0] else lab / name / "certificate.json" for name in names
     }
     assert json.loads((out / "certificates.json").read_text(encoding="utf-8")) == document
-    shown = Links((out / "certificates.html").read_text(encoding="utf-8"))
+    shown = Outline((out / "certificates.html").read_text(encoding="utf-8"))
     targets = {link for link in shown.links if not link.startswith("#")}
     assert {unquote(link) for link in targets} == {*linked, "certificates.json"}
     assert not {link for link in targets if re.match(r"[a-z]+:", link)} and "img" not in shown.tags
@@ -264,7 +249,7 @@ def test_words_of_strangers_stay_words() -> None:
     page = matrix_page(found, [(said, said)], "certificates.json")
     text = markdown(found, [(said, said)])
     plain = merged(changed(verdict="not-certified", interrupted=True, options=advised("x")), BASE)
-    assert Links(page).tags == Links(matrix_page(plain, [("x", "y")], "certificates.json")).tags
+    assert Outline(page).tags == Outline(matrix_page(plain, [("x", "y")], "certificates.json")).tags
     assert "alert(1)</script>" not in page
     for made in (page, text):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066\u200b\u2028]", made)

@@ -83,24 +83,9 @@ def test_two_stacks_of_one_name(changed: Changer) -> None:
 def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Facts:
     """The facts of an environment that holds this wheel and sees the torch of this one."""
     torch = pytest.importorskip("torch")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--only-binary=:all:",
-            "-d",
-            str(downloads),
-            requirement,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    argv = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    argv += ["-d", str(downloads), requirement]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         pytest.skip(f"no wheel to download: {done.stderr.strip()[-200:]}")
     (wheel,) = downloads.glob("*.whl")

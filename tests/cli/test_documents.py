@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,13 @@ from splatfix.core.step import Command
 from splatfix.report import certificate
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
+from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tests.plan.test_recipes import checkout_of
 from tests.wheels.forge import context_of, torch_in, write_wheel
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
-
-Document = Callable[..., dict[str, Any]]
 
 STORED = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 REGISTRY: Registry[Any] = Registry().with_resources(
@@ -99,17 +97,8 @@ def test_find(document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("splatfix.app.find.gather", lambda _: facts)
     write_wheel(tmp_path / "wheels", "fused_ssim-1.0-cp311-cp311-linux_x86_64.whl", "90")
     write_wheel(tmp_path / "wheels", "simple_knn-0.0.0-cp311-cp311-linux_x86_64.whl", "120")
-    words = (
-        "find",
-        "fused-ssim",
-        "simple-knn",
-        "--target",
-        "sm_120",
-        "--index",
-        tmp_path / "wheels",
-        "--offline",
-    )
-    made = check(document(*words))
+    words = ("--target", "sm_120", "--index", tmp_path / "wheels", "--offline")
+    made = check(document("find", "fused-ssim", "simple-knn", *words))
     assert made["exit_code"] == 1
     refused, proven = made["searches"]
     assert (refused["verdict"], refused["candidates"][0]["code"]) == ("unsuited", "wrong-gpu-code")
@@ -218,22 +207,6 @@ def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path:
     assert (done.returncode, done.stderr) == (7, "its own\n")
 
 
-def test_scenes(document: Document, tmp_path: Path) -> None:
+def test_lanes(document: Document) -> None:
     lanes = [row["name"] for row in check(document("lanes", "list"))["lanes"]]
     assert check(document("lanes", "show", lanes[0]))["name"] == lanes[0]
-    names = [row["name"] for row in check(document("scenes", "list"))["scenes"]]
-    assert check(document("scenes", "export", names[0], "--out", tmp_path))["scenes"][0]["name"] == names[0]
-    assert check(document("scenes", "check", names[0], "--root", tmp_path))["samples"][0]["problems"] == []
-    assert check(document("scenes", "check", tmp_path / names[0]))["scenes"][0]["problems"] == []
-    copied = document(
-        "scenes",
-        "fix",
-        tmp_path / names[0],
-        "--out",
-        tmp_path / "copy",
-        "--model",
-        "same",
-        "--copies",
-        "none",
-    )
-    assert check(copied)["scene"]["problems"] == []

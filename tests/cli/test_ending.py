@@ -44,16 +44,6 @@ def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_p
     assert json.loads(ours.stdout)["error"]["code"] == "cannot-start" and ours.stderr == ""
 
 
-def test_a_command_is_called_by_its_name_in_json(splatfix: Splatfix) -> None:
-    for name, words in (
-        ("rehearse", ["absent"]),
-        ("dockerfile", ["--repo", "absent"]),
-        ("cache clear", ["--no"]),
-    ):
-        document = json.loads(splatfix(*name.split(), *words, "--json").stdout)
-        assert (document["command"], document["exit_code"]) == (name, 2)
-
-
 def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
     for words in (["rehearse", "absent", "--"], ["explain", "--", "/no/such/program"]):
         theirs = splatfix(*words, "--json")

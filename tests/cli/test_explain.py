@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -19,27 +19,17 @@ from tests.machines import folder
 LOG = "nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
 
 
-Explain = Callable[..., "subprocess.CompletedProcess[bytes]"]
-
-
 def in_a_child(*words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-m", "splatfix", "explain", *words], capture_output=True)
 
 
 @pytest.fixture
-def explain(splatfix: Splatfix) -> Explain:
+def explain(splatfix: Splatfix) -> Splatfix:
     """The command in this process; how it ends as a process of its own is told by ``in_a_child``."""
-
-    def run(*words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        done = splatfix("explain", *words, given=given)
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.encode(), done.stderr.encode()
-        )
-
-    return run
+    return partial(splatfix, "explain")
 
 
-def test_a_file_and_standard_input(explain: Explain, tmp_path: Path) -> None:
+def test_a_file_and_standard_input(explain: Splatfix, tmp_path: Path) -> None:
     log = tmp_path / "build.log"
     log.write_text(LOG)
     for done in (explain(str(log), "--json"), explain("--json", given=LOG.encode())):
@@ -47,16 +37,16 @@ def test_a_file_and_standard_input(explain: Explain, tmp_path: Path) -> None:
         assert (done.returncode, first["class"]) == (0, "toolkit-too-old-for-arch")
         assert first["lines"] == [LOG.strip()] and first["line_numbers"] == [1]
     shown = explain("-", given=LOG.encode()).stdout
-    assert b"toolkit-too-old-for-arch" in shown and b"compute_120" in shown
+    assert "toolkit-too-old-for-arch" in shown and "compute_120" in shown
 
 
-def test_not_recognised_says_what_to_collect(explain: Explain) -> None:
+def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
     done = explain("--json", given=b"all is well\n")
     document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
 
 
-def test_many_logs(explain: Explain) -> None:
+def test_many_logs(explain: Splatfix) -> None:
     given = "".join(
         json.dumps({"id": n, "log": text}) + "\n" for n, text in enumerate((LOG, "", "fine\x1b\u202e"))
     )
@@ -66,12 +56,12 @@ def test_many_logs(explain: Explain) -> None:
     assert rows[0]["causes"][0]["class"] == "toolkit-too-old-for-arch" and rows[1]["causes"] == []
 
 
-def test_a_line_that_is_no_log_does_not_end_the_others(explain: Explain) -> None:
+def test_a_line_that_is_no_log_does_not_end_the_others(explain: Splatfix) -> None:
     bad = [b'{"id": 7}', b"[1", b"", b'{"id": 8, "log": 5}', b"\xff\xfe", b"[" * 100_000, b'"text"']
     good = json.dumps({"id": "last", "log": LOG}).encode()
     done = explain("--jsonl", given=b"\n".join([*bad, good]))
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, "")
     assert [row["id"] for row in rows] == [7, None, 8, None, None, None, "last"]
     assert [row["error"]["line"] for row in rows[:-1]] == [1, 2, 4, 5, 6, 7]
     for row in rows:
@@ -92,7 +82,7 @@ def test_each_of_many_logs_is_answered_before_the_next_is_read() -> None:
         assert process.wait() == 0
 
 
-def test_facts_count_for_many_logs_as_for_one(explain: Explain) -> None:
+def test_facts_count_for_many_logs_as_for_one(explain: Splatfix) -> None:
     """They name what the words leave open, and bring the remedy of the check."""
     log = "TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
     many = json.dumps({"id": 1, "log": log}).encode() + b"\n"
@@ -130,9 +120,9 @@ def test_a_command_that_succeeds_is_not_explained() -> None:
     assert done.returncode == 0 and b"toolkit" not in done.stdout + done.stderr
 
 
-def test_classes(explain: Explain) -> None:
+def test_classes(explain: Splatfix) -> None:
     listed = check(json.loads(explain("--list", "--json").stdout))["classes"]
     assert len(listed) == len(failure_classes()) and all(row["wordings"] and row["sources"] for row in listed)
     assert not [row["class"] for row in listed if "_" in row["class"]], "spelled as the codes of checks are"
     for name in ("host-gcc-too-new", "host_gcc_too_new"):  # as it was spelled before
-        assert b"parameter packs" in explain("--class", name).stdout
+        assert "parameter packs" in explain("--class", name).stdout

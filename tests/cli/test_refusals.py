@@ -1,12 +1,11 @@
 """What is refused: by one code, in one document that its schema describes, before anything is done."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Document
 from tests.cli.test_documents import check
 from tests.tables import data
 
@@ -21,7 +20,7 @@ REFUSED: dict[str, tuple[str, ...]] = data(__file__)
 def test_it_is_refused(
     line: str,
     code: str,
-    document: Callable[..., dict[str, Any]],
+    document: Document,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -39,6 +38,7 @@ def test_it_is_refused(
     monkeypatch.chdir(tmp_path)
     made = check(document(*shlex.split(line)))
     assert (made["error"]["code"], made["exit_code"]) == (code, 2)
+    assert made["command"] in f"splatfix {line}"
     assert {path.name for path in tmp_path.iterdir()} == recorded.keys(), "nothing is done"
 
 
@@ -52,7 +52,7 @@ def test_it_is_refused(
     ],
 )
 def test_what_cannot_be_written_ends_with_the_same_code_everywhere(
-    line: str, document: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """3, as in the smoke trainer: a full disk says nothing of a stack, and the call was not wrong."""
     (tmp_path / "file").touch()

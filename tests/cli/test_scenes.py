@@ -1,28 +1,28 @@
 """`splatfix scenes`: list, check and export the sample scenes."""
 
-import json
 import shutil
 from pathlib import Path
 
 from splatfix.certify.scenes import samples_folder
+from tests.cli.conftest import Document
+from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 
 
-def test_list_has_six_scenes_of_different_kinds(splatfix: Splatfix) -> None:
-    document = json.loads(splatfix("scenes", "list", "--json").stdout)
-    assert (document["schema_version"], document["command"], document["exit_code"]) == (2, "scenes list", 0)
-    rows = document["scenes"]
+def test_list_has_six_scenes_of_different_kinds(document: Document, splatfix: Splatfix) -> None:
+    rows = check(document("scenes", "list"))["scenes"]
     assert len(rows) == len({row["kind"] for row in rows}) == 6
     assert {row["layout"] for row in rows} == {"colmap-binary", "colmap-text", "blender", "nerfstudio"}
     told = " ".join(splatfix("scenes", "list").stdout.split())
     assert all(row["name"] in told and row["kind"].split(",")[0] in told for row in rows)
 
 
-def test_export_copies_a_scene_that_check_accepts(splatfix: Splatfix, tmp_path: Path) -> None:
-    done = splatfix("scenes", "export", "figurine", "--out", str(tmp_path / "new"), "--json")
-    (row,) = json.loads(done.stdout)["scenes"]
+def test_export_copies_a_scene_that_check_accepts(
+    document: Document, splatfix: Splatfix, tmp_path: Path
+) -> None:
+    (row,) = check(document("scenes", "export", "figurine", "--out", tmp_path / "new"))["scenes"]
     exported = tmp_path / "new" / "figurine"
-    assert (done.returncode, row) == (0, {"name": "figurine", "folder": str(exported)})
+    assert row == {"name": "figurine", "folder": str(exported)}
     for path in (samples_folder() / "figurine").rglob("*"):
         copy = exported / path.relative_to(samples_folder() / "figurine")
         assert path.is_dir() or path.read_bytes() == copy.read_bytes()
@@ -30,60 +30,50 @@ def test_export_copies_a_scene_that_check_accepts(splatfix: Splatfix, tmp_path: 
     assert (checked.returncode, checked.stdout.strip()) == (0, "figurine: OK")
     (exported / "images" / "view_005.png").write_bytes(b"another picture")
     (exported / "images" / "view_006.png").unlink()
-    changed = splatfix("scenes", "check", "figurine", "--root", str(tmp_path / "new"), "--json")
-    document = json.loads(changed.stdout)
-    assert changed.returncode == document["exit_code"] == 1
-    assert document["samples"][0]["problems"] == [
+    changed = check(document("scenes", "check", "figurine", "--root", tmp_path / "new"))
+    assert changed["exit_code"] == 1
+    assert changed["samples"][0]["problems"] == [
         "images/view_005.png has changed",
         "images/view_006.png is missing",
     ]
 
 
-def test_scenes_below_a_folder_are_checked(splatfix: Splatfix, tmp_path: Path) -> None:
-    splatfix("scenes", "export", "courtyard", "--out", tmp_path)
+def test_scenes_below_a_folder_are_checked(document: Document, tmp_path: Path) -> None:
+    document("scenes", "export", "courtyard", "--out", tmp_path)
     damaged = Path(shutil.copytree(tmp_path / "courtyard", tmp_path / "damaged"))
     next(damaged.glob("images*")).rename(damaged / "elsewhere")
-    done = splatfix("scenes", "check", tmp_path, "--json")
-    good, bad = json.loads(done.stdout)["scenes"]
-    assert (done.returncode, good["problems"], good["images"]) == (1, [], 24)
+    made = check(document("scenes", "check", tmp_path))
+    good, bad = made["scenes"]
+    assert (made["exit_code"], good["problems"], good["images"]) == (1, [], 24)
     assert [row["check"] for row in bad["findings"]] == ["photos-missing"]
     (tmp_path / "photos").mkdir()
     shutil.copy(next((tmp_path / "courtyard").glob("images*/*.png")), tmp_path / "photos")
-    done = splatfix("scenes", "check", tmp_path / "photos", "--json")
-    (row,) = json.loads(done.stdout)["scenes"]
-    assert (done.returncode, row["findings"][0]["check"]) == (1, "scene-not-reconstructed")
+    made = document("scenes", "check", tmp_path / "photos")
+    (row,) = made["scenes"]
+    assert (made["exit_code"], row["findings"][0]["check"]) == (1, "scene-not-reconstructed")
     command = row["findings"][0]["remedy"][1]["command"]
     photos = tmp_path / "photos"
     assert f"--workspace_path {photos}-scene --image_path {photos}-scene/images" in command
 
 
-def test_a_mended_copy_and_its_page(splatfix: Splatfix, tmp_path: Path) -> None:
+def test_a_mended_copy_and_its_page(document: Document, splatfix: Splatfix, tmp_path: Path) -> None:
     splatfix("scenes", "export", "fruit", "--out", tmp_path)
-    words = ("--out", tmp_path / "copy", "--copies", "4", "--model", "same", "--json")
-    done = splatfix("scenes", "fix", tmp_path / "fruit", *words)
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["scene"]["problems"]) == (0, [])
+    words = ("--out", tmp_path / "copy", "--copies", "4", "--model", "same")
+    made = check(document("scenes", "fix", tmp_path / "fruit", *words))
+    assert (made["exit_code"], made["scene"]["problems"]) == (0, [])
     assert (tmp_path / "copy" / "images_4" / "view_000.png").is_file()
     page = tmp_path / "page.html"
     assert splatfix("scenes", "check", tmp_path / "copy", "--html", page).returncode == 0
     assert "<svg" in page.read_text()
     assert splatfix("scenes", "check", tmp_path / "copy", tmp_path / "fruit", "--html", page).returncode == 2
-    assert (
-        splatfix("scenes", "fix", tmp_path / "fruit", "--out", tmp_path / "b", "--copies", "1,x").returncode
-        == 2
-    )
+    wrong = splatfix("scenes", "fix", tmp_path / "fruit", "--out", tmp_path / "b", "--copies", "1,x")
+    assert wrong.returncode == 2
 
 
-def test_a_folder_that_is_not_there_is_called_one(splatfix: Splatfix) -> None:
-    error = json.loads(splatfix("scenes", "check", "nowhere", "--json").stdout)["error"]
-    assert (error["code"], error["exit_code"]) == ("unknown-scene", 2)
-    assert error["what"] == "There is no folder 'nowhere', and no sample scene of that name."
-
-
-def test_errors_have_codes_and_say_what_to_do(splatfix: Splatfix, tmp_path: Path) -> None:
+def test_errors_have_codes_and_say_what_to_do(document: Document, tmp_path: Path) -> None:
     def error_of(*words: str) -> tuple[int, str]:
-        done = splatfix("scenes", *words, "--json")
-        return done.returncode, json.loads(done.stdout)["error"]["code"]
+        made = document("scenes", *words)
+        return made["exit_code"], made["error"]["code"]
 
     assert error_of("check", "fruit", "--root", str(tmp_path)) == (3, "scene-not-found")
     (tmp_path / "fruit").write_text("in the way")

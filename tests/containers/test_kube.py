@@ -25,17 +25,8 @@ def test_podman_plays_the_pods(podman_engine: TestEngine, tmp_path: Path) -> Non
     for name in ("splatfix", "smoke_trainer", "patches", "dockerfiles"):
         shutil.copytree(ROOT / name, tmp_path / "site" / name, ignore=shutil.ignore_patterns("__pycache__"))
     installed = Path(pytest.__file__).parents[1]
-    for name in (
-        "typer",
-        "rich",
-        "packaging",
-        "markdown_it",
-        "mdurl",
-        "pygments",
-        "shellingham",
-        "click",
-        "annotated_doc",
-    ):
+    needed = "typer rich packaging markdown_it mdurl pygments shellingham click annotated_doc"
+    for name in needed.split():
         if (installed / name).is_dir():
             shutil.copytree(installed / name, tmp_path / "site" / name)
     for name in ("pynvml.py", "typing_extensions.py"):

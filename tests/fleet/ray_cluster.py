@@ -76,17 +76,8 @@ def main() -> None:
         print(error, file=sys.stderr)
         sys.exit(NOT_STARTED)
     up = time.monotonic() - begun
-    argv = [
-        sys.executable,
-        "-m",
-        "splatfix",
-        "fleet",
-        "run",
-        "--ray",
-        cluster.address,
-        "--out",
-        str(folder / "run"),
-    ]
+    argv = [sys.executable, "-m", "splatfix", "fleet", "run"]
+    argv += ["--ray", cluster.address, "--out", str(folder / "run")]
     begun = time.monotonic()
     with subprocess.Popen(
         [*argv, "--wait", str(LONG), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -64,19 +64,8 @@ def test_a_killed_worker_and_a_lost_node_are_told_and_the_others_judged(tmp_path
     assert outcome["gone"]["error"]["code"] == "ray-not-reached"
     # what stands in nodes.txt is told by the report
     out = folder / "fleet"
-    argv = [
-        python,
-        "-m",
-        "splatfix",
-        "fleet",
-        "report",
-        folder,
-        "--nodes",
-        folder / "nodes.txt",
-        "--out",
-        out,
-        "--json",
-    ]
+    argv = [python, "-m", "splatfix", "fleet", "report", folder, "--json"]
+    argv += ["--nodes", folder / "nodes.txt", "--out", out]
     report = json.loads(subprocess.run(argv, capture_output=True, text=True).stdout)
     lost = {item["node"]: item["reason"] for item in report["remarks"] if item["why"] == "lost"}
     assert lost == {name: reason for name, reason in EXPECTED.items() if reason}

@@ -14,10 +14,9 @@ from rich.console import Console
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.files import dumps, write_json
+from splatfix.core.files import write_json
 from splatfix.facts import load
 from splatfix.report import diagnosis
-from tests.archs import goal
 from tests.machines import HERE, NAMES, facts_of, raw_machines
 
 UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
@@ -85,15 +84,10 @@ def test_what_is_loud_is_what_is_ill(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_saved_facts_give_byte_identical_findings(name: str, tmp_path: Path) -> None:
+def test_saved_facts_are_the_same_facts(name: str, tmp_path: Path) -> None:
     facts = facts_of(name)
     write_json(tmp_path / "facts.json", to_json(facts))
-    again = load(tmp_path / "facts.json")
-    assert again == facts
-    both = goal("sm_86", "sm_120")
-    assert dumps(to_json(run_checks(make_context(again, both)))) == dumps(
-        to_json(run_checks(make_context(facts, both)))
-    )
+    assert load(tmp_path / "facts.json") == facts
 
 
 @pytest.mark.parametrize("name", NAMES)

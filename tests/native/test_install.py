@@ -1,6 +1,5 @@
 """Real CUDA extensions, compiled by nvcc for sm_120 through the command line, proven, installed and taken back."""
 
-import hashlib
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ from splatfix.knowledge import Arch
 from splatfix.plan import BuildWheel
 from tests.archs import request_for
 from tests.conftest import ROOT
+from tests.install.environments import snapshot
 from tests.plan.machines import make_plan
 
 pytestmark = pytest.mark.native
@@ -38,15 +38,6 @@ def splatfix(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def content(target: Environment) -> dict[str, str]:
-    """Digest of every file in the environment but splatfix's journal."""
-    return {
-        str(path.relative_to(target.prefix)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(target.prefix.rglob("*"))
-        if path.is_file() and ".splatfix" not in path.parts
-    }
-
-
 def listed_by(cuobjdump: Path, library: Path, option: str) -> list[str]:
     """``sm_120`` for each embedded file that cuobjdump lists."""
     done = ProcessRunner().run([cuobjdump, option, library], timeout=60)
@@ -61,17 +52,9 @@ def read_by_us(library: Path, kind: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_splatting_extension_from_source_to_proof_and_back(native: Environment, cuobjdump: Path) -> None:
-    before = content(native)
-    code, document = splatfix(
-        "install",
-        FIXTURES / "splat_probe",
-        "--target",
-        "sm_120",
-        "--target",
-        "8.6",
-        "--python",
-        native.python,
-    )
+    before = snapshot(native)
+    words = (FIXTURES / "splat_probe", "--target", "sm_120", "--target", "8.6", "--python", native.python)
+    code, document = splatfix("install", *words)
     assert code == 0, document
     (item,) = document["outcome"]["items"]
     proof = {rung["name"]: rung for rung in item["proof"]}
@@ -89,48 +72,39 @@ def test_a_splatting_extension_from_source_to_proof_and_back(native: Environment
 
     installed = library.read_bytes()
     assert splatfix("revert", "--python", native.python)[0] == 0
-    assert content(native) == before
+    assert snapshot(native) == before
 
     # once more: the wheel was kept, so nothing is compiled, and the very same library comes back
-    code, again = splatfix(
-        "install",
-        FIXTURES / "splat_probe",
-        "--target",
-        "sm_120",
-        "--target",
-        "8.6",
-        "--python",
-        native.python,
-    )
+    code, again = splatfix("install", *words)
     assert code == 0, again
     assert not list(Path(again["outcome"]["log"]).glob("build-*.log"))
     assert library.read_bytes() == installed
     assert splatfix("revert", "--python", native.python)[0] == 0
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobjdump: Path) -> None:
     """The package that chooses its architectures itself; TORCH_CUDA_ARCH_LIST would have no effect on it."""
-    before = content(native)
+    before = snapshot(native)
     source = FIXTURES / "own_choice_probe"
     code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
     assert code == 0, document
     (build, *_) = document["outcome"]["plan"]["steps"]
     assert build["variables"]["CUDA_ARCHITECTURES"] == "120"
     assert "TORCH_CUDA_ARCH_LIST" not in build["variables"]
-    first = content(native)
+    first = snapshot(native)
     (library,) = native.platlib.glob("own_choice_probe/_C.*.so")
     assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf") == ["sm_120"]
 
     code, document = splatfix("install", source, "--target", "sm_90", "--python", native.python)
     assert code == 0 and document["outcome"]["items"][0]["before"] == "1.0"
     assert read_by_us(library, "sass") == ["sm_90"]
-    assert content(native) != first
+    assert snapshot(native) != first
 
     assert splatfix("revert", "--python", native.python)[0] == 0
-    assert content(native) == first
+    assert snapshot(native) == first
     assert splatfix("revert", "--python", native.python)[0] == 0
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_path: Path) -> None:
@@ -142,14 +116,14 @@ def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_pat
     text = setup.read_text()
     assert honest in text
     setup.write_text(text.replace(honest, honest + '\nwanted = "80"'))
-    before = content(native)
+    before = snapshot(native)
 
     code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
 
     assert code == 1
     assert document["error"]["code"] == "wrong-gpu-code"
     assert document["error"]["details"]["carries"] == ["sass sm_80"]
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 def test_a_compile_error_is_shown_with_its_line(native: Environment, tmp_path: Path) -> None:
@@ -157,18 +131,18 @@ def test_a_compile_error_is_shown_with_its_line(native: Environment, tmp_path: P
     shutil.copytree(FIXTURES / "own_choice_probe", source)
     kernel = source / "square.cu"
     kernel.write_text(kernel.read_text().replace("values[i] *= values[i];", "values[i] *= nobody_knows;"))
-    before = content(native)
+    before = snapshot(native)
     code, document = splatfix("install", source, "--target", "sm_120", "--python", native.python)
     assert code == 1 and document["error"]["code"] == "build-failed"
     assert 'square.cu(6): error: identifier "nobody_knows" is undefined' in document["error"]["what"]
     assert Path(document["error"]["details"]["log"]).is_file()
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 @pytest.mark.slow
 def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuobjdump: Path) -> None:
     """The real nvcc, of which only the architectures up to sm_90 are admitted: what a CUDA 12.4 can do for an RTX 50."""
-    before = content(native)
+    before = snapshot(native)
     facts = gather(native.python)
     older = tuple(
         replace(item, archs=tuple(arch for arch in item.archs if Arch.parse(arch).number <= 90))
@@ -193,4 +167,4 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
     assert code in (0, 3), document  # usable; whether the driver elsewhere reads this PTX is open
     assert splatfix("inspect", library, "--target", "sm_89")[0] == 1, "PTX goes up, never down"
     assert splatfix("revert", "--python", native.python)[0] == 0
-    assert content(native) == before
+    assert snapshot(native) == before

@@ -13,9 +13,9 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
 from tests.archs import archs
 from tests.conftest import ROOT
-from tests.install.environments import run_in
+from tests.install.environments import run_in, snapshot
 
-from .test_install import content
+from .test_install import splatfix
 
 pytestmark = pytest.mark.native
 
@@ -41,18 +41,9 @@ print(len(code.code))
 
 
 def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> None:
-    before = content(native)
-    argv = [
-        sys.executable,
-        "-m",
-        "splatfix",
-        "install",
-        *NAMES,
-        "--backend",
-        "nvrtc",
-        "--target",
-        "sm_120,sm_75",
-    ]
+    before = snapshot(native)
+    argv = [sys.executable, "-m", "splatfix", "install", *NAMES]
+    argv += ["--backend", "nvrtc", "--target", "sm_120,sm_75"]
     env = {**os.environ, "PATH": str(tmp_path), "CUDA_HOME": "", "CUDA_PATH": ""}
     done = ProcessRunner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT, env=env)
     assert done.ok, done.stderr[-3000:] + done.stdout[-2000:]
@@ -79,27 +70,17 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
     )
     argv = [sys.executable, "-m", "splatfix", "revert", "--python", native.python]
     assert ProcessRunner().run(argv, timeout=120, cwd=ROOT).ok
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 def test_a_target_that_nvrtc_no_longer_knows(native: Environment) -> None:
-    before = content(native)
-    argv = [
-        sys.executable,
-        "-m",
-        "splatfix",
-        "install",
-        "fused_ssim",
-        "--backend",
-        "nvrtc",
-        "--target",
-        "sm_61",
-    ]
-    done = ProcessRunner().run([*argv, "--python", native.python, "--json"], timeout=600, cwd=ROOT)
-    assert done.returncode == 1
-    error = json.loads(done.stdout)["error"]
+    before = snapshot(native)
+    words = ("fused_ssim", "--backend", "nvrtc", "--target", "sm_61", "--python", native.python)
+    code, document = splatfix("install", *words)
+    assert code == 1
+    error = document["error"]
     assert error["code"] == "target-too-old" and "does not compile for sm_61 any more" in error["what"]
-    assert content(native) == before
+    assert snapshot(native) == before
 
 
 def test_what_the_wheel_carries_is_its_own(native: Environment, tmp_path: Path) -> None:

@@ -19,15 +19,6 @@ RECORD: dict[str, Any] = json.loads(TEXT)
 BUILDS: list[dict[str, Any]] = RECORD["builds"]
 COMMANDS = [row for key in ("builds", "refused", "forced", "repaired", "provided") for row in RECORD[key]]
 
-ALWAYS = {
-    *("source", "commit", "command", "arch_variable", "edits", "wheel", "fatbins", "reached", "not_reached"),
-    "seconds",
-}
-DATED = {
-    *("stack", "date", "toolkit", "torch", "cuobjdump", "symbols", "import", "compiled"),
-    "seconds_of_build",
-}
-
 
 def name(row: dict[str, Any]) -> str:
     return f"{row['source']} {row['commit']}"
@@ -42,29 +33,12 @@ def carries(fatbin: list[str], target: Arch) -> bool:
     return any(Arch.parse(text.removeprefix("sass ")) == target for text in fatbin)
 
 
-@pytest.mark.parametrize("row", BUILDS, ids=name)
-def test_a_build(row: dict[str, Any]) -> None:
-    expected = ALWAYS | DATED if "date" in row else ALWAYS
-    assert expected <= row.keys() <= expected | {"note"}
-    assert set(row["edits"]) <= {item.key for item in breakages() if item.edits}
-    assert re.fullmatch(r"[\w.]+-[\w.]+-cp\d+-cp\d+-linux_x86_64\.whl", row["wheel"])
+@pytest.mark.parametrize("row", [*BUILDS, *RECORD["forced"], *RECORD["provided"]], ids=name)
+def test_every_target_is_in_every_fatbin_and_nothing_is_said_to_compute(row: dict[str, Any]) -> None:
     assert row["fatbins"] and targets(row["command"])
     for target in targets(row["command"]):
         assert all(carries(fatbin, target) for fatbin in row["fatbins"])
-    assert row["reached"] == ["resolved", "built", "loads"]
     assert [text.split(":")[0] for text in row["not_reached"]] == ["computes"], "that needs a GPU"
-
-
-@pytest.mark.parametrize("row", [row for row in BUILDS if "date" in row], ids=name)
-def test_cuobjdump_and_the_symbols_agree_with_it(row: dict[str, Any]) -> None:
-    (target,) = targets(row["command"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"])
-    assert row["seconds_of_build"] <= row["seconds"]
-    assert row["seconds_of_build"] > 10 or not row["compiled"]
-    assert row["cuobjdump"] == f"{len(row['fatbins'])} cubins, all {target.sm}"
-    symbols = rf"all [1-9]\d* torch symbols found in torch {re.escape(row['torch'])}"
-    assert re.fullmatch(symbols, row["symbols"])
-    assert row["import"].endswith("after torch in a child process")
 
 
 def test_the_commands_still_exist() -> None:
@@ -83,16 +57,6 @@ def test_a_forced_build_is_marked_a_refusal_has_options() -> None:
         assert row["error"] and row["fix"] and row["changed"] == "nothing"
     for row in RECORD["without_splatfix"]:
         assert set(row["cured_by"]) <= {item.key for item in breakages() if item.edits}
-
-
-def test_what_was_repaired_forced_and_provided() -> None:
-    for row in RECORD["repaired"]:
-        assert row["diagnose_before"] and not row["diagnose_after"] and "Error" in row["import_before"]
-    for row in [*RECORD["forced"], *RECORD["provided"]]:
-        (target,) = targets(row["command"])
-        assert row["fatbins"] and all(carries(fatbin, target) for fatbin in row["fatbins"])
-        assert row["torch"] in row["symbols"]
-        assert [text.split(":")[0] for text in row["not_reached"]] == ["computes"]
 
 
 def test_nothing_of_the_machine_is_in_it() -> None:

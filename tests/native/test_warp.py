@@ -10,9 +10,9 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
 from tests.conftest import ROOT
+from tests.install.environments import snapshot
 
 from .conftest import absent
-from .test_install import content
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ def splatfix(*words: str, target: Environment, path: Path) -> dict[str, object]:
 
 def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) -> None:
     """It takes minutes: 150 MB are fetched, six modules compiled for sm_120, and the same again for the CPU."""
-    before = content(native)
+    before = snapshot(native)
     texts = ("install", *NAMES, "--backend", "warp", "--target", "sm_120")
     message = splatfix(*texts, target=native, path=tmp_path)
     error = message["error"]
@@ -52,4 +52,4 @@ def test_installed_proven_run_and_reverted(native: Environment, tmp_path: Path) 
     assert max(result["image"], result["ssim"], result["knn"]) < 1e-5 and result["gradients"] < 1e-3
     assert result["radii at opacity 0"] == 0 and result["no Gaussian"] < 1e-6
     splatfix("revert", target=native, path=tmp_path)
-    assert content(native) == before
+    assert snapshot(native) == before

@@ -149,17 +149,8 @@ def index(tmp_path: Path) -> Iterator[str]:
     for tag, version in (("cu132", "2.15.0+cu132"), ("cu130", "2.14.1+cu130")):
         _stand_in(root / "whl" / tag / "torch", version)
     (root / "pypi" / "setuptools").mkdir()
-    argv = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "-d",
-        root / "pypi" / "setuptools",
-        "setuptools",
-    ]
+    argv = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "setuptools"]
+    argv += ["-d", root / "pypi" / "setuptools"]
     if subprocess.run(argv, check=False).returncode:
         pytest.skip("pip reaches no index to get setuptools for uv's builds from")
     for folder in root.glob("*/**/"):

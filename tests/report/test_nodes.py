@@ -23,8 +23,8 @@ from splatfix.report.hostlist import folded
 from splatfix.report.html import fleet_page
 from splatfix.report.merging import Merger
 from splatfix.report.nodes import Before, Fleet, NodeMerger
-from tests.app.test_merge import Links
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
+from tests.report.html.outline import Outline
 from tests.report.verdicts import FULL, NOW, TOO_OLD, UNKNOWN, verdict, write
 
 
@@ -221,7 +221,10 @@ def test_words_of_strangers_stay_words() -> None:
     fleet = made(*documents)
     plain = made(verdict("x", TOO_OLD, driver="1"), verdict("y", age=timedelta(hours=-4)), verdict("z"))
     pages = [fleet_page(item, Merger().merged(), [(said, said)], "fleet.json") for item in (fleet, plain)]
-    assert Links(pages[0]).tags == Links(pages[1]).tags | {"p", "pre"} and "alert(1)</script>" not in pages[0]
+    assert (
+        Outline(pages[0]).tags == Outline(pages[1]).tags | {"p", "pre"}
+        and "alert(1)</script>" not in pages[0]
+    )
     terminal = Console(file=io.StringIO(), width=120, color_system=None)
     show(terminal, fleet, "page")
     printed = terminal.file.getvalue()

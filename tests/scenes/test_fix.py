@@ -17,14 +17,9 @@ from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
 from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
 from splatfix.scenes.photos import Change, jobs_of, untagged
+from tests.files import contents
 from tests.scenes.faults import FAULTS, photos_of
 from tests.scenes.test_check import alarms
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, but the record of what was done."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MARKER)
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.fixture(name="scene")
@@ -126,7 +121,7 @@ def test_a_photo_that_is_stored_turned(scene: Path, tmp_path: Path) -> None:
 
 def test_killed_twenty_times(scene: Path, tmp_path: Path) -> None:
     """The original stays byte for byte, and the copy is in the end as one that was never stopped."""
-    before = contents(scene)
+    before = contents(scene, {MARKER})
     fixed(scene, tmp_path / "whole")
     command = [sys.executable, "-m", "splatfix", "scenes", "fix", str(scene), "--out", str(tmp_path / "copy")]
     pauses = random.Random(3)
@@ -137,12 +132,12 @@ def test_killed_twenty_times(scene: Path, tmp_path: Path) -> None:
             time.sleep(0.005)
         started.kill()
         started.wait()
-        assert contents(scene) == before
+        assert contents(scene, {MARKER}) == before
         for path in (tmp_path / "copy").glob("images*/*.png"):
             assert (read_photo(path) or pytest.fail(str(path))).complete
     assert subprocess.run(command, capture_output=True, check=False).returncode == Exit.OK
-    copy, whole = contents(tmp_path / "copy"), contents(tmp_path / "whole")
-    assert copy == whole and contents(scene) == before
+    copy, whole = contents(tmp_path / "copy", {MARKER}), contents(tmp_path / "whole", {MARKER})
+    assert copy == whole and contents(scene, {MARKER}) == before
 
 
 REFUSED = {

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -30,36 +29,11 @@ from splatfix.report.wording import MEANS, TITLES
 from tests.certify.conftest import RESULT
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.conftest import Render, png
+from tests.report.html.outline import Outline
 from tools.machines import raw_machines
 
 HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{MARKUP}{CONTROL}{UNICODE}\udcff"
 STYLE = Path(page.__file__).with_name("style.css").read_text(encoding="utf-8")
-
-
-class Outline(HTMLParser):
-    """Elements that are open and closed in order, with their attributes, and the text."""
-
-    def __init__(self, document: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(document)
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.open.append(tag)
-        self.seen.append((tag, dict(attrs)))
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] not in ("script", "style"):
-            self.text += data
 
 
 def test_anything_is_text() -> None:
