@@ -34,7 +34,9 @@ _ERROR = re.compile(
     r"|\bFAILED\b|\bfatal\s{0,4}: "
 )
 # What a program says that goes on without what it lacks, and one that came to its end.
-_OTHERWISE = re.compile(r"\b[Ff]alling back\b|\busing (the )?(slow|fallback)")
+_OTHERWISE = re.compile(
+    r"\b[Ff]alling back\b|\busing (the )?(slow|fallback)|(: W |^W\d{4,8} )\S.{0,60}\.cc:\d{1,5}\] Could not "
+)
 _SUCCESS = re.compile(
     r"^Successfully installed |^Finished processing dependencies for|To activate this environment, use"
 )
@@ -44,11 +46,13 @@ _TOLD = re.compile(r"\b(I|I'm|I've|[Mm]y|[Ww]e|[Oo]ur|me)\b")
 _MESSAGE = re.compile(
     r"[Ee]rror\b|ERROR|Exception|fatal|[\"']|No module|cannot|undefined|failed|not found|:\s|\w_\w|\w\.\w|\w\("
 )
-# A message that is spoken of and was not given: in an explanation, a wish, a help text; a command as it was typed.
+# A message that is spoken of and was not given: in an explanation, a wish, a list to tick off, a table's cell, a help text;
+# a command as it was typed.
 _SPOKEN_OF = re.compile(
     r"\b([Ii]f|[Ww]hen|[Ii]n case) (you|it|this) (see|get|got|shows|fails|says)|\b(do|does|did) ?(not|n't) (get|have|see)\b"
     r"|\b[Uu]nlike\b|\bI('ve)? (have |already )?(fixed|solved|installed|read)\b"
     r"|\b[Ff]eature request\b|\b[Cc]ould you (please )?add\b"
+    r"|\bwent away\b|^\s{0,12}[-*] \[[ xX]\] |[^\s|%] \|$"
     r"|^\s{1,8}--?\w[\w-]{0,40}( [A-Z_]{1,40})?\s{2,}\S|^\s{1,8}-\w [A-Z_]{1,40}\s"
     r"|^(\S{0,80}[$#>%] ?)?(sudo )?(apt|apt-get|pip3?|conda|mamba|docker|git|where|which|export|RUN) "
     r"(?!.{0,300}(error|fail|exit|did not|not found))"
