@@ -113,12 +113,16 @@ def require_downloads(plan: InstallPlan) -> None:
             try:
                 Web().reach(address)
             except WebError as error:
+                todo = [say("Build where the address can be reached.")]
+                if package:
+                    spare = "On Debian and Ubuntu this spares the download"
+                    todo.insert(0, run("sudo", "apt-get", "install", package, text=spare))
                 raise SplatfixError.of(
                     "app.download-unreachable",
+                    todo=tuple(todo),
                     subject=step.subject,
                     address=address,
                     reason=error,
-                    package=package,
                 ) from error
 
 

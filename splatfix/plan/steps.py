@@ -233,7 +233,7 @@ class BuildWheel(PlannedStep):
     edits: tuple[PlannedEdit, ...] = ()
     """Fixes for known breakages, applied to the scratch copy."""
     downloads: Mapping[str, str] = field(default_factory=dict)
-    """Addresses that its setup.py fetches from as it runs, each with Debian's package that spares that."""
+    """Addresses that the build itself downloads from, each with Debian's package that spares that; "" for none."""
 
     def _text(self) -> str:
         goal = f" for {_names(self.targets)}" if self.targets else ""

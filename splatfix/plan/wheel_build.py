@@ -157,7 +157,7 @@ def _require_headers(
         tools: None for a source without CUDA code, which needs no more than the system's packages.
 
     Returns:
-        Addresses that setup.py fetches from what is not here, each with the package that spares that.
+        Addresses that the build downloads what is not here from, each with the package that spares that.
 
     Raises:
         SplatfixError: ``headers-missing``.
@@ -200,10 +200,7 @@ def _require_headers(
 
 
 def _fetching(downloads: Mapping[str, str]) -> list[Reason]:
-    return [
-        Reason(f"its setup.py downloads {address}; {package} spares that")
-        for address, package in downloads.items()
-    ]
+    return [Reason(f"its build downloads {address}", "its text") for address in downloads]
 
 
 def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:

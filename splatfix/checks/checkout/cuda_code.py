@@ -67,7 +67,8 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
             yield from _missing_headers(context, this, item, headers, owner, searched)
         if context.torch is not None:
             # what neither a toolkit nor a package is named for is torch's
-            headers = [header for header in item.headers_missing if not (header.toolkits or header.package)]
+            here = [header for header in item.headers_missing if not header.address]
+            headers = [header for header in here if not (header.toolkits or header.package)]
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
     for item in context.sources_not_built:

@@ -121,7 +121,7 @@ class MissingHeader:
     package: str = ""
     """Debian's package with it, for a library of the system; "" for CUDA's and torch's."""
     address: str = ""
-    """Where setup.py downloads that library from as it runs, for want of it here; "" where it does not."""
+    """Where the build downloads that library from, for want of it here; "" where it does not."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ _MODULE = re.compile(
     r"\b(?:pybind11_add_module|nanobind_add_module|Python3?_add_library)\s*\(\s*(?:\$\{(\w+)\}|(\w+))",
     re.IGNORECASE,
 )
+_FETCHED = re.compile(
+    r"\bFetchContent_Declare\s*\(\s*(\w+)\b[^)]*?\b(?:GIT_REPOSITORY|URL)\s+\"?(https?://[^\s\")]+)",
+    re.IGNORECASE,
+)
 _REQUIRED = re.compile(r"^\s*find_package\s*\(\s*(\w+)\b[^)]*\bREQUIRED\b", re.IGNORECASE | re.MULTILINE)
 
 
@@ -52,6 +56,11 @@ class CMakeProject:
     def packages(self) -> tuple[str, ...]:
         """Those without which it does not configure: ``PCL`` of ``find_package(PCL REQUIRED)``."""
         return tuple(dict.fromkeys(_REQUIRED.findall(self.text)))
+
+    @property
+    def fetched(self) -> tuple[tuple[str, str], ...]:
+        """(name, address) of what it downloads as it configures."""
+        return tuple(dict(_FETCHED.findall(self.text)).items())
 
     def modules(self, script: SetupScript) -> Iterator[NativeModule]:
         """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.

@@ -147,7 +147,10 @@ def missing_headers(
         searched: where compilers look here.
     """
     if not source.uses_torch_builder:
-        for name in read_cmake(folder, script, reader).packages:
+        cmake = read_cmake(folder, script, reader)
+        for name, address in cmake.fetched:
+            yield MissingHeader(name, "CMakeLists.txt", 1, address=address)
+        for name in cmake.packages:
             package = searched.package_of_cmake(name)
             if package and not _lies_in(root, f"Find{name}.cmake"):
                 place = place_of_package(folder, name, reader)

@@ -266,6 +266,8 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
         "a.cu": "#include <thrust/gone.h>\n",
     }.items():
         (tmp_path / name).write_text(text)
+    fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
+    (tmp_path / "CMakeLists.txt").write_text(f"{CMAKE}{fetch}")
     found = read_source(tmp_path)
     assert (found.needs_cuda, [module.name for module in found.modules]) == (cuda, ["gicp"])
     reader = FolderReader()
@@ -277,7 +279,8 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     searched = IncludeFolders(
         toolkits={"/cuda": (usr / "none",)}, always=(usr / "include",), system=(usr / "include",)
     )
-    missing = list(missing_headers(tmp_path, found, script, tmp_path, searched, reader))
+    fetched, *missing = missing_headers(tmp_path, found, script, tmp_path, searched, reader)
+    assert (fetched.header, fetched.address) == ("pybind11", "https://example.org/pybind11")
     assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
     line = CMAKE[: CMAKE.index("find_package(PCL")].count("\n") + 1
     first = missing[0]
