@@ -160,8 +160,9 @@ docker-test: $(VENV)/.dev ## Container lanes on a real engine
 slurm: $(VENV)/.dev ## Slurm's daemons on this machine as root (apt-get install slurm-wlm munge), half an hour; writes tests/records/slurm.json
 	$(PY) -m tests.fleet.slurm_cluster tests/records/slurm.json
 
+BENCHMARKS := $(filter-out %/bench_trainer.py, $(wildcard tests/benchmarks/bench_*.py)) # that one needs a scene
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
-	@for script in tests/benchmarks/bench_*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+	@for script in $(BENCHMARKS); do echo "== $$script"; $(PY) $$script || exit 1; done
 
 # GPU_SOURCES=DIR: a folder with inria-v1, simple-knn, fused-ssim, ... and wheels; see docs/gpu-check.md
 gpu-check: ## Show on a GPU what only a GPU can show, within 9 minutes; record and table in gpu-check/ (3 without a GPU)
