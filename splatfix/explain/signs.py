@@ -37,6 +37,7 @@ _ERROR = re.compile(
 _OTHERWISE = re.compile(
     r"\b[Ff]alling back\b|\busing (the )?(slow|fallback)|(: W |^W\d{4,8} )\S.{0,60}\.cc:\d{1,5}\] Could not "
 )
+_CONFIGURED = re.compile(r"^\W{0,8}-- (Configuring done|Generating done|Build files have been written)")
 _SUCCESS = re.compile(
     r"^Successfully installed |^Finished processing dependencies for|To activate this environment, use"
 )
@@ -127,13 +128,17 @@ class Log:
 
     @cached_property
     def outlived(self) -> frozenset[int]:
-        """Numbers of the lines above a program's word that it came to its end, if no error follows, or where it went on."""
-        end = 0
+        """Numbers of the lines above a program's word that it came to its end, if no error follows (CMake's: whatever follows),
+        and of those where it went on."""
+        end = configured = 0
         for line in self.lines:
             if _SUCCESS.search(line.text):
                 end = line.number
+            elif _CONFIGURED.search(line.text):
+                configured = line.number
             elif _ERROR.search(line.text):
                 end = 0
+        end = max(end, configured)
         lines = (line for line in self.lines if line.number < end or _OTHERWISE.search(line.text))
         return frozenset(line.number for line in lines)
 
