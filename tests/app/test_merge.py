@@ -1,7 +1,6 @@
 """``splatfix report merge``: the matrix of a lab's certificates, and their failures by cause."""
 
 import copy
-import io
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from rich.console import Console
 
 from splatfix.certify import Verdict
 from splatfix.core.codec import to_json
@@ -26,6 +24,7 @@ from tests.conftest import Splatfix
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.certificates import DRIVERS, GPUS, TORCHES, varied
 from tests.report.html.outline import Outline
+from tests.screens import on_screen
 
 MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1"}
 BASE: dict[str, Any] = {
@@ -109,9 +108,8 @@ def test_what_differs_is_said_and_what_was_not_recorded_does_not_differ() -> Non
 @pytest.mark.parametrize(("groups", "shown"), [(3, 3), (25, 20)])
 def test_the_screen_shows_twenty_groups_at_most(groups: int, shown: int) -> None:
     few = merged(changed(verdict=Verdict.NOT_CERTIFIED.value))
-    console = Console(file=io.StringIO(), width=200)
-    show(console, replace(few, groups=few.groups * groups), [], "")
-    assert console.file.getvalue().count("fix: ") == shown
+    text = on_screen(show, replace(few, groups=few.groups * groups), [], "", width=200)
+    assert text.count("fix: ") == shown
 
 
 def advised(title: str) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """``splatfix inspect`` on libraries whose content is known."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from splatfix.binaries import Binary, EntryKind, Fatbin, FatbinEntry
 from splatfix.checks import inspection as checks
@@ -13,6 +11,7 @@ from splatfix.core.errors import Exit
 from splatfix.facts import NativeFiles
 from splatfix.report import inspection
 from tests.conftest import Splatfix
+from tests.screens import on_screen
 
 posix = pytest.mark.skipif(not Path("/usr/bin/env").exists(), reason="needs a POSIX system")
 
@@ -47,9 +46,7 @@ LIBRARY = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (ENTRY,
 
 
 def shown(result: checks.Inspection, *, verbose: bool = False) -> list[str]:
-    stream = io.StringIO()
-    inspection.show(Console(file=stream, width=120), result, verbose=verbose)
-    return stream.getvalue().splitlines()
+    return on_screen(inspection.show, result, width=120, verbose=verbose).splitlines()
 
 
 def test_unread_packages_are_counted_verdict_stays_open() -> None:

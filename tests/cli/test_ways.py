@@ -39,13 +39,6 @@ def test_why_of_saved_facts_gives_the_options_of_that_machine() -> None:
     assert "other-torch" not in {option["kind"] for option in kept["options"]["available"]}
 
 
-def test_diagnose_suggests_a_fix_only_where_something_failed() -> None:
-    ill = json.loads(run("diagnose", "--facts", folder("rtx-3090-and-5090"), "--json").stdout)
-    assert ill["exit_code"] == 1
-    assert ill["options"]["available"][0]["kind"] == "rebuild"
-    assert json.loads(run("diagnose", "--facts", folder("h200"), "--json").stdout)["options"] is None
-
-
 def test_the_next_step_is_verify_in_the_same_environment() -> None:
     for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
         step = next_step(facts_of("rtx-5080"), python)
@@ -54,15 +47,6 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
     facts = facts_of("rtx-5080")
     without = dataclasses.replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
     assert next_step(dataclasses.replace(facts, environment=without), None) is None
-
-
-def test_why_for_a_source_here_gives_plan_and_ways(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    done = run("install", tmp_path, "--dry-run", "--why", "--target", "sm_120", "--json")
-    document = json.loads(done.stdout)
-    assert document["command"] == "install"
-    assert document["plan"]["steps"][0]["subject"] == "plain"
-    assert document["options"]["targets"] == ["sm_120"]
 
 
 def test_a_current_folder_without_gpu_code_is_not_meant(

@@ -18,14 +18,18 @@ def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
     assert "ü" in text
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "a"
-    target.write_text("old")
-
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_text("old")
     with pytest.raises(SplatfixError) as caught:
         files.write_text(target, "new")
     assert caught.value.code == "cannot-write"
@@ -35,14 +39,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert caught.value.meaning == "a is as it was."
 
 
-def test_a_full_disk_says_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_says_what_lies_there(tmp_path: Path) -> None:
     for name in ("certificate.json", "certificate.md"):
         (tmp_path / name).touch()
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(SplatfixError) as caught:
         files.write_text(tmp_path / "certificate.html", "new")
     there = f"In {tmp_path} lie certificate.json, certificate.md."

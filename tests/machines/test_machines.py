@@ -3,13 +3,11 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
 
-import io
 import json
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
@@ -18,6 +16,7 @@ from splatfix.core.files import write_json
 from splatfix.facts import load
 from splatfix.report import diagnosis
 from tests.machines import HERE, NAMES, facts_of, raw_machines
+from tests.screens import on_screen
 
 UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
 
@@ -92,11 +91,10 @@ def test_saved_facts_are_the_same_facts(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_of_it_can_be_read(name: str) -> None:
-    out = io.StringIO()
     facts = facts_of(name)
-    diagnosis.show(Console(file=out, width=120), facts, run_checks(make_context(facts, Goal())), verbose=True)
+    text = on_screen(diagnosis.show, facts, run_checks(make_context(facts, Goal())), width=120, verbose=True)
     for gpu in facts.machine.gpus.value or ():
-        assert gpu.name.split("/")[0] in out.getvalue()
+        assert gpu.name.split("/")[0] in text
 
 
 FACTS = [

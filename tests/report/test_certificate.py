@@ -1,14 +1,12 @@
 """A certificate in words: what was trained, skipped, and not judged, each said once."""
 
 import dataclasses
-import io
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.app.verify import next_step as verified_step
@@ -19,6 +17,7 @@ from splatfix.core.step import Command
 from splatfix.report.certificate import show, show_kernels
 from splatfix.report.field_report import markdown
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
+from tests.screens import on_screen
 
 RESULT: dict[str, Any] = {
     "iterations": 300,
@@ -71,9 +70,7 @@ def certificate(**changes: Any) -> Certificate:
 
 
 def on_terminal(subject: Certificate, *more: Any, width: int = 300, **options: Any) -> str:
-    stream = io.StringIO()
-    show(Console(file=stream, width=width, color_system=None), subject, Path("report.md"), *more, **options)
-    return stream.getvalue()
+    return on_screen(show, subject, Path("report.md"), *more, width=width, **options)
 
 
 def test_the_certificate_on_a_terminal() -> None:
@@ -111,10 +108,8 @@ WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="nat
 
 
 def kernels_screen(*kernels: KernelCheck, device: str = "cpu") -> list[str]:
-    stream = io.StringIO()
     step = verified_step(kernels, device, None)
-    show_kernels(Console(file=stream, width=80), kernels, device, next_step=step)
-    return stream.getvalue().splitlines()
+    return on_screen(show_kernels, kernels, device, next_step=step).splitlines()
 
 
 def test_kernels_that_match_lead_to_training() -> None:

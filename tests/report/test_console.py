@@ -25,6 +25,7 @@ from splatfix.report.console import (
     table,
 )
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
+from tests.screens import on_screen
 
 PIP = (
     "/home/user/my env/bin/python",
@@ -38,9 +39,7 @@ PIP = (
 
 
 def printed(width: int, draw: Callable[[Console], None]) -> list[str]:
-    stream = io.StringIO()
-    draw(Console(file=stream, width=width, color_system=None))
-    return stream.getvalue().splitlines()
+    return on_screen(draw, width=width).splitlines()
 
 
 def test_prose_hangs_under_its_first_word() -> None:

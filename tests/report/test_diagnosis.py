@@ -1,11 +1,9 @@
 """The diagnosis for the terminal: loud findings with evidence and way out, quiet ones in a line, nothing swallowed."""
 
 import dataclasses
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from splatfix.app.diagnose import exit_code_of
 from splatfix.checks import Evidence, Finding, Status
@@ -16,6 +14,7 @@ from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.report import diagnosis
 from splatfix.report.console import show_todo
 from splatfix.report.diagnosis_document import counts
+from tests.screens import on_screen
 
 FACTS = Facts(
     MachineFacts(
@@ -44,9 +43,7 @@ LOUD = Finding(
 
 
 def shown(*findings: Finding, facts: Facts = FACTS, width: int = 60, **options: Any) -> str:
-    stream = io.StringIO()
-    diagnosis.show(Console(file=stream, width=width, highlight=False), facts, findings, **options)
-    return stream.getvalue()
+    return on_screen(diagnosis.show, facts, findings, width=width, **options)
 
 
 def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> None:
@@ -96,10 +93,8 @@ def test_evidence_that_the_summary_has_is_not_repeated() -> None:
 
 
 def test_a_command_stands_below_what_it_is_for() -> None:
-    stream = io.StringIO()
     steps = (run("a"), run("b", text="For it"), run("c"), say("Then"), run("d"))
-    show_todo(Console(file=stream, width=60, highlight=False), steps, indent=2)
-    assert stream.getvalue().splitlines() == [
+    assert on_screen(show_todo, steps, indent=2).splitlines() == [
         "  $ a",
         "  → For it",
         "    $ b",

@@ -1,11 +1,8 @@
 """What a person sees of a plan before the question whether to go ahead."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from splatfix.app.install import shown as result_of
 from splatfix.core.proof import Rung, RungName
@@ -18,12 +15,11 @@ from tests.archs import request_for
 from tests.checks.test_packages import package
 from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
 from tests.plan.test_parts import with_rasterizer
+from tests.screens import on_screen
 
 
 def shown(draw: Callable[..., None], subject: object, **options: Any) -> str:
-    stream = io.StringIO()
-    draw(Console(file=stream, width=1 << 16, color_system=None), subject, **options)
-    return stream.getvalue()
+    return on_screen(draw, subject, width=1 << 16, **options)
 
 
 def test_two_builds_of_one_version_differ_in_words() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from splatfix.core.codec import to_json
 from splatfix.core.toml import parse_toml
@@ -26,6 +25,7 @@ from splatfix.report.nodes import Before, Fleet, NodeMerger
 from tests.hostile.words import CONTROL, MARKUP, UNICODE
 from tests.report.html.outline import Outline
 from tests.report.verdicts import FULL, NOW, TOO_OLD, UNKNOWN, verdict, write
+from tests.screens import on_screen
 
 
 def merged(*documents: dict[str, Any], max_age: timedelta | None = None, **more: Any) -> Fleet:
@@ -225,9 +225,7 @@ def test_words_of_strangers_stay_words() -> None:
         Outline(pages[0]).tags == Outline(pages[1]).tags | {"p", "pre"}
         and "alert(1)</script>" not in pages[0]
     )
-    terminal = Console(file=io.StringIO(), width=120, color_system=None)
-    show(terminal, fleet, "page")
-    printed = terminal.file.getvalue()
+    printed = on_screen(show, fleet, "page", width=120)
     rows, gauges = comma_separated(fleet), prometheus(fleet)
     for text in (pages[0], printed, rows, gauges):
         assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\u2066\u200b\u2028\ud800]", text)

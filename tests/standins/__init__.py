@@ -6,7 +6,6 @@ real one; they compute with splatfix's own kernels, or are sabotaged. The Python
 
     put(site, "mip")                                  # into a folder on sys.path
     put(site, "simple-knn", sabotage="segfault")
-    write_source(folder, "mip")                       # with a setup.py, to be built and installed
 
 One compilation serves all (about a minute, kept in the cache that `cache_folder` names).
 """
@@ -92,7 +91,7 @@ def put(site: Path, variant: str, sabotage: str = "") -> None:
     library, suffix = _library(variant), importlib.machinery.EXTENSION_SUFFIXES[0]
     target = site.joinpath(*library.split("."))
     shutil.copy2(_compiled(), target.with_name(target.name + suffix))
-    described = _description(variant, sabotage)
+    described = f"{variant}\n{sabotage}\n{module_of(variant)}.standin_compute\n"
     target.with_name(f"{target.name}.standin").write_text(described, encoding="utf-8")
 
 
@@ -110,39 +109,10 @@ def imported(site: Path, variant: str) -> Iterator[Any]:
             del sys.modules[loaded]
 
 
-def write_source(folder: Path, variant: str, sabotage: str = "") -> None:
-    """Write a stand-in as a source tree with a setup.py, as the real one comes; building it takes about half a minute."""
-    assert sabotage in SABOTAGES, sabotage
-    package = folder / module_of(variant)
-    package.mkdir(parents=True, exist_ok=True)
-    for name, text in _package(variant).items():
-        (package / name).write_text(text, encoding="utf-8")
-    described = json.dumps(_description(variant, sabotage))
-    source = (HERE / "extension.cpp").read_text(encoding="utf-8")
-    (folder / "ext.cpp").write_text(f"#define STANDIN {described}\n{source}", encoding="utf-8")
-    (folder / "signatures.inc").write_text(_bindings([variant]), encoding="utf-8")
-    (folder / "setup.py").write_text(
-        "from setuptools import setup\n"
-        "from torch.utils.cpp_extension import BuildExtension, CppExtension\n\n"
-        "setup(\n"
-        f"    name={module_of(variant)!r},\n"
-        f"    packages=[{module_of(variant)!r}],\n"
-        f"    ext_modules=[CppExtension({_library(variant)!r}, ['ext.cpp'])],\n"
-        "    cmdclass={'build_ext': BuildExtension},\n"
-        ")\n",
-        encoding="utf-8",
-    )
-
-
 def cache_folder() -> Path:
     """Where compiled stand-ins are kept: SPLATFIX_STANDINS, or a folder of this user's beside other temporary files."""
     named = os.environ.get("SPLATFIX_STANDINS")
     return Path(named) if named else Path(tempfile.gettempdir()) / f"splatfix-standins-{os.getuid()}"
-
-
-def _description(variant: str, sabotage: str) -> str:
-    """What the compiled library reads: variant, sabotage, and the module that computes."""
-    return f"{variant}\n{sabotage}\n{module_of(variant)}.standin_compute\n"
 
 
 def _library(variant: str) -> str:

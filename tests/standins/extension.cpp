@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -21,16 +20,12 @@ namespace {
 std::string variant, sabotage, computes;
 
 void read_description() {
-#ifdef STANDIN  // built from source: the description is compiled in
-    std::istringstream text(STANDIN);
-#else
     Dl_info info;
     if (!dladdr(reinterpret_cast<void*>(&read_description), &info)) {
         throw std::runtime_error("where this library lies is not known");
     }
     const std::string file = info.dli_fname;
     std::ifstream text(file.substr(0, file.find('.', file.rfind('/') + 1)) + ".standin");
-#endif
     if (!std::getline(text, variant) || !std::getline(text, sabotage) || !std::getline(text, computes)) {
         throw std::runtime_error("a stand-in without its description");
     }
