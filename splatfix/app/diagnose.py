@@ -192,8 +192,13 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
 
 
 def next_step(facts: Facts, python: str | None) -> Step | None:
-    """Where nothing failed: the command that shows what facts cannot; None without a torch to show it with."""
+    """Where nothing failed: the command that shows what facts cannot, by references where there are any; None without torch."""
+    from splatfix.knowledge.dropins import has_reference
+
     if facts.environment.torch.value is None:
         return None
     named = value_options({"--python": python})
+    packages = facts.environment.packages.value or ()
+    if not any(has_reference(item.module) for item in packages):
+        return run("splatfix", "certify", *named, text="Next: test training")
     return run("splatfix", "verify", *named, text="Next: check the accuracy of the kernels")

@@ -72,6 +72,8 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         raise _nothing_replaces_it(request, script, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
+    work = folder / "work"
+    copy_source(source, work)
     key, name = prepare.recognised_stack(checkout)
     uncalled = not_called_by(checkout, script)
     served = [item.module for item in replacement.dropins]
@@ -82,6 +84,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         device=device,
         checkout=Path(checkout.folder),
         source=source,
+        work=work,
         name=name,
         key=key,
         remote=checkout.remote,

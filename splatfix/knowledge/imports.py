@@ -13,6 +13,15 @@ class Repository:
     address: str
     folder: str = ""
     """Of its setup.py, where that is not the top."""
+    wheels: str = ""
+    """A site that has wheels of it for releases of torch."""
+
+    @property
+    def words(self) -> str:
+        """As a plan names it: ``torch_scatter, which has to be built from https://...``."""
+        if self.wheels:
+            return f"{self.module}: a wheel for this torch from {self.wheels}, or a build from {self.address}"
+        return f"{self.module}, which has to be built from {self.address}"
 
     @property
     def clone(self) -> str:

@@ -90,8 +90,11 @@ def _cured_by_build(finding: Finding, option: Option) -> bool:
 
 
 def _cured_by_edit(finding: Finding) -> bool:
-    """What is wrong with a source, and its advice ends with the build that edits a copy."""
-    builds = [command for command in commands(finding.remedy) if command.argv[:2] == ("splatfix", "install")]
+    """What is wrong with a source, and its advice ends with the build that edits a copy; of what has yet to be cloned is none."""
+    asked = commands(finding.remedy)
+    builds = [command for command in asked if command.argv[:2] == ("splatfix", "install")]
+    if any(command.argv[:2] == ("git", "clone") for command in asked):
+        return False
     return (
         finding.status in (Status.FAIL, Status.WARN)
         and (finding.family == "checkout" or FAMILIES[finding.family].building)

@@ -127,7 +127,7 @@ def _extension_folders(
             raise incomplete(around, around, [path])
         raise no_checkout(folder)
     extensions, unreadable = _extensions_of(folder, known)
-    notes += _notes_on(folder, extensions, known, recognition)
+    notes += _notes_on(folder, known, recognition)
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
 
@@ -541,16 +541,13 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
     )
 
 
-def _notes_on(
-    folder: Path, extensions: list[Path], known: StackRecipe | None, recognition: Recognition | None
-) -> list[str]:
+def _notes_on(folder: Path, known: StackRecipe | None, recognition: Recognition | None) -> list[str]:
     if recognition is None:
         return []
     origin = recognition.words
     if recognition.own:
         origin = f"of {recognition.words}"
-    names = few([path.name for path in extensions], 8)
-    notes = [f"{folder} is a checkout {origin}; its extensions: {names}"]
+    notes = [f"{folder} is a checkout {origin}"]
     if known is None:
         return notes
     for part in known.parts:

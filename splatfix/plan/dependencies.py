@@ -259,9 +259,7 @@ def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: 
     for module, address in missing.addresses.items():
         gathered.notes.append(f"{source.label} imports {module}, which its requirements take from {address}")
     for repository in lacks.to_compile:
-        gathered.notes.append(
-            f"{source.label} asks for {repository.module}, which has to be built from {repository.address}"
-        )
+        gathered.notes.append(f"{source.label} asks for {repository.words}")
 
 
 def _gather_of_scripts(
@@ -280,12 +278,10 @@ def _gather_of_scripts(
     if missing.requirements and not request.with_dependencies:
         names = ", ".join(missing.requirements)
         gathered.notes.append(
-            f"its scripts import what is not installed: {names}; --with-dependencies installs it"
+            f"its scripts import what is not installed: {names} (--with-dependencies installs that)"
         )
     for repository in missing.repositories:
-        gathered.notes.append(
-            f"its scripts import {repository.module}, which has to be built from {repository.address}"
-        )
+        gathered.notes.append(f"its scripts import {repository.words}")
     gathered.notes += _unknown("its scripts import", missing)
     for step in from_git(facts, missing):
         names = ", ".join(missing.addresses)

@@ -197,6 +197,12 @@ flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
     sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
     codes = ("cxx-standard-forced", "arch-list-ignored")
     findings = run_checks(context, select(codes))
+    clone, build = run("git", "clone", "https://example.org/scatter"), run("splatfix", "install", "./scatter")
+    lacking = dataclasses.replace(
+        findings[0], code="imports-missing", status=Status.FAIL, remedy=(clone, build)
+    )
+    advice = advised_options([*findings, lacking], context, sources=sources).advice
+    assert advice and [item.code for item in advice.also_needed] == ["imports-missing"]
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and advice.option and advice.also_needed == () and set(advice.mended) == set(codes)
 

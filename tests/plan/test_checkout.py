@@ -27,7 +27,7 @@ def taming(folder: Path) -> Path:
 def test_a_checkout_stands_for_its_extensions(tmp_path: Path) -> None:
     sources, notes = sources_in([str(taming(tmp_path))])
     assert [source.name for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
-    assert "aming" in notes[0] and "diff-gaussian-rasterization, simple-knn" in notes[0]
+    assert "aming" in notes[0]
 
 
 def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
     """Wrap ``torch.load``.
 
     Args:
-        written: folders that were empty when the run began.
+        written: folders that held nothing but files of the checkout, by the same names, when the run began.
     """
     load = torch.load
     roots = [os.path.join(os.path.realpath(folder), "") for folder in written]
@@ -39,7 +39,8 @@ def collect_refused(torch: Any, record: Record, written: Sequence[str]) -> None:
             if _SAID not in str(error) or explicit or not isinstance(f, (str, os.PathLike)):
                 raise
             path = os.path.realpath(f)
-            own = any(path.startswith(root) for root in roots)
+            inside = [path.removeprefix(root) for root in roots if path.startswith(root)]
+            own = bool(inside) and not os.path.exists(os.path.join(record.root, inside[0]))
             row = {"place": place_in(record.root), "file": os.path.basename(path), "gone_on": own}
             record.once("refused_loads", row)
             if not own:

@@ -156,9 +156,8 @@ class StackTrainer:
         where = f"{self._scene}: {script}"
         tell(where, {})
         folder = make_folder(self._folder / f"observed-{Path(script).stem}-{log}")
-        work = make_folder(self._folder / "work")
         inside = make_folder(self._folder / "inside")
-        variables = stage_inside(inside, subject, folder, (self._model, work))
+        variables = stage_inside(inside, subject, folder, (self._model, subject.work))
         variables[loaded.VARIABLE] = str(self._loaded.folder)
         with ExitStack() as stack:
             if script == subject.script:
@@ -169,7 +168,7 @@ class StackTrainer:
                 [subject.python, str(subject.source / script), *arguments],
                 timeout=TIMEOUT if subject.rehearsed else GPU_TIMEOUT,
                 env=variables,
-                cwd=work,
+                cwd=subject.work,
                 on_line=lambda line: None,
                 log=self._report / log,
             )

@@ -42,6 +42,8 @@ class StackSubject:
     checkout: Path
     source: Path
     """What is run: the checkout, or a scratch copy that was mended."""
+    work: Path
+    """Where it is run: a copy of the checkout, for what it opens there by relative paths and may write."""
     name: str
     key: str
     """Of the stack in the tables; "" where it is none of them."""
