@@ -18,7 +18,7 @@ from splatfix.plan.option import InstallPlan, OptionKind
 from splatfix.plan.steps import BuildWheel
 from tests.archs import request_for
 from tests.machines import facts_of
-from tests.plan.machines import cuda_source
+from tests.plan.machines import cuda_source, refused
 
 
 def with_origins(facts: Facts, **origins: str) -> Facts:
@@ -39,10 +39,9 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     (tmp_path / "clone").mkdir()
     facts = with_origins(facts, **{names[0]: str(tmp_path / "clone")})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SplatfixError) as caught:
-        planned(request_for((".",), ("sm_120",)), facts, named=False)
-    assert caught.value.code == "no-source"
-    told = [command.argv for command in commands(caught.value.todo)]
+    error = refused(planned, request_for((".",), ("sm_120",)), facts, named=False)
+    assert error.code == "no-source"
+    told = [command.argv for command in commands(error.todo)]
     assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)
     assert all(argv[2] for argv in told), "a source that is not written down is no empty word"
 
@@ -76,9 +75,8 @@ def test_a_folder_is_written_in_one_way(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:
     wanted = replace(request_for(("no name!!",), ("sm_120",)), backend="wheels")
-    with pytest.raises(SplatfixError) as caught:
-        find_prebuilt(wanted, facts_of("rtx-3090-and-5090"))
-    assert (caught.value.code, caught.value.exit_code) == ("not-a-package", Exit.USAGE)
+    error = refused(find_prebuilt, wanted, facts_of("rtx-3090-and-5090"))
+    assert (error.code, error.exit_code) == ("not-a-package", Exit.USAGE)
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -95,7 +93,6 @@ def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answ
         if answers:
             require_downloads(plan)
             return
-        with pytest.raises(SplatfixError) as caught:
-            require_downloads(plan)
-    assert caught.value.code == "download-unreachable" and address in caught.value.what
-    assert "libeigen3-dev" in commands(caught.value.todo)[0].argv
+        error = refused(require_downloads, plan)
+    assert error.code == "download-unreachable" and address in error.what
+    assert "libeigen3-dev" in commands(error.todo)[0].argv

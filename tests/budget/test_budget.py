@@ -29,6 +29,7 @@ from splatfix.facts.scene.size import read_scene_size
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tests.machines import facts_of
+from tests.plan.machines import refused
 from tools import docs, vram
 
 LIMITS = {
@@ -410,9 +411,8 @@ class Trainer:
 
 def test_short_runs_fit_the_published_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "require_packages", lambda *_: None)
-    with pytest.raises(SplatfixError) as refused:
-        calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
-    assert refused.value.code == "no-gpu" and refused.value.exit_code == 3
+    error = refused(calibrate.calibrated, ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
+    assert error.code == "no-gpu" and error.exit_code == 3
     monkeypatch.setattr(calibrate, "make_context", lambda _: SimpleNamespace(visible_gpus=("one",)))
     need, words = calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
     assert need.calibrated == pytest.approx(1.5) and "1.50" in words

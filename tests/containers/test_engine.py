@@ -16,12 +16,11 @@ from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoi
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.toml import parse_toml
 from splatfix.facts import Fact, Gpu, MachineFacts
+from tests.plan.machines import refused
 
 
 def connection_error(host: str | None, environ: dict[str, str] | None = None) -> SplatfixError:
-    with pytest.raises(SplatfixError) as caught:
-        connect(host, environ)
-    return caught.value
+    return refused(connect, host, environ)
 
 
 @pytest.fixture
@@ -161,9 +160,10 @@ def test_default_is_the_system_socket(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     out, lines = tmp_path / "out", []
-    with pytest.raises(SplatfixError) as caught:
-        certify_in_container(ContainerRequest(lanes=("cpu",)), find_lane("cpu"), out, lines.append)
-    assert caught.value.exit_code == 3
+    error = refused(
+        certify_in_container, ContainerRequest(lanes=("cpu",)), find_lane("cpu"), out, lines.append
+    )
+    assert error.exit_code == 3
     assert not out.exists()
     assert lines == []
 

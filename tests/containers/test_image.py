@@ -14,9 +14,9 @@ import pytest
 
 from splatfix.containers.image import BUNDLED, Image, follow_build, own_source, read_inside
 from splatfix.containers.lanes import find_lane, load_lanes
-from splatfix.core.errors import SplatfixError
 from splatfix.core.toml import parse_toml
 from tests.conftest import ROOT
+from tests.plan.machines import refused
 
 
 def test_chunks_become_lines_without_color() -> None:
@@ -35,10 +35,9 @@ def test_chunks_become_lines_without_color() -> None:
     ]
     lines: list[str] = []
     sink = io.StringIO()
-    with pytest.raises(SplatfixError) as caught:
-        follow_build(answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
-    assert caught.value.what.endswith("E: Unable to locate package nothing")
-    assert caught.value.details["log"] == "build.log"
+    error = refused(follow_build, answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
+    assert error.what.endswith("E: Unable to locate package nothing")
+    assert error.details["log"] == "build.log"
     assert "\nReading package lists...\nE: Unable to locate package nothing\n" in sink.getvalue()
     assert "\x1b" not in sink.getvalue() and not lines
     assert sink.getvalue().endswith("code: 100\n")
@@ -50,10 +49,11 @@ FAILED = parse_toml(Path(__file__).with_name("failed_builds.toml").read_text(enc
 @pytest.mark.parametrize("build", FAILED["builds"], ids=itemgetter("reason"))
 def test_the_cause_is_that_of_the_engines_answers(build: dict[str, Any]) -> None:
     answers = [{"stream": "Step 3/9 : RUN x\n"}, {"stream": build["said"]}, build["last"]]
-    with pytest.raises(SplatfixError) as caught:
-        follow_build(answers, find_lane("cpu"), io.StringIO(), Path("build.log"), lambda line: None)
-    assert caught.value.code == "docker-build-failed"
-    assert caught.value.what == f"The image of lane cpu was not built: {build['reason']}"
+    error = refused(
+        follow_build, answers, find_lane("cpu"), io.StringIO(), Path("build.log"), lambda line: None
+    )
+    assert error.code == "docker-build-failed"
+    assert error.what == f"The image of lane cpu was not built: {build['reason']}"
 
 
 def test_a_build_that_never_ends_a_line_is_heard_and_its_log_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,10 @@ def test_a_file_of_an_image_has_its_limit() -> None:
     engine: Any = SimpleNamespace(
         client=SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **__: container))
     )
-    with pytest.raises(SplatfixError) as caught:
-        read_inside(engine, Image("tag", "sha256:0", "base", "sha256:1", reused=True), "/built.json")
-    assert caught.value.code == "container-report-damaged" and container.removed
+    error = refused(
+        read_inside, engine, Image("tag", "sha256:0", "base", "sha256:1", reused=True), "/built.json"
+    )
+    assert error.code == "container-report-damaged" and container.removed
 
 
 def test_successful_build() -> None:

@@ -6,11 +6,12 @@ from packaging.requirements import Requirement
 from splatfix.containers import GpuNeed, find_lane, load_lanes
 from splatfix.containers.image import ImageRecipe, build_arguments
 from splatfix.containers.lanes import ToolkitFrom
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
 from splatfix.facts import Torch
 from splatfix.knowledge.images import libraries_for
 from splatfix.knowledge.tables import table
 from splatfix.plan.tools import provided_toolkit
+from tests.plan.machines import refused
 
 STACKS = set(table("stacks")["stacks"])
 GOOD = Path(__file__).with_name("lane.toml").read_text(encoding="utf-8")
@@ -92,11 +93,10 @@ def test_a_new_lane_is_data(tmp_path: Path) -> None:
 
 
 def test_unknown_lane() -> None:
-    with pytest.raises(SplatfixError) as caught:
-        find_lane("cpuu")
-    assert caught.value.code == "unknown-lane"
-    assert caught.value.exit_code == Exit.USAGE
-    assert "cpu" in caught.value.todo[0].line()
+    error = refused(find_lane, "cpuu")
+    assert error.code == "unknown-lane"
+    assert error.exit_code == Exit.USAGE
+    assert "cpu" in error.todo[0].line()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,6 @@ def test_unknown_lane() -> None:
     ],
 )
 def test_invalid_value_is_named(tmp_path: Path, change: tuple[str, str], named: str) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        load_lanes(lanes_file(tmp_path, GOOD.replace(*change)))
-    assert caught.value.code == "lanes-unreadable"
-    assert named in caught.value.what
+    error = refused(load_lanes, lanes_file(tmp_path, GOOD.replace(*change)))
+    assert error.code == "lanes-unreadable"
+    assert named in error.what

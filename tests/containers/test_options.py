@@ -9,7 +9,8 @@ from splatfix.containers.certify import certificate_of, image_name, read_certifi
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import find_lane
 from splatfix.containers.run import ContainerJob, ContainerOutcome
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
+from tests.plan.machines import refused
 
 PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 HEX = "0123456789abcdef" * 4
@@ -25,9 +26,8 @@ def test_names_of_images() -> None:
     for name in f"{NAMES} debian@sha256:{HEX} a.example/x:1@sha256:{HEX}".split():
         assert image_name(name) == name
     for name in (*WRONG.split(), *STRANGE, *LONG):
-        with pytest.raises(SplatfixError) as caught:
-            image_name(name)
-        assert (caught.value.code, caught.value.exit_code) == ("not-an-image", Exit.USAGE), name[:20]
+        error = refused(image_name, name)
+        assert (error.code, error.exit_code) == ("not-an-image", Exit.USAGE), name[:20]
 
 
 def test_certificates_are_read(tmp_path: Path) -> None:
@@ -42,17 +42,15 @@ def test_what_is_no_file_is_not_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(SplatfixError) as caught:
-        read_certificates(tmp_path / name)
-    assert (caught.value.code, caught.value.exit_code) == ("cannot-read", Exit.USAGE)
+    error = refused(read_certificates, tmp_path / name)
+    assert (error.code, error.exit_code) == ("cannot-read", Exit.USAGE)
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 99, b"-----BEGIN PRIVATE KEY-----\n"])
 def test_a_file_without_certificates(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(SplatfixError) as caught:
-        read_certificates(tmp_path / "a")
-    assert (caught.value.code, caught.value.exit_code) == ("no-certificates", Exit.USAGE)
+    error = refused(read_certificates, tmp_path / "a")
+    assert (error.code, error.exit_code) == ("no-certificates", Exit.USAGE)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +60,5 @@ def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None
     path = tmp_path / "certificate.json"
     path.write_text(content)
     job = ContainerJob(find_lane("cpu"), Image("", "", "", "", reused=True), (), tmp_path)
-    with pytest.raises(SplatfixError) as caught:
-        certificate_of(ContainerOutcome(0, 1.0, (path,), ()), job)
-    assert caught.value.code in ("container-report-damaged", "container-no-report")
+    error = refused(certificate_of, ContainerOutcome(0, 1.0, (path,), ()), job)
+    assert error.code in ("container-report-damaged", "container-no-report")

@@ -10,7 +10,6 @@ from splatfix.context import Goal, make_context
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.gpus import Gpus
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
-from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import Compiler, Driver, Fact, Facts
 from splatfix.knowledge import Arch
@@ -31,6 +30,7 @@ from tests.plan.machines import (
     kinds,
     machine,
     plan,
+    refused,
     why_not,
 )
 
@@ -81,10 +81,9 @@ def test_conda_offers_the_older_glibc_without_root() -> None:
 def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     facts = debian_13(host=compilers("15.1.0", folder="/opt/conda/bin"))
     decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
-    with pytest.raises(SplatfixError) as caught:
-        choose_compilers(facts, TORCH_128, decision.toolkit, decision.version).required()
-    assert "conda's gcc 14" in caught.value.todo[0].line() and "apt-get" not in " ".join(
-        step.line() for step in caught.value.todo
+    error = refused(choose_compilers(facts, TORCH_128, decision.toolkit, decision.version))
+    assert "conda's gcc 14" in error.todo[0].line() and "apt-get" not in " ".join(
+        step.line() for step in error.todo
     )
 
 
@@ -102,9 +101,8 @@ def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
     decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120)).required()
     assert decision.ptx == Arch(9, 0) and decision.unsure
     own = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,), driver=DRIVER_535)
-    with pytest.raises(SplatfixError) as caught:
-        choose_ptx(own, TORCH_128, (SM_120,)).required()
-    assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in caught.value.what
+    error = refused(choose_ptx(own, TORCH_128, (SM_120,)))
+    assert "PTX 8.5 is newer than a driver of CUDA 12.2 translates" in error.what
 
 
 def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
@@ -145,16 +143,14 @@ def test_windows_without_a_compiler_names_no_older_toolset(found: tuple[str, ...
     host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
     toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
     facts = changed(machine(torch=TORCH_128, toolkits=(toolkit,), host=host), system="windows")
-    with pytest.raises(SplatfixError) as caught:
-        choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)).required()
-    assert words in caught.value.todo[0].line() and "toolset 14." in caught.value.todo[0].line()
+    error = refused(choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)))
+    assert words in error.todo[0].line() and "toolset 14." in error.todo[0].line()
 
 
 def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
     """The plain channel mixes releases: its nvcc may be newer than the toolkit that was asked for."""
-    with pytest.raises(SplatfixError) as caught:
-        choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,)).required()
-    assert "conda install -c nvidia/label/cuda-12.8.0 cuda-toolkit" in caught.value.todo[-1].line()
+    error = refused(choose_toolkit(machine(toolkits=()), TORCH_128, (SM_120,)))
+    assert "conda install -c nvidia/label/cuda-12.8.0 cuda-toolkit" in error.todo[-1].line()
 
 
 @pytest.mark.parametrize(
@@ -171,12 +167,13 @@ def test_torch_for_a_dropped_gpu_serves_every_target(
     facts = machine(toolkits=(), interpreter=dataclasses.replace(INTERPRETER, version=python))
     knows_all = dataclasses.replace(TORCH, knows_archs=("6.1", *TORCH.knows_archs))
     environment = dataclasses.replace(facts.environment, torch=Fact(knows_all, "test"))
-    with pytest.raises(SplatfixError) as caught:
+    error = refused(
         choose_toolkit(
             dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
-        ).required()
-    assert caught.value.code == "arch-dropped-by-cuda"
-    assert caught.value.todo[0].line().startswith(words)
+        )
+    )
+    assert error.code == "arch-dropped-by-cuda"
+    assert error.todo[0].line().startswith(words)
 
 
 def test_a_second_toolkit_of_a_version_is_no_farther() -> None:
@@ -190,6 +187,5 @@ def test_a_second_toolkit_of_a_version_is_no_farther() -> None:
 
 def test_no_older_ptx_serves_an_arch_with_a_letter() -> None:
     """sm_100a code exists for what plain code cannot do; CUDA 12.8 can name it, this torch cannot."""
-    with pytest.raises(SplatfixError) as caught:
-        choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),)).required()
-    assert caught.value.code == "arch-unknown-to-torch"
+    error = refused(choose_ptx(machine(torch=TORCH_128, toolkits=(CUDA_12,)), TORCH_128, (Arch(10, 0, "a"),)))
+    assert error.code == "arch-unknown-to-torch"

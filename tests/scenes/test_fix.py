@@ -12,12 +12,13 @@ import pytest
 from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES, load_scene
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
 from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
 from splatfix.scenes.photos import Change, jobs_of, untagged
 from tests.files import contents
+from tests.plan.machines import refused
 from tests.scenes.faults import FAULTS, photos_of
 from tests.scenes.test_check import alarms
 
@@ -155,17 +156,15 @@ def test_a_copy_never_goes_over_anything(
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("mine")
     before = contents(tmp_path)
-    with pytest.raises(SplatfixError) as caught:
-        fixed(scene, tmp_path / out)
-    assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
+    error = refused(fixed, scene, tmp_path / out)
+    assert (error.code, error.exit_code) == (code, exit_code)
     assert contents(tmp_path) == before
 
 
 def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> None:
     fixed(scene, tmp_path / "copy", copies=(2,), model="same")
-    with pytest.raises(SplatfixError) as caught:
-        fixed(scene, tmp_path / "copy", copies=(4,), model="same")
-    assert caught.value.code == "copy-exists"
+    error = refused(fixed, scene, tmp_path / "copy", copies=(4,), model="same")
+    assert error.code == "copy-exists"
 
 
 @pytest.mark.parametrize(
@@ -179,18 +178,16 @@ def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> 
 )
 def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Path) -> None:
     FAULTS[fault][1](scene)
-    with pytest.raises(SplatfixError) as caught:
-        fixed(scene, tmp_path / "copy")
-    assert caught.value.code == code
+    error = refused(fixed, scene, tmp_path / "copy")
+    assert error.code == code
     assert (tmp_path / "copy").exists() is (code == "photo-not-readable"), "all else is seen before it writes"
 
 
 def test_a_full_disk(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(SplatfixError) as caught:
-        fixed(scene, tmp_path / "copy")
-    assert (caught.value.code, caught.value.exit_code) == ("cannot-write", 3)
+    error = refused(fixed, scene, tmp_path / "copy")
+    assert (error.code, error.exit_code) == ("cannot-write", 3)
     assert list((tmp_path / "copy").iterdir()) == [tmp_path / "copy" / MARKER]
 
 
@@ -200,6 +197,5 @@ def test_pycolmap_is_asked_for_by_name(scene: Path, tmp_path: Path, monkeypatch:
     python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pycolmap'\" >&2\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    with pytest.raises(SplatfixError) as caught:
-        fixed(scene, tmp_path / "copy", copies=())
-    assert (caught.value.code, caught.value.exit_code) == ("needs-pycolmap", 2)
+    error = refused(fixed, scene, tmp_path / "copy", copies=())
+    assert (error.code, error.exit_code) == ("needs-pycolmap", 2)

@@ -24,7 +24,7 @@ from splatfix.wheels import web as web_module
 from tests.archs import goal, request_for
 from tests.conftest import Splatfix
 from tests.install.environments import fat_binary, make_environment, run_in, snapshot, write_extension
-from tests.plan.machines import cuda_source, healthy
+from tests.plan.machines import cuda_source, healthy, refused
 
 from .forge import serving, torch_in, write_page, write_wheel
 
@@ -97,10 +97,9 @@ def test_a_name_without_a_proven_wheel_is_refused_with_the_reason(served: Path) 
     for name, code, exit_code in (("tiny_probe==2.0", "no-wheel", 1), ("./tiny_probe", "not-a-folder", 2)):
         request = request_for((name,), ("sm_120",), indexes=(str(served),))
         wheels = find_prebuilt(request, facts)
-        with pytest.raises(SplatfixError) as raised:
-            with_wheels(request, make_context(facts, goal("sm_120")), wheels)
-        assert (raised.value.code, raised.value.exit_code) == (code, exit_code)
-        assert code != "no-wheel" or "it is version 1.0, and 2.0 is asked for" in raised.value.what
+        error = refused(with_wheels, request, make_context(facts, goal("sm_120")), wheels)
+        assert (error.code, error.exit_code) == (code, exit_code)
+        assert code != "no-wheel" or "it is version 1.0, and 2.0 is asked for" in error.what
 
 
 def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Path, tmp_path: Path) -> None:
@@ -117,9 +116,8 @@ def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Pat
             wheels = found(request, facts, server.address + "/")
             plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
             write_wheel(folder, wheel.name, "90", symbols=(), name="tiny_probe")
-            with pytest.raises(SplatfixError) as raised:
-                execute(plan, facts)
-        assert raised.value.code == ("wheel-not-fetched" if digests else "wrong-gpu-code")
+            error = refused(execute, plan, facts)
+        assert error.code == ("wheel-not-fetched" if digests else "wrong-gpu-code")
         assert snapshot(environment) == before
 
 
@@ -137,9 +135,8 @@ def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
     with pytest.raises(SplatfixError, match="1 of 1 fatbin has no code") as raised:
         with_wheels(only, make_context(facts, goal("sm_120")), wheels)
     assert (raised.value.code, raised.value.exit_code) == ("no-wheel", 1)
-    with pytest.raises(SplatfixError) as raised:
-        with_wheels(only, make_context(facts, goal("sm_120")), NO_WHEELS)
-    assert raised.value.exit_code == 3
+    error = refused(with_wheels, only, make_context(facts, goal("sm_120")), NO_WHEELS)
+    assert error.exit_code == 3
 
 
 def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
@@ -183,9 +180,8 @@ def test_strangers_are_asked_only_where_they_are_named(
     found(dataclasses.replace(request, offline=True), facts, "comfy-forge")
     find_options(make_context(facts, goal("sm_120")))
     assert asked == []
-    with pytest.raises(SplatfixError) as raised:
-        found(request, facts, "no-such-index")
-    assert (raised.value.code, raised.value.exit_code) == ("unknown-index", 2)
+    error = refused(found, request, facts, "no-such-index")
+    assert (error.code, error.exit_code) == ("unknown-index", 2)
 
 
 def test_the_command_line(
