@@ -26,3 +26,10 @@ def contents(folder: Path, without: Container[str] = ()) -> dict[str, tuple[int,
 
 def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+
+
+def assert_golden(golden: Path, text: str) -> None:
+    """It holds this text; with SPLATFIX_UPDATE_GOLDENS=1 it is written anew. Read it before it is committed."""
+    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), "if the new one is right: SPLATFIX_UPDATE_GOLDENS=1"

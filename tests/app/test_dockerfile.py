@@ -26,6 +26,7 @@ from splatfix.plan.image_choice import plan_image
 from splatfix.report.image import Places, dockerfile, files
 from tests.archs import archs
 from tests.conftest import Splatfix
+from tests.files import assert_golden
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_recipes import checkout_of
 
@@ -58,10 +59,7 @@ def made(key: str, folder: Path) -> ImagePlan:
 @pytest.mark.parametrize("key", CASES)
 def test_it_reads_as_the_golden(key: str, tmp_path: Path) -> None:
     text = dockerfile(made(key, tmp_path / "a")).replace(__version__, "VERSION")
-    golden = GOLDENS / f"{key}.Dockerfile"
-    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
+    assert_golden(GOLDENS / f"{key}.Dockerfile", text)
     assert str(tmp_path) not in text, "where a checkout lies on this machine decides nothing"
     assert text == dockerfile(made(key, tmp_path / "elsewhere")).replace(__version__, "VERSION")
 

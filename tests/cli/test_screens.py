@@ -3,12 +3,12 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/cli/test_screens.py`` regenerates them; read them before they are committed.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Splatfix
+from tests.files import assert_golden
 from tests.machines import folder
 
 HERE = Path(__file__).parent / "screens"
@@ -31,12 +31,7 @@ def shown(splatfix: Splatfix, words: tuple[str, ...], columns: int) -> str:
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_screens(name: str, splatfix: Splatfix) -> None:
-    text = shown(splatfix, SCREENS[name], 80)
-    golden = HERE / f"{name}.txt"
-    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
-        HERE.mkdir(exist_ok=True)
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
+    assert_golden(HERE / f"{name}.txt", shown(splatfix, SCREENS[name], 80))
 
 
 @pytest.mark.parametrize("columns", [80, 60, 40])

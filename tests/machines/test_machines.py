@@ -3,8 +3,6 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
 
-import json
-import os
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,12 @@ import pytest
 from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.files import write_json
+from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
 from splatfix.report import diagnosis
+from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of, raw_machines
 from tests.screens import on_screen
-
-UPDATE = bool(os.environ.get("SPLATFIX_UPDATE_GOLDENS"))
 
 # What is wrong with each machine, by an expert's word; every other one is healthy for its purpose.
 ILL = {
@@ -62,13 +59,7 @@ def test_findings_read_as_the_golden(name: str) -> None:
         }
         for item in run_checks(make_context(facts, Goal()))
     ]
-    golden = HERE / name / "findings.json"
-    if UPDATE:
-        write_json(golden, found)
-    kept = json.loads(golden.read_text(encoding="utf-8"))
-    assert found == kept, (
-        "if the new findings are right, write them anew: SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines"
-    )
+    assert_golden(HERE / name / "findings.json", dumps(found))
 
 
 @pytest.mark.parametrize("name", NAMES)

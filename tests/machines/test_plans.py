@@ -3,19 +3,17 @@
 ``SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines`` writes the goldens anew; read them before they are committed.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splatfix.context import Goal
-from splatfix.core.files import dumps, write_json
+from splatfix.core.files import dumps
 from splatfix.core.step import Step
 from splatfix.plan import LaneSummary, OptionKind
 from tests.archs import goal
+from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of
-from tests.machines.test_machines import UPDATE
 from tests.plan.machines import find_options
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
@@ -75,13 +73,7 @@ def _sentence(step: Step, windows: bool) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_read_as_the_golden(name: str) -> None:
     found = {target: readable(name, target) for target in TARGETS}
-    golden: Path = HERE / name / "plans.json"
-    if UPDATE:
-        write_json(golden, found)
-    kept = json.loads(golden.read_text(encoding="utf-8"))
-    assert json.loads(dumps(found)) == kept, (
-        "if the new plans are right, write them anew: SPLATFIX_UPDATE_GOLDENS=1 pytest tests/machines"
-    )
+    assert_golden(HERE / name / "plans.json", dumps(found))
 
 
 def test_every_machine_has_its_expert() -> None:

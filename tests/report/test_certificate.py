@@ -1,7 +1,6 @@
 """A certificate in words: what was trained, skipped, and not judged, each said once."""
 
 import dataclasses
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.report.certificate import show, show_kernels
 from splatfix.report.field_report import markdown
+from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
 
@@ -207,12 +207,7 @@ def every_kind() -> Certificate:
 
 
 def test_the_report_reads_as_the_golden() -> None:
-    """``SPLATFIX_UPDATE_GOLDENS=1`` writes it anew; read it before it is committed."""
-    golden = Path(__file__).with_name("certificate.md")
-    text = markdown(every_kind())
-    if os.environ.get("SPLATFIX_UPDATE_GOLDENS"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
+    assert_golden(Path(__file__).with_name("certificate.md"), markdown(every_kind()))
 
 
 def test_verbose_shows_every_criterion_and_the_reservation_of_each() -> None:
