@@ -36,6 +36,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     if checkout is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
     script = choose_script(request, checkout, "--dry-run")
+    scripts = scripts_of(checkout, script)
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
     called = {call.module for call in reached.calls}
@@ -60,12 +61,12 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         checkout=checkout.folder,
         stack=recognised_stack(checkout)[1],
         script=script,
-        scripts=scripts_of(checkout, script),
+        scripts=scripts,
         reached_by=reach.everything,
         dropins=_served(replacement, reached),
         refused=refused,
         also_needed=tuple(dict.fromkeys(needs)),
-        other_scripts=tuple(name for name in all_trainers(request.checkout) if name != script),
+        other_scripts=tuple(name for name in all_trainers(request.checkout) if name not in scripts),
         beside_the_point=beside,
     )
     return Result(

@@ -105,7 +105,7 @@ def _native_build(text: str, checkout: Checkout) -> tuple[Step, ...]:
     except SplatfixError as error:
         if error.code != "source-incomplete":
             return error.todo
-    return (run("splatfix", "install", text, "--target", "sm_120"),)
+    return (fill_in("splatfix", "install", text, "--target", "ARCH"),)
 
 
 def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:

@@ -297,7 +297,7 @@ def plan_install(
     elif request.backend == "auto":
         plan = _first_possible(request, context, prebuilt)
     elif request.backend in ("native", "wheels"):
-        plan = native_plan(request, context, prebuilt)
+        plan = _native(request, context, prebuilt)
     elif request.backend in _WITHOUT_COMPILER:
         plan = _with_dropins(request, context)
     else:
@@ -365,6 +365,34 @@ def _best_dropins(
     return None, tuple(passed_over)
 
 
+def _native(request: Request, context: Context, prebuilt: Mapping[str, FetchWheel] | None) -> InstallPlan:
+    """By the compiler, or wheels; where torch is none for CUDA, the refusal names the drop-ins."""
+    try:
+        return native_plan(request, context, prebuilt)
+    except SplatfixError as error:
+        if error.code != "cpu-only-torch":
+            raise
+        try:
+            replacement = choose_dropins(request.sources, context.checkout)
+        except SplatfixError:
+            raise error from None
+        if replacement.native:
+            raise
+        raise _with_next_best(error, request, context, replacement) from None
+
+
+def _with_next_best(
+    error: SplatfixError, request: Request, context: Context, replacement: Replacement
+) -> SplatfixError:
+    """The error with the command for the first backend without a compiler that is possible here."""
+    plan, _ = _best_dropins(request, context, replacement, besides=request.backend)
+    if plan is None:
+        return error
+    options = (*replace(request, backend=plan.backend).options, *python_option(context.facts))
+    again = run("splatfix", "install", *request.sources, *options, text="Next best here")
+    return error.with_todo(*error.todo, again)
+
+
 def _with_dropins(request: Request, context: Context) -> InstallPlan:
     """By the backend that was named; its refusal names the best of the others."""
     try:
@@ -376,23 +404,23 @@ def _with_dropins(request: Request, context: Context) -> InstallPlan:
         return dropin_plan(request, context, replacement, kernels_by)
     except SplatfixError as error:
         names_backend = any(step.command and "--backend" in step.command.argv for step in error.todo)
-        # a CPU-only torch is told of --backend pure already, with no command of its own
-        if kernels_by is None or names_backend or error.code == "cpu-only-torch":
+        if kernels_by is None or names_backend:
             raise
-        plan, _ = _best_dropins(request, context, replacement, besides=request.backend)
-        if plan is None:
-            raise
-        options = (*replace(request, backend=plan.backend).options, *python_option(context.facts))
-        again = run("splatfix", "install", *request.sources, *options, text="Next best here")
-        raise error.with_todo(*error.todo, again) from error
+        raise _with_next_best(error, request, context, replacement) from error
 
 
 def _for_targets(step: Step, request: Request) -> Step:
-    """A command of ``splatfix install`` that names no target is for those that were asked for."""
+    """A command of ``splatfix install`` that names no target, or leaves it to the reader, is for those that were asked for."""
     command = step.command
-    if command is None or command.argv[:2] != ("splatfix", "install") or "--target" in command.argv:
+    if command is None or command.argv[:2] != ("splatfix", "install") or not request.targets:
         return step
-    return replace(step, command=replace(command, argv=(*command.argv, *target_options(request.targets))))
+    argv = command.argv
+    if command.blanks == ("ARCH",):
+        argv = tuple(word for word in argv if word not in ("--target", "ARCH"))
+    elif "--target" in argv:
+        return step
+    argv += target_options(request.targets)
+    return replace(step, command=replace(command, argv=argv, blanks=()))
 
 
 def _kept(request: Request, context: Context) -> InstallPlan | None:

@@ -84,8 +84,7 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
         build = "CPU-only"
         if torch.value.hip:
             build = "ROCm"
-        pure = say("Or take the drop-ins, which need no CUDA: splatfix install NAME --backend pure.")
-        todo = (*torch_for(context, context.targets)[:1], pure)
+        todo = torch_for(context, context.targets)[:1]
         version = torch.value.version
         raise SplatfixError.of("plan.cpu-only-torch", todo=todo, version=version, where=where, build=build)
     return torch.value

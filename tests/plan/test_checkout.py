@@ -206,7 +206,7 @@ def test_a_refused_drop_in_names_the_source_that_was_given(tmp_path: Path, insid
     given = folder / "submodules" / "diff-plane-rasterization" if inside else folder
     caught = refused(choose_dropins, [str(given)])
     assert caught.code == "nothing-replaces-it"
-    assert caught.todo[0].line() == f"splatfix install '{given}' --target sm_120"
+    assert caught.todo[0].line() == f"splatfix install '{given}' --target ARCH"
 
 
 def test_a_folder_of_everything_is_no_checkout(tmp_path: Path) -> None:

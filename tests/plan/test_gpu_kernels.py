@@ -130,13 +130,13 @@ AMPERE_11 = machine(torch=CU_118, gpus=(Gpu(0, "NVIDIA A100", cc="8.0"),), drive
 @pytest.mark.parametrize(
     ("backend", "facts", "source", "target", "code", "words", "best"),
     [
-        ("nvrtc", CPU, "fused_ssim", "sm_120", "cpu-only-torch", "CPU-only", ""),
+        ("nvrtc", CPU, "fused_ssim", "sm_120", "cpu-only-torch", "CPU-only", "pure"),
         ("nvrtc", NO_NVRTC, "fused_ssim", "sm_120", "nvrtc-missing", "wheels, and that of NVRTC is missing", "warp"),
         ("nvrtc", BARE, V1, "sm_61", "target-too-old", "does not compile for sm_61 any more", "pure"),
         ("nvrtc", OLD_TORCH, V1, "sm_80", "nvrtc-too-old", "11.2 is the oldest", "warp"),
         ("nvrtc", BARE, V1, "auto", "no-gpu-to-target", "no NVIDIA GPU", "pure"),
         ("nvrtc", BARE, "diff_gaussian_rasterization@gof", "sm_120", "nothing-replaces-it", "no drop-in", "nvrtc"),
-        ("warp", CPU, V1, "sm_120", "cpu-only-torch", "CPU-only", ""),
+        ("warp", CPU, V1, "sm_120", "cpu-only-torch", "CPU-only", "pure"),
         ("warp", BARE, AA, "sm_120", "no-warp-kernels", "takes antialiasing and ignores it", "nvrtc"),
         ("warp", PYTHON_39, V1, "sm_120", "warp-needs-python", "needs Python 3.10 or newer; this is 3.9", "nvrtc"),
         ("warp", changed(BARE, glibc="2.27"), V1, "sm_120", "warp-has-no-wheel", "glibc 2.28, this is 2.27", "nvrtc"),
