@@ -78,6 +78,12 @@ def test_one_target_may_be_a_text(machine: Path) -> None:
     assert repr(by_text) == "<splatfix diagnose, exit code 1; print() shows it>"
 
 
+def test_what_is_no_architecture_is_refused() -> None:
+    with pytest.raises(splatfix.SplatfixError) as refused:
+        splatfix.diagnose(targets=["sm_1"])
+    assert refused.value.code == "unknown-arch"
+
+
 def test_importing_splatfix_imports_no_room() -> None:
     script = "import sys, splatfix; print([name for name in sys.modules if name.startswith('splatfix.')])"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
