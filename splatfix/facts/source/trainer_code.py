@@ -138,47 +138,41 @@ def _turns_autograd_off(node: ast.AST) -> bool:
     return last_name(node) in _WITHOUT_AUTOGRAD
 
 
-def _is_lexically_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    while node in parents:
-        node = parents[node]
-        if isinstance(node, (ast.With, ast.AsyncWith)):
-            if any(_turns_autograd_off(item.context_expr) for item in node.items):
-                return True
-        elif isinstance(node, _FUNCTIONS):
-            if any(map(_turns_autograd_off, node.decorator_list)):
-                return True
-            if any(last_name(call.func) == "set_grad_enabled" for call in _calls(node)):
-                return True
+def _is_without_autograd(node: ast.AST) -> bool:
+    """A ``with`` that turns it off, a function decorated so, or one that calls ``set_grad_enabled``."""
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return any(_turns_autograd_off(item.context_expr) for item in node.items)
+    if isinstance(node, _FUNCTIONS):
+        if any(map(_turns_autograd_off, node.decorator_list)):
+            return True
+        return any(last_name(call.func) == "set_grad_enabled" for call in _calls(node))
     return False
 
 
-def _without_autograd(tree: ast.Module, parents: Mapping[ast.AST, ast.AST]) -> set[str]:
-    """Names of functions of the file whose every call in it is without autograd, if only through one that calls them."""
-    functions = {node.name for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
-    calls: dict[str, list[ast.Call]] = {name: [] for name in functions}
+def _without_autograd(tree: ast.Module, parents: Mapping[ast.AST, ast.AST]) -> set[ast.AST]:
+    """What has autograd off inside, and functions whose every call in the file is in such, and so on through their callers."""
+    covered = {node for node in ast.walk(tree) if _is_without_autograd(node)}
+    functions = [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
+    calls: dict[str, list[ast.Call]] = {function.name: [] for function in functions}
     for call in _calls(tree):
         if (name := last_name(call.func)) in calls:
             calls[name].append(call)
-    covered: set[str] = set()
     while True:
-        more = {
-            name
-            for name, own in calls.items()
-            if name not in covered and own and all(_is_covered(call, parents, covered) for call in own)
-        }
+        more = []
+        for function in functions:
+            own = calls[function.name]
+            if function not in covered and own and all(_is_covered(call, parents, covered) for call in own):
+                more.append(function)
         if not more:
             return covered
-        covered |= more
+        covered.update(more)
 
 
-def _is_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST], covered: set[str]) -> bool:
-    if _is_lexically_covered(node, parents):
-        return True
-    function = _function_of(node, parents)
-    while function is not None:
-        if function.name in covered:
+def _is_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST], covered: set[ast.AST]) -> bool:
+    while node in parents:
+        node = parents[node]
+        if node in covered:
             return True
-        function = _function_of(function, parents)
     return False
 
 
