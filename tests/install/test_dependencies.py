@@ -86,7 +86,7 @@ def test_what_the_scripts_import_comes_too(environment: Environment, needing: Pa
         "import plyfile\ntry:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
     )
     (note,) = (text for text in planned(environment, needing).notes if "plyfile" in text)
-    assert "plyfile; --with-dependencies" in note and "wandb" not in note
+    assert "plyfile (--with-dependencies" in note and "wandb" not in note
     offer(offered, "plyfile")
     installed(environment, needing)
     assert run_in(environment, "import plyfile; print(plyfile.x)") == "1"

@@ -17,9 +17,9 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import open_environment
+from tests.conftest import Splatfix
 from tests.files import put
 from tests.install.environments import Files, snapshot
-from tests.projects.test_write import Cli
 
 # As Windows' scheme has it, whose folders these are.
 _SCHEME = """'posix_prefix': {
@@ -69,7 +69,7 @@ def ask(python: Path, code: str) -> str:
 
 
 @pytest.mark.slow
-def test_installed_and_undone_exactly(splatfix: Cli, python: Path, tmp_path: Path) -> None:
+def test_installed_and_undone_exactly(splatfix: Splatfix, python: Path, tmp_path: Path) -> None:
     assert ask(python, "import sys; print(sys.prefix, sys.flags.isolated)") == f"{python.parent} 1"
     assert not list(python.parent.rglob("Python.h")) and not (python.parent / "include").exists()
     put(tmp_path / "source", {"setup.py": SETUP, "ext.cpp": ""})
