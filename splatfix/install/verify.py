@@ -44,9 +44,14 @@ _MARK = "splatfix-imported "
 # crash shows at which module it came.
 _IMPORT_ALL = """
 import importlib, json, sys
+from importlib.machinery import PathFinder
 mark, checkout, modules = sys.argv[1], sys.argv[2], sys.argv[3:]
-# last, so that only what is nowhere else comes from it
-sys.path += filter(None, [checkout])
+# Finds what nothing else does. On sys.path a package with an __init__.py would win over an installed one without, as HTGS's does.
+class Checkout:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return PathFinder.find_spec(name, [checkout]) if checkout and path is None else None
+sys.meta_path.append(Checkout)
 def load(name):
     module = importlib.import_module(name)
     # on a line of its own, whatever the module has printed

@@ -105,6 +105,13 @@ def test_an_extension_may_import_what_lies_in_its_checkout(environment: Environm
         file.write("import beside_it\n")
     (item,) = install(environment, source).items
     assert item.modules == ("tiny_probe", "tiny_probe._C")
+    # HTGS: a package of the extension's name around it, which is no part of what is installed
+    (tmp_path / "tiny_probe").mkdir()
+    (tmp_path / "tiny_probe" / "__init__.py").write_text("raise RuntimeError\n")
+    (source / "tiny_probe" / "__init__.py").rename(tmp_path / "init.py")
+    (item,) = install(environment, source).items
+    assert item.modules == ("tiny_probe._C",)
+    (tmp_path / "init.py").rename(source / "tiny_probe" / "__init__.py")
     (tmp_path / "beside_it").rmdir()
     error = refused(install, environment, source)
     assert error.code == "import-failed" and "beside_it" in error.what
