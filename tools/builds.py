@@ -48,7 +48,8 @@ _PIPS_OWN = re.compile(
 _CELL = 100
 # variables that say for which GPUs, and whether for any
 _DECIDES = re.compile(r"ARCH|GPU|FORCE|WITH_CUDA")
-_FOLDER = re.compile(r"(?<![\w.])/[^\s:'\"]*/")
+# an address, which stays, or the folders of a path
+_FOLDER = re.compile(r"(https?://[^\s'\"]+)|(?<![\w.])/[^\s:'\"]*/")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -167,7 +168,7 @@ def first_error(output: str) -> str:
     for line in output.splitlines():
         text = line.strip().removeprefix("error: ")
         if _ERROR.search(line) and not _PIPS_OWN.search(text):
-            return _FOLDER.sub("", text)[:300]
+            return _FOLDER.sub(r"\1", text)[:300]
     return ""
 
 
@@ -210,7 +211,7 @@ def _import(python: Path, module: str) -> str:
     gpu_error = wants_gpu(done.stderr)
     if gpu_error:
         return f"{WANTS_GPU}: {gpu_error}"
-    return _FOLDER.sub("", done.why().partition(": ")[2] or done.why())[:300]
+    return _FOLDER.sub(r"\1", done.why().partition(": ")[2] or done.why())[:300]
 
 
 def write_row(record: Path, key: str, label: str, commit: str, how: str, row: dict[str, Any]) -> None:
