@@ -67,13 +67,23 @@ class PlannedEdit:
     source: str
 
 
-def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEdit, ...]:
-    """The edits that a source needs here, each with the files it changes.
+@dataclass(frozen=True)
+class Cures:
+    """What a source's build needs against known breakages."""
+
+    edits: tuple[PlannedEdit, ...]
+    by_variables: tuple[Breakage, ...]
+    """Those that variables of the build's environment cure."""
+
+
+def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
+    """What the breakages in a source need under these conditions.
 
     Raises:
         SplatfixError: ``refused-by-rule`` for something that no edit cures.
     """
     edits: list[PlannedEdit] = []
+    by_variables: list[Breakage] = []
     for record, applies, files in _breaking(source, conditions):
         if record.stops:
             raise _refused(source, record, files, conditions)
@@ -82,12 +92,9 @@ def needed_edits(source: Source, conditions: BuildConditions) -> tuple[PlannedEd
             if not applies:
                 cures = f"{record.cure}, harmless where it is not needed"
             edits.append(PlannedEdit(record.key, files, cures, "; ".join(record.sources)))
-    return tuple(edits)
-
-
-def needed_variables(source: Source, conditions: BuildConditions) -> tuple[Breakage, ...]:
-    """The breakages that variables of a source's build cure here."""
-    return tuple(record for record, _, _ in _breaking(source, conditions) if record.variables)
+        if record.variables:
+            by_variables.append(record)
+    return Cures(tuple(edits), tuple(by_variables))
 
 
 def _breaking(

@@ -22,16 +22,9 @@ from splatfix.facts import (
     repository_of,
     source_texts,
 )
-from splatfix.knowledge.breakages import breakage, cures_of_include
+from splatfix.knowledge.breakages import Breakage, breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import (
-    BuildConditions,
-    PlannedEdit,
-    build_conditions,
-    edited,
-    needed_edits,
-    needed_variables,
-)
+from splatfix.plan.edits import BuildConditions, Cures, PlannedEdit, build_conditions, edited, needed_cures
 from splatfix.plan.steps import BuildWheel, Reason
 from splatfix.plan.tools import Tools
 
@@ -44,12 +37,12 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
             ``headers-missing``.
     """
     assert tools.compilers is not None
-    archs, edits = _archs_and_edits(source, context.facts, tools)
-    downloads = _require_headers(source, context.facts, tools, edits)
+    archs, cures = _archs_and_cures(source, context.facts, tools)
+    downloads = _require_headers(source, context.facts, tools, cures.edits)
     environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     copy = _copy_of(source)
-    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in edits]
-    curing, cure_reasons = _curing_variables(source, context.facts, tools)
+    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
+    curing, cure_reasons = _curing_variables(cures.by_variables)
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
@@ -59,7 +52,7 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         variables={**environment.variables, **copy.variables, **curing},
         unset=tuple(name for name in environment.unset if name not in curing),
         path_first=environment.path_first,
-        edits=edits,
+        edits=cures.edits,
         downloads=downloads,
         reasons=(*environment.reasons, *copy.reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
     )
@@ -69,32 +62,30 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     return build, Rejected("set TORCH_CUDA_ARCH_LIST", archs.why)
 
 
-def _archs_and_edits(
-    source: Source, facts: Facts, tools: Tools
-) -> tuple[ArchChoice, tuple[PlannedEdit, ...]]:
-    """Who decides on architectures, and the edits needed; what setup.py decides itself is edited away where it is wrong."""
+def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
+    """Who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
     require_gpu(source, facts)
     conditions = _conditions(source, facts, tools)
-    edits = needed_edits(source, conditions)
+    cures = needed_cures(source, conditions)
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
-        return choice, edits
+        return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    more_edits = needed_edits(source, replace(conditions, arch_missing=True))
-    if any("setup.py" in edit.files for edit in more_edits):
-        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], more_edits)
+    without = needed_cures(source, replace(conditions, arch_missing=True))
+    if any("setup.py" in edit.files for edit in without.edits):
+        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
         without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
-            return replace(without_numbers, why=reason), more_edits
-    return require(choice), edits
+            return replace(without_numbers, why=reason), without
+    return require(choice), cures
 
 
-def _curing_variables(source: Source, facts: Facts, tools: Tools) -> tuple[dict[str, str], list[Reason]]:
-    """Variables that cure known breakages in this build, and which."""
+def _curing_variables(records: Sequence[Breakage]) -> tuple[dict[str, str], list[Reason]]:
+    """Variables that cure known breakages in a build, and which."""
     variables: dict[str, str] = {}
     reasons = []
-    for record in needed_variables(source, _conditions(source, facts, tools)):
+    for record in records:
         variables.update(record.variables)
         for name, value in record.variables.items():
             reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))

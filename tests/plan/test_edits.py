@@ -18,8 +18,7 @@ from splatfix.plan.edits import (
     apply,
     build_conditions,
     edited,
-    needed_edits,
-    needed_variables,
+    needed_cures,
 )
 
 from .machines import cuda_source, refused
@@ -135,7 +134,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     source = read_source(folder)
 
     def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in needed_edits(source, conditions)}
+        return {edit.rule: edit.files for edit in needed_cures(source, conditions).edits}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
@@ -148,7 +147,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
         "cub-functors",
         "windows-small-char",
     }
-    edits = needed_edits(source, LINUX_13)
+    edits = needed_cures(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     text = (folder / "state.h").read_text()
     assert "<cstdint>" in edited("state.h", text, edits) and edited("other.h", text, edits) == text
@@ -170,7 +169,7 @@ def test_a_reason_names_no_other_version(
     folder = cuda_source(tmp_path)
     (folder / "one.cu").write_text(text)
     versions = {"gcc": gcc} if gcc else {}
-    edits = needed_edits(read_source(folder), BuildConditions(cuda, (2, 11), "linux", python=versions))
+    edits = needed_cures(read_source(folder), BuildConditions(cuda, (2, 11), "linux", python=versions)).edits
     (edit,) = (item for item in edits if item.rule == rule)
     assert (edit.cures == breakage(rule).symptom) is named
     assert named or not re.search(r"\d", edit.cures)
@@ -288,9 +287,9 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     (folder / "add.cu").write_text(text)
     conditions = BuildConditions((12, 6), (2, 6), "linux", arch=arch)
     if not stops:
-        assert needed_edits(read_source(folder), conditions) == ()
+        assert needed_cures(read_source(folder), conditions).edits == ()
         return
-    caught = refused(needed_edits, read_source(folder), conditions)
+    caught = refused(needed_cures, read_source(folder), conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
@@ -316,7 +315,7 @@ def test_kernel_templates_of_another_file(
     folder = cuda_source(tmp_path)
     (folder / "fill.cuh").write_text(header)
     (folder / "fill.cu").write_text(code)
-    records = needed_variables(read_source(folder), BuildConditions(cuda, (2, 11), "linux"))
+    records = needed_cures(read_source(folder), BuildConditions(cuda, (2, 11), "linux")).by_variables
     assert [record.key for record in records] == ["template-stubs"] * cured
 
 
@@ -326,13 +325,13 @@ def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     (folder / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
     archs = [Arch.parse("sm_120")]
     source = read_source(folder)
-    assert needed_edits(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)) == ()
+    assert needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits == ()
 
     alone = tmp_path / "cmake"
     alone.mkdir()
     (alone / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
     (alone / "pyproject.toml").write_text('[build-system]\nrequires = ["scikit-build-core"]\n')
     source = read_source(alone)
-    (edit,) = needed_edits(source, build_conditions(source, (13, 0), (2, 11), "linux", archs))
+    (edit,) = needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
-    assert needed_edits(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)) == ()
+    assert needed_cures(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)).edits == ()
