@@ -405,18 +405,23 @@ class _Execution:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
         item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
-        if (
-            item.fetched and not item.origin
-        ):  # what no user imports by itself need not be importable by itself
+        # what no user imports by itself need not be importable by itself
+        if item.fetched and not item.origin:
             item.modules = tuple(name for name in item.modules if "." not in name)
         files = item.wheel.destinations(self.environment)
         has_gpu = bool(self.facts.machine.gpus.value)
-        folders = [Path(build.source) for build in _builds(self.plan) if build.subject == step.subject]
-        around = [str(path) for path in map(trainer_around, folders) if path]
+        checkout = None
+        for build in _builds(self.plan):
+            if build.subject == step.subject:
+                checkout = trainer_around(Path(build.source))
         rung = check_import(
-            *(item.modules, files, self.environment, self.runner, has_gpu),
+            item.modules,
+            files,
+            self.environment,
+            self.runner,
+            has_gpu,
             caller=item.caller,
-            checkout="".join(around),
+            checkout=str(checkout or ""),
         )
         item.rungs.append(rung)
         self._finish(record)
