@@ -23,6 +23,7 @@ from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.record import GradientReport, ReachReport
 from smoke_trainer.timing import OtherPrograms, StepTimer
+from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import UpdateCheck
 
 FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number is detected
@@ -224,7 +225,7 @@ class Monitor:
         rows = [[*step.loss, *step.norms.values()] for step in steps]
         if not rows:
             return []
-        together = torch.stack([scalar.to(self._device, torch.float32) for row in rows for scalar in row])
+        together = torch.stack([to_device(scalar.float(), self._device) for row in rows for scalar in row])
         numbers = iter(together.tolist())
         return [[next(numbers) for _ in row] for row in rows]
 

@@ -24,6 +24,7 @@ from smoke_trainer.backends import engine_of
 from smoke_trainer.data.scene import View
 from smoke_trainer.errors import RendererUnavailable, UsageError
 from smoke_trainer.model import Splats
+from smoke_trainer.transfer import to_device
 from splatfix.kernels import rasterizer
 
 NEAR, FAR = 0.01, 100.0
@@ -73,7 +74,7 @@ class RenderCamera:
         intrinsics = [[camera.fx, 0.0, camera.cx], [0.0, camera.fy, camera.cy], [0.0, 0.0, 1.0]]
 
         def on_device(values: Tensor) -> Tensor:
-            return values.to(device=device, dtype=torch.float32).contiguous()
+            return to_device(values.float().contiguous(), device)
 
         return RenderCamera(
             camera.width,

@@ -11,8 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 READ = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "unique2", "bincount", "equal")
 """Operations whose result, or its size, Python has to know."""
-HANDED_OVER = "lift_fresh"
-"""Numbers of Python that become a tensor: a copy to the GPU, for which the host waits. One alone is an argument of a kernel."""
 LEAVE = ("tolist", "numpy", "cpu", "__array__")
 """Methods that copy nothing on a CPU, and are no operations there: from a GPU they wait for what they copy."""
 
@@ -41,7 +39,7 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.name().partition(".")[0].removeprefix("aten::")
         is_masked = name == "index" and any(_is_mask(index) for index in args[1])
-        if is_masked or name in READ or (name == HANDED_OVER and args[0].dim()):
+        if is_masked or name in READ:
             self._found.append(func.name())
         return func(*args, **(kwargs or {}))
 
@@ -53,11 +51,22 @@ class _Calls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        # one number alone too, where it is not left on the CPU
-        is_placed = name == "new_tensor" or (name in ("tensor", "as_tensor") and (kwargs or {}).get("device"))
-        if name in LEAVE or (is_placed and not hasattr(args[-1], "__len__")):
+        if name in LEAVE or _is_copied(name, args, kwargs or {}):
             self._found.append(name)
         return func(*args, **(kwargs or {}))
+
+
+def _is_copied(name: str, args: Any, named: Any) -> bool:
+    """To the GPU, and waited for: numbers of Python that a tensor there is made of or indexed by; what is moved there, unless
+    that is said not to block, as it is of pinned memory. Without a device a tensor stays on the host."""
+    if name in ("__getitem__", "__setitem__"):
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(one, list) for one in index)
+    if name in ("to", "cuda"):
+        given = (*args[1:], named.get("device"))
+        is_moved = name == "cuda" or any(isinstance(one, (str, torch.device)) for one in given)
+        return is_moved and not named.get("non_blocking")
+    return name == "new_tensor" or (name in ("tensor", "as_tensor") and named.get("device") is not None)
 
 
 def _is_mask(index: Any) -> bool:

@@ -129,6 +129,7 @@ class ImageStore:
         self.data_device = data_device
         self.capacity_bytes = capacity_bytes
         self.held_bytes = 0
+        self.decoded = 0  # files so far
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
         self._maps: OrderedDict[Tuple[object, ...], Tensor] = OrderedDict()
 
@@ -137,7 +138,8 @@ class ImageStore:
         key = str(view.image_path)
         planes = self._kept.pop(key, None)
         if planes is None:
-            planes = self._load(view).to(self.data_device)
+            planes = to_device(self._load(view), self.data_device)
+            self.decoded += 1
         else:
             self.held_bytes -= planes.numel()
         self._make_room(planes.numel())

@@ -88,17 +88,13 @@ def test_no_step_waits_for_the_device(
 ) -> None:
     run = prepare(short_run(20, strategy=strategy, background="random"))
     run.renderer = Flat()  # type: ignore[assignment]
+    run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
     run.ssim = run.ssim._replace(function=lambda first, second: (first * second).mean())
     monkeypatch.setattr(run.model.optimizer, "step", lambda: None)  # its counts of steps are on the host
-    views = list(range(len(run.scene.train)))
-    for view in run.scene.train:
-        run.images.get(view)
-        run.camera(view)
-    run.remaining_views = [*views, *views]
+    run.remaining_views = 2 * list(range(len(run.scene.train)))  # drawn on the host, and read there
     waits = Waits()
-    with waits:
+    with waits:  # the pictures and cameras of the first epoch are new
         for iteration in range(1, WARM_UP):  # the records of WARM_UP iterations are read at once
-            run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
             train_step(run, iteration)
     run.monitor.close()
     assert waits.found == []
@@ -138,7 +134,8 @@ def test_a_metrics_network_is_no_memory_of_evaluating(
 def test_no_step_waits_for_a_gpu(short_run: ShortRun) -> None:
     run = prepare(short_run(20, device="cuda", background="random"))
     run.renderer = Flat()  # type: ignore[assignment]
-    train_step(run, 1)
+    run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
+    train_step(run, 1)  # the pictures and cameras of the others are new
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:

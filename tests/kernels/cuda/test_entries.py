@@ -222,11 +222,10 @@ def test_a_frame_waits_for_the_gpu_once_at_most(name: str, chosen: None) -> None
 
 @pytest.mark.parametrize(("name", "most"), [("v1, with depth and alpha", 11), ("2DGS", 6), ("SSIM", 0)])
 def test_pure_pytorch_waits_for_sizes_alone(name: str, most: int) -> None:
-    """Its lists are made by operations whose size only the GPU knows; no number of Python is copied there on the way."""
-    found = waits_of(name, Tensor)
-    handed_over = found.count("aten::lift_fresh")
-    assert handed_over == (name == "SSIM"), "the window, from pinned memory"
-    assert len(found) - handed_over <= most, found
+    """Its lists are made by operations whose size only the GPU knows; no number of Python is copied there on the way. What is
+    moved lies there already: the matrices of a camera."""
+    found = [wait for wait in waits_of(name, Tensor) if wait != "to"]
+    assert len(found) <= most, found
 
 
 @pytest.mark.parametrize("guess", [0.0, 0.5, 7.0])
