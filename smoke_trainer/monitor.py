@@ -10,8 +10,10 @@ import contextlib
 import json
 import math
 import statistics
+import time
+from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, DefaultDict, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -136,7 +138,7 @@ class Monitor:
         self.changed = 0  # the last iteration that added or removed Gaussians
         self.refined: List[int] = []  # the iterations that did, or reset opacities
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
-        self.phases: Dict[str, float] = {}  # seconds of each phase so far
+        self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest = LatestMeasures()
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
@@ -188,6 +190,7 @@ class Monitor:
         marks, processor_ms = self.timer.marks(), self.timer.processor_ms()
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
         self._pending.append(_Step(iteration, gaussians, event, scalars, norms, marks, processor_ms))
+        self.timer.lap("record")
         if len(self._pending) >= FLUSH_EVERY:
             self.flush()
 
@@ -195,6 +198,7 @@ class Monitor:
         """Write what is pending; raises TrainingFailed if a loss is not a number."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+        began = time.perf_counter()  # from here on a GPU waits for the host, whose clock holds for both
         pending, self._pending = self._pending, []
         memory: Dict[str, float] = {}
         if pending:
@@ -212,6 +216,7 @@ class Monitor:
         if resident is not None:
             self.latest = self.latest._replace(rss_gb=round(resident, 3))
         self._file.flush()
+        self.phases["record"] += time.perf_counter() - began
         if failed_at is not None:
             raise TrainingFailed(
                 f"the loss is not a number at iteration {failed_at}",
@@ -238,7 +243,7 @@ class Monitor:
             cost = sum(milliseconds.values())
         self.costs.append(cost)
         for name, value in milliseconds.items():
-            self.phases[name] = self.phases.get(name, 0.0) + value / 1e3
+            self.phases[name] += value / 1e3
         norms = dict(zip(step.norms, scalars[len(step.loss) :]))
         self.gradients.add(norms)
         self.losses.append(total)

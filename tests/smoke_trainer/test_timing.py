@@ -5,13 +5,15 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from smoke_trainer import timing
+from smoke_trainer.memory import PeakMemory
 from smoke_trainer.report import eventful_iterations
 from smoke_trainer.timing import OtherPrograms, steadiness
-from smoke_trainer.train import prepare
+from smoke_trainer.train import Run, prepare, train
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -59,6 +61,26 @@ def test_what_has_more_to_do_is_no_stall() -> None:
     costs[35] = costs[75] = 400.0
     stalled = steadiness(costs, 190, 10, eventful=eventful)
     assert stalled.slow == [36, 76] and (stalled.lost or 0.0) > 0.3
+
+
+def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that stands still but where an iteration is recorded, and where ten are written."""
+    now = [0.0]
+
+    def take(owner: Any, name: str, seconds: float) -> None:
+        right = getattr(owner, name)
+
+        def slow(*given: Any) -> Any:
+            now[0] += seconds
+            return right(*given)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    take(Run, "held_bytes", 1.0)
+    take(PeakMemory, "sample", 10.0)
+    document = train(short_run(25)).document
+    assert document["phases"]["record"] == document["seconds"]["train"] == 55.0
 
 
 def test_a_run_knows_which_iterations_have_more_to_do(short_run: ShortRun) -> None:

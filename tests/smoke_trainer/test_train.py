@@ -88,7 +88,7 @@ def test_metrics_have_one_line_per_iteration(finished):
     rows = lines(config)
     assert [row["iteration"] for row in rows] == list(range(1, 41))
     for row in rows:
-        assert {"data", "forward", "backward", "optimizer", "densify"} == set(row["ms"])
+        assert {"data", "forward", "backward", "optimizer", "densify", "record"} == set(row["ms"])
         assert row["loss"] == pytest.approx(0.8 * row["l1"] + 0.2 * (1 - row["ssim"]), abs=1e-5)
     assert rows[-1]["gaussians"] == len(cloud(config, 40)["xyz"])
 
