@@ -136,7 +136,7 @@ class Monitor:
         self.updates = UpdateCheck()
         self.losses: List[float] = []
         self.changed = 0  # the last iteration that added or removed Gaussians
-        self.refined: List[int] = []  # the iterations that did, or reset opacities
+        self.eventful: List[int] = []  # iterations that had more to do than others
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
         self.latest = LatestMeasures()
@@ -186,7 +186,7 @@ class Monitor:
         if event.cloned or event.split or event.pruned:
             self.changed = iteration
         if event != DensifyEvent():
-            self.refined.append(iteration)
+            self.eventful.append(iteration)
         marks, processor_ms = self.timer.marks(), self.timer.processor_ms()
         scalars = Loss(*(scalar.detach() for scalar in loss))  # without the graph, which would be kept alive
         self._pending.append(_Step(iteration, gaussians, event, scalars, norms, marks, processor_ms))

@@ -203,9 +203,10 @@ def training_report(
 
 def eventful_iterations(run: Run) -> Set[int]:
     """Those that had more to do than their neighbours, and the ones behind them, whose memory is allocated anew: Gaussians
-    were added or removed, a degree of spherical harmonics came in, or held-out views had been rendered."""
+    were added or removed, a photo was decoded, an update computed again, a degree of spherical harmonics came in, or held-out
+    views had been rendered."""
     config = run.config
-    eventful = set(run.monitor.refined)
+    eventful = set(run.monitor.eventful)
     interval = config.sh_degree_interval
     eventful.update(interval * degree for degree in range(1, run.model.max_sh_degree + 1))
     eventful.add(config.late + 1)

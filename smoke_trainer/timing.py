@@ -120,8 +120,8 @@ def steadiness(
         changed: the last iteration that added or removed Gaussians; from there on all cost the same.
         warm_up: iterations at the start that are left out.
         others: the load of other programs, where that was sampled.
-        eventful: indices of those that had more to do, which is no stall: Gaussians were added, or a kernel was used for the
-            first time, which CUDA loads only then.
+        eventful: indices of those that had more to do, which is no stall: Gaussians were added, a photo was decoded, or a
+            kernel was used for the first time, which CUDA loads only then.
 
     Returns:
         `slow`: iterations that took SLOW times the median of those around them; `lost`: the share of the time that they

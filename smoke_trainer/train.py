@@ -133,6 +133,7 @@ def train_step(run: Run, iteration: int) -> None:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
     run.shown[view.name] = run.shown.get(view.name, 0) + 1
+    decoded = run.images.decoded
     gt = run.images.get(view)
     timer.lap("data")
 
@@ -151,6 +152,8 @@ def train_step(run: Run, iteration: int) -> None:
     timer.lap("backward")
 
     follow = iteration in followed_steps(config.iterations)
+    if follow or run.images.decoded > decoded:
+        run.monitor.eventful.append(iteration)
     if follow:
         follow_step(run, iteration, xyz_lr)
     model.optimizer.step()

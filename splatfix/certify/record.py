@@ -247,7 +247,7 @@ class Steadiness:
     others: float | None = None
     """Cores that other programs kept busy meanwhile."""
     gpu_busy: float | None = None
-    """Share of the time in which other programs computed on the GPU, just before or after the training, whichever was more."""
+    """Share of the time in which other programs computed on the GPU that trained, just before or after, whichever was more."""
 
 
 @dataclass(frozen=True)

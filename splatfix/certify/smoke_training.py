@@ -36,13 +36,14 @@ from splatfix.certify.smoke import (
     source_digests,
 )
 from splatfix.certify.subject import SmokeSubject
+from splatfix.context import make_context
 from splatfix.core.files import make_folder
 from splatfix.core.lenient import object_in
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.words import counted, few
-from splatfix.facts import Facts
+from splatfix.facts import Facts, Gpu
 from splatfix.facts.machine.nvml import NvmlMeter
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -159,8 +160,9 @@ class SmokeTrainer:
                     tell(scene, latest)
 
         shares = []
+        gpu = make_context(self._facts).gpu_of(subject.device)
         if subject.device != "cpu":
-            shares.append(busy_gpus())
+            shares.append(busy_gpu(gpu))
         began = time.monotonic()
         done = self._runner.run(
             [*self._argv(scene), "--out", str(folder), "--json-progress"],
@@ -174,7 +176,7 @@ class SmokeTrainer:
         if done.ok:
             self._loaded.trained(scene, libraries)
         if subject.device != "cpu":
-            shares.append(busy_gpus())
+            shares.append(busy_gpu(gpu))
         busy = max((share for share in shares if share is not None), default=None)
         result = object_in(folder / "result.json")
         if isinstance(result.get("steadiness"), dict):
@@ -279,14 +281,17 @@ def resident_memory(process: str) -> Iterator[int]:
         yield int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def busy_gpus(meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:
-    """The share of time in which programs computed on the least busy GPU of the machine, before or after a training; None where
-    NVML does not tell. ``settle``: seconds in which what a training took leaves NVML's sampling period."""
+def busy_gpu(trains: Gpu | None, meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:
+    """Return the share of time in which programs computed on the GPU that trains, before or after the training; where it is not
+    known which does, on the busiest; None where NVML does not tell. ``settle``: seconds in which what a training took leaves
+    NVML's sampling period."""
     time.sleep(settle)
-    shares = [gpu.utilisation for gpu in (meter or NvmlMeter()).read() if gpu.utilisation is not None]
+    uses = (meter or NvmlMeter()).read()
+    own = [use for use in uses if trains and trains.uuid and use.uuid == trains.uuid]
+    shares = [use.utilisation for use in own or uses if use.utilisation is not None]
     if not shares:
         return None
-    return min(shares) / 100
+    return max(shares) / 100
 
 
 def _losses(folder: Path) -> list[float]:

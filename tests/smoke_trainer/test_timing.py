@@ -13,7 +13,7 @@ from smoke_trainer import timing
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.report import eventful_iterations
 from smoke_trainer.timing import OtherPrograms, steadiness
-from smoke_trainer.train import Run, prepare, train
+from smoke_trainer.train import Run, prepare, train, train_step
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -86,8 +86,16 @@ def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pyt
 def test_a_run_knows_which_iterations_have_more_to_do(short_run: ShortRun) -> None:
     run = prepare(short_run(40))
     run.config = replace(run.config, sh_degree_interval=15, evaluate_every=20)
-    run.monitor.refined, run.iteration = [10], 40
+    run.monitor.eventful, run.iteration = [10], 40
     try:
         assert eventful_iterations(run) == {10, 11, 15, 16, 30, 31, 32, 45, 46, 21, 22}
     finally:
         run.monitor.close()
+
+
+def test_photos_of_the_first_epoch_and_updates_that_are_followed_are_no_stall(short_run: ShortRun) -> None:
+    run = prepare(short_run(60))
+    for iteration in range(1, 12):
+        train_step(run, iteration)
+    run.monitor.close()
+    assert run.monitor.eventful == [*range(1, len(run.scene.train) + 1), 10]

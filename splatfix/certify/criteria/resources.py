@@ -23,6 +23,8 @@ MIN_TIMED = 0.9
 """Of the training time that the phases must account for."""
 MAX_LOST = 0.1
 """Of the time, in iterations that took 2.5 times as long as those around them."""
+LEAST_LOST = 0.5
+"""Seconds. A quick run on a fast GPU is over in half a second: a single stall of the system is a tenth of it."""
 MAX_DRIFT = 1.5
 """Iterations of one number of Gaussians may become this many times slower."""
 IDLE = 0.1
@@ -173,11 +175,16 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
     measured = "the run was too short"
     met = _if_known(record, "steadiness")
     if lost is not None:
-        met = lost <= MAX_LOST and (drift is None or drift <= MAX_DRIFT)
-        measured = f"{lost:.1%} of the time lost in slow iterations{_slow(record.steadiness.slow)}"
+        seconds = lost * ((record.seconds.get("train") or 0.0) - (record.seconds.get("warm_up") or 0.0))
+        stalled = lost > MAX_LOST and seconds > LEAST_LOST
+        met = not stalled and (drift is None or drift <= MAX_DRIFT)
+        measured = f"{lost:.1%} of the time, {seconds:.1f} s, lost in slow iterations"
+        measured += _slow(record.steadiness.slow)
         if drift is not None:
             measured += f"; {drift:.2f} times as slow at the end as after the last densification"
-    item = criterion("throughput-steady", met, measured, lost=MAX_LOST, drift=MAX_DRIFT, idle=IDLE)
+    item = criterion(
+        "throughput-steady", met, measured, lost=MAX_LOST, seconds=LEAST_LOST, drift=MAX_DRIFT, idle=IDLE
+    )
     load = _load_of_others(record)
     if item.outcome is not Outcome.FAILED or lost is None or not load:
         return item

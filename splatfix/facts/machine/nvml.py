@@ -205,6 +205,7 @@ class GpuUse:
     utilisation: int | None
     """Per cent of the last sampling period in which a kernel ran."""
     processes: dict[int, int | None]
+    uuid: str | None = None
 
 
 class NvmlMeter:
@@ -258,4 +259,5 @@ def _gpu_use(nvml: _Nvml, index: int) -> GpuUse:
         _number(memory, "used"),
         _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
         processes,
+        nvml.text("DeviceGetUUID", handle),
     )

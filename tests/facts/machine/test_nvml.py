@@ -116,6 +116,7 @@ CARD: dict[str, Any] = {
     "nvmlDeviceGetCount": 1,
     "nvmlDeviceGetHandleByIndex": "handle",
     "nvmlDeviceGetName": b"NVIDIA GeForce RTX 5090",
+    "nvmlDeviceGetUUID": b"GPU-1",
     "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=32 << 30, used=9 << 30),
     "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=93, memory=41),
     "nvmlDeviceGetComputeRunningProcesses_v3": [process(10, 5 << 30), process(11, None)],
@@ -127,7 +128,7 @@ def test_a_card_with_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", binding(**CARD))
     meter = NvmlMeter()
     expected = {10: 5 << 30, 11: None, 12: 1 << 30}
-    assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, expected),)
+    assert meter.read() == (GpuUse(0, "NVIDIA GeForce RTX 5090", 32 << 30, 9 << 30, 93, expected, "GPU-1"),)
     assert meter.problem == ""
 
 
