@@ -89,7 +89,8 @@ class VersionReport:
 
 @dataclass(frozen=True)
 class HardwareReport:
-    """Processor, cores this process may use, threads, memory in bytes, GPU; None for what cannot be determined."""
+    """Processor, cores this process may use, threads, memory in bytes, GPU, and whether that shares the machine's memory; None
+    for what cannot be determined."""
 
     cpu: Optional[str]
     cores: Optional[int]
@@ -97,6 +98,7 @@ class HardwareReport:
     memory: Optional[int]
     gpu: Optional[str]
     gpu_memory: Optional[int]
+    gpu_integrated: Optional[bool]
 
 
 @dataclass(frozen=True)

@@ -300,11 +300,14 @@ def hardware(device: torch.device) -> HardwareReport:
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux; a container may be given fewer than there are
         cores = len(os.sched_getaffinity(0))
-    gpu, gpu_memory = None, None
+    gpu, gpu_memory, integrated = None, None, None
     if device.type == "cuda":
-        gpu = torch.cuda.get_device_name(device)
-        gpu_memory = torch.cuda.get_device_properties(device).total_memory
-    return HardwareReport(_processor(), cores, torch.get_num_threads(), memory_limit(), gpu, gpu_memory)
+        gpu, about = torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device)
+        gpu_memory = about.total_memory
+        if hasattr(about, "is_integrated"):
+            integrated = bool(about.is_integrated)
+    threads = torch.get_num_threads()
+    return HardwareReport(_processor(), cores, threads, memory_limit(), gpu, gpu_memory, integrated)
 
 
 def _processor() -> Optional[str]:

@@ -102,6 +102,8 @@ class TrainingMachine:
     memory: int | None = None
     gpu: str | None = None
     gpu_memory: int | None = None
+    gpu_integrated: bool | None = None
+    """It shares the machine's memory (GB10, Thor, Jetson); None where that was not told."""
 
 
 @dataclass(frozen=True)

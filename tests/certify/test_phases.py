@@ -28,13 +28,15 @@ class Machine:
     def __init__(self) -> None:
         self.now, self.autograd, self.synchronized = 0.0, True, 0
         self.allocated = self.peak = self.reserved = 0
-        self.total = 16 * GIB
+        self.total, self.free, self.integrated = 16 * GIB, 4 * GIB, False
         self.cuda = SimpleNamespace(
             synchronize=self._synchronize,
             memory_allocated=lambda: self.allocated,
             max_memory_allocated=lambda: self.peak,
             max_memory_reserved=lambda: self.reserved,
-            mem_get_info=lambda: (self.total // 4, self.total),
+            mem_get_info=lambda: (self.free, self.total),
+            current_device=lambda: 0,
+            get_device_properties=lambda device: SimpleNamespace(is_integrated=int(self.integrated)),
         )
 
     def is_grad_enabled(self) -> bool:
@@ -143,6 +145,15 @@ def test_memory_beyond_the_card_is_refused(machine: Machine) -> None:
     machine.total = 3 * GIB
     (criterion,) = resources.memory_spill(record_of(machine, run(machine, 40, gpu=True)))
     assert criterion.outcome is Outcome.FAILED and "1,024 MiB" in criterion.measured
+
+
+@pytest.mark.parametrize(("integrated", "outcome"), [(False, Outcome.FAILED), (True, Outcome.NOT_MEASURED)])
+def test_memory_that_a_gpu_shares_with_the_page_cache_is_not_judged(
+    machine: Machine, integrated: bool, outcome: Outcome
+) -> None:
+    machine.free, machine.integrated = GIB // 16, integrated
+    criterion = resources.memory_utilisation(record_of(machine, run(machine, 40, gpu=True)))
+    assert criterion.outcome is outcome, criterion.measured
 
 
 def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine) -> None:

@@ -1,6 +1,7 @@
 """The device of a run: which one it is, that extensions run there too, and that no step waits for it without need."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.renderers import RenderOutput
+from smoke_trainer.report import hardware
 from smoke_trainer.train import WARM_UP, evaluate, prepare, train, train_step
 from tests.smoke_trainer.conftest import ShortRun
 from tests.waits import Waits
@@ -65,6 +67,18 @@ def test_free_memory_can_be_asked_before_torch_2_5(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 << 20)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 1 << 20)
     assert PeakMemory(check_device("cuda")).sample(1, 0)["vram_spill_gb"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("told", "known"), [({"is_integrated": 1}, True), ({"is_integrated": 0}, False), ({}, None)]
+)
+def test_a_gpu_that_shares_the_machines_memory_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, int], known: bool | None
+) -> None:
+    about = SimpleNamespace(total_memory=128 << 30, **told)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA GB10")
+    assert hardware(torch.device("cuda", 0)).gpu_integrated is known
 
 
 class Flat:

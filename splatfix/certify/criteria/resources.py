@@ -85,14 +85,19 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
     met, measured = _if_known(record, "memory"), "not known on this system"
     if share is not None:
         met, measured = share < MAX_USED, f"{share:.1%} {kind}"
+    elif memory.cuda and record.machine.gpu_integrated:
+        measured = (
+            "not judged: this GPU shares the machine's memory, and what files are cached in counts as used"
+        )
     return criterion("memory-utilisation", met, measured, most=MAX_USED)
 
 
 def used_share(record: TrainingRecord) -> float | None:
-    """The share of the memory that was in use at the peak; None where it is not known."""
+    """The share of the memory that was in use at the peak; None where it is not known, as of a GPU that shares the machine's:
+    its driver counts the page cache as used."""
     memory = record.memory
     if memory.cuda:
-        return memory.cuda.used_share
+        return None if record.machine.gpu_integrated else memory.cuda.used_share
     if memory.rss is None or not memory.limit:
         return None
     return memory.rss / memory.limit

@@ -138,6 +138,8 @@ class Phases:
         if self._is_timed():
             free, total = cuda.mem_get_info()
             memory["total"] = int(total)
+            about = cuda.get_device_properties(cuda.current_device())
+            memory["integrated"] = bool(getattr(about, "is_integrated", False))
             memory["used_share"] = max(1.0 - free / total, memory.get("used_share", 0.0))
             memory["reserved"] = int(cuda.max_memory_reserved())
             if _SPILLS:

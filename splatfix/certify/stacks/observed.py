@@ -102,7 +102,7 @@ def result_of(
             "used_share": held.get("used_share"),
             "spill": held.get("spill"),
         }
-        result["machine"]["gpu_memory"] = held.get("total")
+        result["machine"] |= {"gpu_memory": held.get("total"), "gpu_integrated": held.get("integrated")}
     elif held.get("eval"):
         result["memory"]["host"]["eval"] = held["eval"]
     if means := of_a_run(phases, passes):
