@@ -1,6 +1,5 @@
-"""What only a machine with an NVIDIA GPU can show: ``make gpu-check``, or ``pytest -m gpu tests/gpu_check``.
+"""The visit to a GPU: ``make gpu-check``, which is ``pytest -m gpu tests/gpu_check`` with a clock and a record.
 
-``plan`` lists the steps, of which ``test_visit`` makes tests; ``steps`` holds them, one subject a file. ``visit`` gives each its
-time and keeps the record; ``command`` asks first whether anything can run here. ``children`` are programs that run in the
-environments under test; ``rehearsal`` holds the stand-ins by which every step also runs without a GPU.
+``test_visit`` holds the four minutes that answer what matters, ``test_visit_rest`` what is behind them; ``conftest`` keeps time and
+record, ``visit`` is what a step is given, ``rehearsal`` stands in for a GPU, ``travel`` is the way to a GPU machine and back.
 """

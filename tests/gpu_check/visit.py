@@ -1,194 +1,224 @@
-"""A visit to a GPU: the time that each step has within that of the whole, builds beside the rest, and the record."""
+"""What a step is given: where things are, how programs are run within their time, and the record that grows with it."""
+
+from __future__ import annotations
 
 import datetime
-import math
+import json
 import os
+import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 import splatfix
-from splatfix.core.codec import to_json
-from splatfix.core.files import write_json, write_text
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.files import sha256_of, write_text
+from splatfix.core.runner import Completed, ProcessRunner
 
-from .context import ROOT, Context
-from .record import (
-    SCHEMA_VERSION,
-    Notes,
-    Outcome,
-    Record,
-    StepResult,
-    exit_code_of,
-    on_one_line,
-    table,
-    without_serials,
-)
-from .steps import install
+from .needs import PEERS
+from .record import KIND, Notes, as_json, exit_code_of, table
 
-BUDGET = 540.0
-"""Seconds for the whole."""
-SHORTEST = 5.0
-"""Seconds; a step is not begun with less."""
-SPENT = "the time for the whole plan was spent before its turn"
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = 30.0
+"""Seconds of the whole that are kept for taking back."""
+PATIENCE = 4.0
+"""By which limits are stretched in a rehearsal: it shares slow cores, and its times mean nothing."""
+WAIT = 120.0
+"""Seconds at most that a step waits for an installation; one from sources goes on beside the steps behind."""
+DROPINS = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
+SPENT = "the time for the whole visit was spent"
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step of the plan."""
-
-    name: str
-    title: str
-    limit: float
-    """Seconds, for hanging rather than for measuring."""
-    run: Callable[[Context, Notes], None]
-    needs: tuple[str, ...] = ()
-    """Steps without whose success this one shows nothing."""
-    wants: tuple[str, ...] = ()
-    """What must be there beside what every step needs; see ``needs``."""
-    alone: bool = False
-    """It is timed: nothing is built beside it."""
-    kept: bool = False
-    """Its limit is kept for it at the end of the whole."""
-    number: int = 0
-
-
+@dataclass
 class Visit:
-    """``until``: when the whole must have ended, by ``time.monotonic``; a rehearsal has no limit.
+    """One visit, ``seconds`` long; its limits of programs are for hanging, not for measuring."""
 
-    ``lacking``: by the names of steps, what they want and this machine lacks, in a line.
-    """
+    work: Path
+    out: Path
+    sources: Path | None
+    machine: Mapping[str, str]
+    seconds: float
+    rehearsal: bool
+    began: float = field(default_factory=time.monotonic)
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    installs: dict[str, Future[Notes]] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        context: Context,
-        machine: dict[str, str],
-        remarks: tuple[str, ...] = (),
-        until: float = math.inf,
-        lacking: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self.context = context
-        self.machine = machine
-        self.remarks = remarks
-        self.until = until
-        self.lacking = lacking
-        self.kept = 0.0
-        """Seconds that are left for what must run at the end."""
-        self._to_build: list[str] = []
-        self.results: dict[str, StepResult] = {}
-        self._began = time.monotonic()
-        self._date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        commit = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-        self._commit = ProcessRunner().run(commit, timeout=10).stdout.strip()
-        # Builds share the cores among themselves; a rehearsal has few, and nothing there waits for a GPU.
-        self._pool = ThreadPoolExecutor((os.cpu_count() or 1) if context.rehearsal else 8)
+    def __post_init__(self) -> None:
+        self._pool, self._lock = ThreadPoolExecutor(4), threading.RLock()
+        self._before: dict[str, dict[str, str]] = {}
+        # a tree that travelled has no .git
+        carried = (self.sources or self.work) / "commit"
+        done = ProcessRunner().run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], timeout=10)
+        commit = carried.read_text("utf-8") if carried.is_file() else done.stdout or "unknown"
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        about = {"splatfix": splatfix.__version__, "commit": commit.strip(), "machine": self.machine}
+        self._about = {"kind": KIND, "rehearsal": self.rehearsal, "date": now, **about}
 
-    def begin(self, steps: Iterable[Step]) -> None:
-        """Take note of the installations among the steps and of what time must be kept."""
-        steps = list(steps)
-        self.kept = sum(step.limit for step in steps if step.kept)
-        names = [step.name.removeprefix("install-") for step in steps if not self.lacking.get(step.name)]
-        self._to_build = [name for name in names if name in install.JOBS]
+    def size(self, real: int, rehearsed: int) -> int:
+        """Choose a size: on a GPU, or in a rehearsal on the CPU."""
+        return rehearsed if self.rehearsal else real
 
-    def _begin_builds(self) -> None:
-        """Start the installations from sources, all at once: compiling takes long, and needs no GPU."""
-        for name in self._to_build:
-            self.context.builds[name] = self._pool.submit(self._build, name)
-        self._to_build = []
+    def elapsed(self) -> float:
+        """Return the seconds since the visit began."""
+        return round(time.monotonic() - self.began, 1)
 
-    def _build(self, environment: str) -> Notes:
-        job = install.JOBS[environment]
-        if job.after in self.context.builds:
-            # the stack comes first to the cores, for most of the steps need it
-            self.context.builds[job.after].exception()
-        notes = Notes()
-        install.environment(self._within(job.limit, self.kept), notes, environment, *job.arguments)
+    def run(self, argv: Sequence[Any], seconds: float, kept: float = KEPT) -> Completed:
+        """Run a program within its limit; the step is skipped where the visit's time is spent. What it says is kept."""
+        limit, left = seconds * (PATIENCE if self.rehearsal else 1), self.seconds - kept - self.elapsed()
+        if left < 1:
+            pytest.skip(SPENT)
+        command = [str(word) for word in argv]
+        done = ProcessRunner().run(command, timeout=min(limit, left), env=self.variables(), cwd=self.work)
+        said = f"$ {' '.join(command)}\n{done.stdout[-20000:]}{done.stderr[-6000:]}\n= {done.why() or 0}\n"
+        with self._lock, (self.out / "output.txt").open("a", encoding="utf-8") as log:
+            log.write(said)
+        if done.returncode is None and left < limit:
+            pytest.skip(SPENT)
+        return done
+
+    def splatfix(
+        self, *words: Any, seconds: float, command: Sequence[str] = ()
+    ) -> tuple[int, dict[str, Any]]:
+        """Run a command of splatfix with ``--json``: exit code and document, which is an error where it printed none."""
+        done = self.run([sys.executable, "-m", "splatfix", *words, "--json", *command], seconds)
+        try:
+            return done.returncode or 0, dict(json.loads(done.stdout))
+        except ValueError:
+            return -1, {"error": {"code": "no-document", "what": f"splatfix {words[0]}: {done.why()}"}}
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of children: the checkout can be imported, kernels are compiled once, pytest has no plugins."""
+        path = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        more = {"PYTHONPATH": os.pathsep.join(path), "SPLATFIX_CACHE": str(self.work / "cache")}
+        return {**os.environ, **more, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+
+    def child(
+        self, environment: str, program: Path | str, *words: Any, seconds: float, under: Sequence[Any] = ()
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Run a file or module in an environment: the JSON objects it printed, one a line, and how it ended where not well."""
+        call = [program] if isinstance(program, Path) else ["-m", program]
+        done = self.run([*under, self.python(environment), *call, *words], seconds)
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        return rows, "" if done.ok and rows else f"{program}: {done.why() or 'printed no JSON'}"
+
+    def python(self, environment: str) -> str:
+        """Return the interpreter of a venv that sees this Python's packages; made at the first call."""
+        folder = self.work / "env" / environment
+        with self._lock:
+            if environment not in self._before:
+                argv = [sys.executable, "-m", "venv", "--without-pip", folder]
+                done = ProcessRunner().run(argv, timeout=60)
+                assert done.ok, f"no venv can be made with {sys.executable}: {done.why()}"
+                (site,) = folder.glob("lib/python*/site-packages")
+                lines = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+                if self.rehearsal:
+                    from .rehearsal import stand_in_for_cuda
+
+                    lines.append(stand_in_for_cuda(site))
+                (site / "outer.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+                self._before[environment] = files_of(folder)
+        return str(folder / "bin" / "python")
+
+    def install(self, environment: str) -> Future[Notes]:
+        """Begin what belongs into an environment, once, beside the steps."""
+        with self._lock:
+            if environment not in self.installs:
+                self.installs[environment] = self._pool.submit(self._install, environment)
+        return self.installs[environment]
+
+    def installed(self, environment: str, notes: Notes | None = None) -> str:
+        """Return the environment once what belongs there is installed; ``notes`` get what that showed.
+
+        Where it is not installed, the step with notes has failed, and any other is skipped.
+        """
+        wait = WAIT * PATIENCE if self.rehearsal else min(WAIT, self.seconds - KEPT - self.elapsed())
+        try:
+            shown = self.install(environment).result(timeout=wait)
+        except TimeoutError:
+            pytest.skip(f"what belongs into the environment {environment} is not yet installed")
+        if notes is not None:
+            notes.claims, notes.problems, notes.numbers = shown.claims, shown.problems, shown.numbers
+        if shown.problems:
+            ended = pytest.skip if notes is None else pytest.fail
+            ended(f"what belongs into the environment {environment} is not there: {shown.problems[0]}")
+        return environment
+
+    def _install(self, environment: str) -> Notes:
+        """Run ``splatfix install``: the drop-ins; the peers, from wheels or sources; or one source of the environment's name."""
+        notes, options, sources = Notes(), list[str](), self.sources or self.work
+        names = [str(sources / name) for name in PEERS if (sources / name).is_dir()]
+        wheels = {wheel.name.split("-")[0] for wheel in sources.glob("*.whl")}
+        if environment == "dropins":
+            # a CPU build of torch takes no other
+            names, options = list(DROPINS), ["--backend", "pure" if self.rehearsal else "nvrtc"]
+        elif environment != "stack":
+            names = [str(sources / environment)]
+        elif wheels:
+            names = [name for name, package in PEERS.items() if package in wheels]
+            options = ["--backend", "wheels", "--index", str(sources), "--offline"]
+        if not names:
+            notes.problems.append("GPU_SOURCES holds nothing of it")
+            return notes
+        argv = ["install", *names, "--python", self.python(environment), "--yes", *options]
+        code, document = self.splatfix(*argv, seconds=500)
+        called = ", ".join(Path(name).name for name in names)
+        notes.expect(code == 0, f"splatfix install {called}", error_of(document) or f"exit code {code}")
+        for item in (document.get("outcome") or {}).get("items") or ():
+            notes.numbers[item["subject"]] = {"seconds": round(item["seconds"], 1), "proof": item["proof"]}
+            for rung in item["proof"]:
+                # what has no reference is said so in the proof; that is no failure of the installation
+                if rung["name"] in ("built", "loads") or (rung["name"] == "computes" and rung["reached"]):
+                    notes.expect(bool(rung["reached"]), f"{item['subject']} {rung['name']}", rung["shown_by"])
         return notes
 
-    def close(self) -> None:
-        """Let no thread outlive the visit."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def take_back(self, notes: Notes) -> None:
+        """Revert every installation; each environment must be what it was before the first."""
+        for environment, before in self._before.items():
+            if environment in self.installs:
+                self.installs[environment].exception()
+                argv = [
+                    sys.executable,
+                    "-m",
+                    "splatfix",
+                    "revert",
+                    "--all",
+                    "--python",
+                    self.python(environment),
+                ]
+                done = self.run(argv, KEPT, kept=0)
+                good = done.ok or "nothing-to-revert" in done.stdout + done.stderr  # it had failed
+                notes.expect(good, f"revert in {environment}", done.why() or "exit code 0")
+            after = files_of(self.work / "env" / environment)
+            changed = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+            notes.expect(not changed, f"{environment} is as it was", ", ".join(changed[:5]) or "every file")
 
-    def perform(self, step: Step) -> StepResult:
-        """Run a step and write down how it ended, however it did.
-
-        The first that is not timed begins the builds; one that is timed waits for their end.
-        """
-        if not step.alone:
-            self._begin_builds()
-        elif self.context.builds:
-            wait(self.context.builds.values(), max(self.until - time.monotonic() - self.kept, 0.0))
-        notes, began = Notes(), time.monotonic()
-        outcome = Outcome.REHEARSED if self.context.rehearsal else Outcome.PASSED
-        try:
-            step.run(self._context_for(step), notes)
-            if not notes.claims and not notes.problems:
-                notes.problems.append("it ended and showed nothing")
-        except pytest.skip.Exception as reason:
-            outcome, notes.problems = Outcome.SKIPPED, [str(reason)]
-        except Exception as error:  # noqa: BLE001 - the next step is run
-            notes.problems.append(on_one_line(f"{type(error).__name__}: {error}"))
-        if notes.problems and outcome is not Outcome.SKIPPED:
-            outcome = Outcome.FAILED
-        seconds = round(time.monotonic() - began, 1)
-        result = StepResult(
-            step.number,
-            step.name,
-            step.title,
-            outcome,
-            seconds,
-            tuple(notes.claims),
-            tuple(notes.problems),
-            notes.numbers,
-        )
-        self.ended(result)
-        return result
-
-    def _context_for(self, step: Step) -> Context:
-        """With the time that the step has; skips it where a step that it needs did not pass, or the time is spent."""
-        if self.lacking.get(step.name):
-            pytest.skip(self.lacking[step.name])
-        for name in step.needs:
-            outcome = self.results[name].outcome if name in self.results else Outcome.SKIPPED
-            if outcome in (Outcome.FAILED, Outcome.SKIPPED):
-                pytest.skip(
-                    f"it needs the step {name}, which {'was ' * (outcome is Outcome.SKIPPED)}{outcome.value}"
-                )
-        return self._within(step.limit, 0.0 if step.kept else self.kept)
-
-    def _within(self, limit: float, kept: float) -> Context:
-        """With so many seconds, or what is left of the whole."""
-        limit *= self.context.patience
-        left = min(limit, self.until - time.monotonic() - kept)
-        if left < SHORTEST:
-            pytest.skip(SPENT)
-        return self.context.until(time.monotonic() + left, is_own_limit=left == limit)
-
-    def ended(self, result: StepResult) -> None:
+    def ended(self, name: str, title: str, outcome: str, began: float, notes: Notes) -> None:
         """Write the record anew, so that a visit that is cut off leaves what it had seen."""
-        self.results[result.name] = without_serials(result)
-        record, out = self.record(), Path(self.context.out)
-        write_text(out / "table.md", table(record))
-        write_json(out / "record.json", to_json(record))
+        if self.rehearsal and outcome == "passed":
+            outcome = "rehearsed"
+        step = {"name": name, "title": title, "outcome": outcome, "began": began}
+        self.steps.append(step | {"seconds": round(self.elapsed() - began, 1)} | vars(notes))
+        write_text(self.out / "table.md", table(self.document()))
+        write_text(self.out / "record.json", as_json(self.document()))
 
-    def record(self) -> Record:
-        """What was seen so far."""
-        done = tuple(self.results.values())
-        return Record(
-            schema_version=SCHEMA_VERSION,
-            kind="gpu-check",
-            rehearsal=self.context.rehearsal,
-            date=self._date,
-            splatfix=splatfix.__version__,
-            commit=self._commit,
-            machine=self.machine,
-            seconds=round(time.monotonic() - self._began, 1),
-            exit_code=exit_code_of(done),
-            steps=done,
-            notes=self.remarks,
-        )
+    def document(self) -> dict[str, Any]:
+        """Return the record of what was seen so far."""
+        ending = {"seconds": self.elapsed(), "exit_code": exit_code_of(self.steps), "steps": self.steps}
+        return self._about | ending
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """Return the digest of every file of an environment but splatfix's journal and bytecode, by path."""
+    paths = [path for path in folder.rglob("*") if not {".splatfix", "__pycache__"} & {*path.parts}]
+    return {str(path.relative_to(folder)): sha256_of(path) for path in paths if path.is_file()}
+
+
+def error_of(document: Mapping[str, Any]) -> str:
+    """Return code and first sentence of a command's error; "" where it has none."""
+    error = document.get("error")
+    return f"{error['code']}: {error['what']}" if error else ""

@@ -1,1 +1,0 @@
-"""The larger steps of ``test_visit``, one subject a file."""
