@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import measuring  # noqa: F401 - which puts the tests' own kernels on the path
+import measuring  # which puts the tests' own kernels on the path
 import pytest
 import torch
 from kernels.compare import ARGUMENTS, SURFELS, gaussians_of, in_precision
@@ -38,6 +38,7 @@ from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
 
 DEVICE = torch.device("cuda")
+COURTYARD = measuring.ROOT / "smoke_trainer" / "samples" / "courtyard"
 ORDER = ("means3D", "scales", "rotations", "opacities", "shs")
 """Of Splats."""
 JOBS = (
@@ -82,7 +83,7 @@ class Scene:
 
     def _trained(self, path: Path) -> None:
         """Split what a view of the courtyard sees into so many, each as large in pixels as there, at places drawn from them."""
-        view, height = load_scene("courtyard").train[0], self.width * 9 // 16
+        view, height = load_scene(str(COURTYARD)).train[0], self.width * 9 // 16
         old, grown = view.camera, self.width / view.camera.width
         lens = {name: getattr(old, name) * grown for name in ("fx", "fy", "cx")}
         lens["cy"] = old.cy * grown - (old.height * grown - height) / 2

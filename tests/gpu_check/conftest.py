@@ -54,9 +54,9 @@ def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
         options.out.mkdir(parents=True, exist_ok=True)
         given = (options.out.absolute(), sources and sources.absolute(), machine)
         request.config.stash[_VISIT] = current = Visit(work, *given, options.budget, options.rehearse)
-        current.install("dropins")
-        if sources:
-            current.install("stack")
+        wheels, others = current.sources_by_peer()
+        for environment in ("dropins", *["stack"] * bool(wheels or others), *others * bool(wheels)):
+            current.install(environment)
         yield current
         notes, began = Notes(), current.elapsed()
         current.take_back(notes)

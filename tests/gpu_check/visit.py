@@ -30,7 +30,6 @@ PATIENCE = 4.0
 """By which limits are stretched in a rehearsal: it shares slow cores, and its times mean nothing."""
 WAIT = 120.0
 """Seconds at most that a step waits for an installation; one from sources goes on beside the steps behind."""
-DROPINS = ("fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1")
 SPENT = "the time for the whole visit was spent"
 
 
@@ -58,6 +57,13 @@ class Visit:
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
         about = {"splatfix": splatfix.__version__, "commit": commit.strip(), "machine": self.machine}
         self._about = {"kind": KIND, "rehearsal": self.rehearsal, "date": now, **about}
+
+    def sources_by_peer(self) -> tuple[list[str], list[str]]:
+        """Return the peers that come as wheels, as `install` calls them; and those that come as sources only."""
+        sources = self.sources or self.work
+        there = {path.name.split("-")[0] for path in sources.glob("*.whl")}
+        wheels = [name for name, package in PEERS.items() if package in there]
+        return wheels, [name for name in PEERS if (sources / name).is_dir() and name not in wheels]
 
     def size(self, real: int, rehearsed: int) -> int:
         """Choose a size: on a GPU, or in a rehearsal on the CPU."""
@@ -151,15 +157,14 @@ class Visit:
     def _install(self, environment: str) -> Notes:
         """Run ``splatfix install``: the drop-ins; the peers, from wheels or sources; or one source of the environment's name."""
         notes, options, sources = Notes(), list[str](), self.sources or self.work
-        names = [str(sources / name) for name in PEERS if (sources / name).is_dir()]
-        wheels = {wheel.name.split("-")[0] for wheel in sources.glob("*.whl")}
+        wheels, others = self.sources_by_peer()
+        names = [str(sources / name) for name in (others if environment == "stack" else [environment])]
         if environment == "dropins":
             # a CPU build of torch takes no other
-            names, options = list(DROPINS), ["--backend", "pure" if self.rehearsal else "nvrtc"]
-        elif environment != "stack":
-            names = [str(sources / environment)]
-        elif wheels:
-            names = [name for name, package in PEERS.items() if package in wheels]
+            names = ["fused_ssim", "simple_knn", "diff_gaussian_rasterization@v1"]
+            options = ["--backend", "pure" if self.rehearsal else "nvrtc"]
+        elif environment == "stack" and wheels:
+            names = wheels
             options = ["--backend", "wheels", "--index", str(sources), "--offline"]
         if not names:
             notes.problems.append("GPU_SOURCES holds nothing of it")
