@@ -116,26 +116,26 @@ class Scene:
         return Splats(*(self.leaves[name] for name in ORDER), sh_degree=3)
 
 
-def ssim(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
+def ssim(engine: str, scene: Scene) -> tuple[Forward, Results]:
     shape, generator = (1, 3, scene.width * 9 // 16, scene.width), torch.Generator().manual_seed(0)
     first = torch.rand(shape, generator=generator).to(DEVICE).requires_grad_()
     second = torch.rand(shape, generator=generator).to(DEVICE)
     if engine == "nvrtc":
-        return lambda: {"out": ssim_cuda.mean_ssim(first, second, "same")}, [first]
+        return lambda: {"out": ssim_cuda.mean_ssim(first, second, "same")}, {"image": first}
     call = fused_ssim if engine == "torch" else importlib.import_module(engine).fused_ssim
-    return lambda: {"out": call(first, second)}, [first]
+    return lambda: {"out": call(first, second)}, {"image": first}
 
 
-def knn(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
+def knn(engine: str, scene: Scene) -> tuple[Forward, Results]:
     points = scene.leaves["means3D"].detach()
     if engine == "torch":
-        return lambda: {"distances": distCUDA2(points, engine="torch")}, []
+        return lambda: {"distances": distCUDA2(points, engine="torch")}, {}
     search = knn_cuda.mean_of_three if engine == "nvrtc" else importlib.import_module(engine).distCUDA2
-    return lambda: {"distances": search(points)}, []
+    return lambda: {"distances": search(points)}, {}
 
 
-def gaussians(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
-    leaves = list(scene.leaves.values())
+def gaussians(engine: str, scene: Scene) -> tuple[Forward, Results]:
+    leaves = scene.leaves
     if engine in ("torch", "nvrtc"):
         draw = rasterize if engine == "torch" else rasterizer_cuda.rasterize
         screen = torch.zeros(scene.count, 3, device=DEVICE, requires_grad=True)
@@ -145,21 +145,21 @@ def gaussians(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
     return lambda: {"out": renderer.render(scene.camera, scene.splats(), scene.settings.bg).color}, leaves
 
 
-def surfels(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
+def surfels(engine: str, scene: Scene) -> tuple[Forward, Results]:
     draw: Any = rasterize_surfels if engine == "torch" else surfels_cuda.rasterize
     screen = torch.zeros(scene.count, 3, device=DEVICE, requires_grad=True)
     given = [screen if name == "means2D" else scene.leaves.get(name) for name in SURFELS]
-    return lambda: {"out": draw(scene.settings, *given)[0]}, list(scene.leaves.values())
+    return lambda: {"out": draw(scene.settings, *given)[0]}, scene.leaves
 
 
-def sums(engine: str, scene: Scene) -> tuple[Forward, list[torch.Tensor]]:
+def sums(engine: str, scene: Scene) -> tuple[Forward, Results]:
     inputs = {name: value.detach() for name, value in scene.leaves.items() if name != "shs"}
     if engine == "torch":
-        return lambda: contributions(scene.settings, **inputs)._asdict(), []
+        return lambda: contributions(scene.settings, **inputs)._asdict(), {}
     given = gaussians_of(inputs, torch.float32, str(DEVICE), colors=1)
     few = {name: value[:1].cpu() for name, value in inputs.items()}
     names = contributions(look_at(8, 8), **few)._fields
-    return lambda: dict(zip(names, contributions_cuda.sums(scene.settings, given, None), strict=True)), []
+    return lambda: dict(zip(names, contributions_cuda.sums(scene.settings, given, None), strict=True)), {}
 
 
 MAKERS = {"ssim": ssim, "knn": knn, "gaussians": gaussians, "surfels": surfels, "contributions": sums}
@@ -225,7 +225,7 @@ class Stages:
 
 
 def timed(
-    engines: dict[str, tuple[Forward, list[torch.Tensor]]], repeats: int
+    engines: dict[str, tuple[Forward, Results]], repeats: int
 ) -> dict[str, tuple[Results, dict[str, Any]]]:
     """Let the engines take turns: results, and medians of forward, backward and both in milliseconds, with the peak of memory.
 
@@ -245,8 +245,8 @@ def timed(
             marks[1].record()
             if leaves:
                 weights = torch.linspace(-1, 1, results["out"].numel(), device=DEVICE).view_as(results["out"])
-                gradients = torch.autograd.grad(results["out"], leaves, weights)
-                results |= {f"gradient {number}": gradient for number, gradient in enumerate(gradients)}
+                gradients = torch.autograd.grad(results["out"], list(leaves.values()), weights)
+                results |= {f"gradient of {key}": one for key, one in zip(leaves, gradients, strict=True)}
             marks[2].record()
             torch.cuda.synchronize()
             if turn == 0:
@@ -335,14 +335,14 @@ def done(job: str, repeats: int, trained: Path | None) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def staged(forward: Forward, leaves: list[torch.Tensor], repeats: int, lists: bool) -> dict[str, Any]:
+def staged(forward: Forward, leaves: Results, repeats: int, lists: bool) -> dict[str, Any]:
     """Return the medians of the stages of ours, in calls of their own: the events cost a little."""
     with pytest.MonkeyPatch.context() as patch:
         stages, calls = Stages(patch), []
         for _ in range(repeats):
             out = forward()
             if leaves:
-                torch.autograd.grad(out["out"].sum(), leaves)
+                torch.autograd.grad(out["out"].sum(), list(leaves.values()))
             calls.append(stages.taken())
         medians = {key: round(sorted(call[key] for call in calls)[repeats // 2], 4) for key in calls[0]}
         return {"stages_ms": medians, **({"lists": stages.lists()} if lists else {})}
