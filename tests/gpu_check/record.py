@@ -37,13 +37,13 @@ def exit_code_of(steps: Iterable[Mapping[str, Any]]) -> int:
     return 0 if outcomes and "skipped" not in outcomes else 3
 
 
-def as_json(record: Mapping[str, Any]) -> str:
-    """Return the document with the UUIDs of GPUs hashed, as a certificate has them: a record is public."""
+def without_serials(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record with the UUIDs of GPUs hashed, as a certificate has them: it is public."""
 
     def hashed(uuid: re.Match[str]) -> str:
         return f"sha256:{hashlib.sha256(f'GPU-{uuid[1]}'.encode()).hexdigest()[:16]}"
 
-    return _UUID.sub(hashed, json.dumps(record, indent=1))
+    return dict(json.loads(_UUID.sub(hashed, json.dumps(record))))
 
 
 def table(record: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 
 from .needs import PEERS
-from .record import KIND, Notes, as_json, exit_code_of, table
+from .record import KIND, Notes, exit_code_of, table, without_serials
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = 30.0
@@ -209,12 +209,12 @@ class Visit:
         step = {"name": name, "title": title, "outcome": outcome, "began": began}
         self.steps.append(step | {"seconds": round(self.elapsed() - began, 1)} | vars(notes))
         write_text(self.out / "table.md", table(self.document()))
-        write_text(self.out / "record.json", as_json(self.document()))
+        write_text(self.out / "record.json", json.dumps(self.document(), indent=1))
 
     def document(self) -> dict[str, Any]:
         """Return the record of what was seen so far."""
         ending = {"seconds": self.elapsed(), "exit_code": exit_code_of(self.steps), "steps": self.steps}
-        return self._about | ending
+        return without_serials(self._about | ending)
 
 
 def files_of(folder: Path) -> dict[str, str]:
