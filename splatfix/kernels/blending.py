@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -82,6 +83,23 @@ def full_precision(device: torch.device) -> Iterator[None]:
             stack.callback(setattr, matmul, switch, getattr(matmul, switch))
             setattr(matmul, switch, exact)
         yield
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def untraced(function: _Function) -> _Function:
+    """Keep `torch.compile` out of the function: its sizes are those of the data, and its kernels take pointers.
+
+    Where a named tuple is changed by `_replace` the compiler of torch 2.11 fails, and does not step aside.
+    """
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        compiler = sys.modules.get("torch._dynamo")  # not imported: that takes a second, and few need it
+        return (function if compiler is None else compiler.disable(function))(*arguments, **options)
+
+    return cast(_Function, call)
 
 
 class Alpha(NamedTuple):
