@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import sys
 import threading
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -82,6 +83,29 @@ def full_precision(device: torch.device) -> Iterator[None]:
             stack.callback(setattr, matmul, switch, getattr(matmul, switch))
             setattr(matmul, switch, exact)
         yield
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def untraced(function: _Function) -> _Function:
+    """Keep `torch.compile` out of the function: its sizes are those of the data, and its kernels take pointers.
+
+    Where a named tuple is changed by `_replace` the compiler of torch 2.11 fails, and does not step aside.
+    """
+
+    kept: List[Callable[..., Any]] = []  # made once: 7 microseconds, of the 60 that a frame may take of the host
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        compiler = sys.modules.get("torch._dynamo")  # not imported: that takes a second, and few need it
+        if compiler is None:
+            return function(*arguments, **options)
+        if not kept:
+            kept.append(compiler.disable(function))
+        return kept[0](*arguments, **options)
+
+    return cast(_Function, call)
 
 
 class Alpha(NamedTuple):

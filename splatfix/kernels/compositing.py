@@ -20,6 +20,7 @@ from typing import NamedTuple, Optional, Sequence
 import torch
 from torch import Tensor
 
+from splatfix.kernels.blending import untraced
 from splatfix.kernels.contributions import Contributions, contributions
 from splatfix.kernels.projection import GaussianRasterizationSettings, Gaussians, colors_of
 from splatfix.kernels.rasterizer import rasterize
@@ -49,6 +50,7 @@ class Composite(NamedTuple):
     sums: Optional[Contributions]
 
 
+@untraced
 def composite(
     settings: GaussianRasterizationSettings,
     means3D: Tensor,

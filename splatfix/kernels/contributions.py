@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels.binning import AREA, to_tiles
-from splatfix.kernels.blending import Alpha, add_rows, blend, chunk_cells, full_precision
+from splatfix.kernels.blending import Alpha, add_rows, blend, chunk_cells, full_precision, untraced
 from splatfix.kernels.projection import GaussianRasterizationSettings, Gaussians, camera_of, positions_in_view
 from splatfix.kernels.scene import arrange
 
@@ -45,6 +45,7 @@ class Contributions(NamedTuple):
     strongest: Tensor
 
 
+@untraced
 @torch.no_grad()
 def contributions(
     settings: GaussianRasterizationSettings,

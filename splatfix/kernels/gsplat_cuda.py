@@ -24,6 +24,7 @@ KERNELS: Dict[str, Callable[..., Any]] = {}
 _PINHOLE, _ORTHOGRAPHIC = 0, 1  # of CameraModelType
 _MOST_CHANNELS = 16  # of a launch: with the ways 40 KB of shared memory of 48
 _MOST_OF_SURFELS = 4  # the same, 43 KB
+_MOST = 2**31 - 1  # of what has a thread: the kernels count with 32 bits
 _MOST_PAIRS = 2**31 - 512  # the kernels count them with 32 bits, in steps of 256
 _MOST_ROWS = 2**16 - 1  # of blocks, and of images: of a launch
 _SUMS = 18  # per surfel; see gsplat_surfels.cu
@@ -49,6 +50,8 @@ def _launch(
     file: str, kernel: str, count: int, arguments: Sequence[Any], like: Tensor, threads: int = 256
 ) -> None:
     """A thread for every one of `count`; of surfels by the code that most images are drawn by."""
+    if count > _MOST:
+        raise NoKernels(f"{count} threads of {kernel} are more than the CUDA kernels count")
     if count:
         defines = {"COLORS": _MOST_OF_SURFELS} if file == _SURFELS else {}
         module(file, defines, like).launch(kernel, blocks(count, threads), threads, arguments)
@@ -139,7 +142,7 @@ def _sizes(means: Tensor, viewmats: Tensor) -> Tuple[int, int, int]:
     """Gaussians of a batch, cameras of a batch, and Gaussians seen by cameras in all."""
     count, cameras = means.shape[-2], viewmats.shape[-3]
     entries = viewmats.numel() // 16 * count
-    if entries >= 2**31:
+    if entries > _MOST:
         raise NoKernels(f"{entries} Gaussians seen by cameras are more than the CUDA kernels count")
     return count, cameras, entries
 

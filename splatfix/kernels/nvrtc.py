@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -35,6 +36,8 @@ _OPTIONS = ("--std=c++17", "--extra-device-vectorization", "-default-device")
 _PREFIX = b"splatfix kernels 1\n"
 # Invalid image, no kernel image, invalid PTX, unsupported PTX version.
 _CUDA_ERROR_NO_BINARY = (200, 209, 218, 222)
+# What a later call may be spared: too many open files, no memory, a network's folder that is away.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 
 
 class NoKernels(RuntimeError):
@@ -229,8 +232,9 @@ def find_compiler() -> Compiler:
 
     Raises:
         NoKernels: there is none, or none that loads.
+        OSError: it may load another time.
     """
-    errors: List[str] = []
+    errors: List[Exception] = []
     for path in _libraries():
         if path in _compilers:
             return _compilers[path]
@@ -238,7 +242,9 @@ def find_compiler() -> Compiler:
             _compilers[path] = Compiler(path)
             return _compilers[path]
         except (OSError, NoKernels) as error:
-            errors.append(str(error))
+            errors.append(error)
+    for reason in filter(_passes, errors):
+        raise reason
     cuda = getattr(torch.version, "cuda", None)
     if cuda is None and not errors:
         raise NoKernels(
@@ -249,8 +255,13 @@ def find_compiler() -> Compiler:
     if major <= 12:
         package += f"-cu{major}"
     raise NoKernels(
-        f"No NVRTC of CUDA {cuda} was found ({'; '.join(errors) or 'no such library'}): pip install {package}"
+        f"No NVRTC of CUDA {cuda} was found ({'; '.join(map(str, errors)) or 'no such library'}): pip install {package}"
     )
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether the same may succeed later; the loader gives its reason in words alone."""
+    return isinstance(error, OSError) and any(os.strerror(code) in str(error) for code in _PASSING)
 
 
 class Compiled(NamedTuple):
@@ -346,9 +357,14 @@ def _cache() -> Path:
     chosen = os.environ.get("SPLATFIX_CACHE")
     if chosen:
         return Path(chosen, "kernels")
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"), "splatfix", "kernels")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "splatfix", "kernels")
+    variable, below = (
+        ("LOCALAPPDATA", "AppData/Local") if sys.platform == "win32" else ("XDG_CACHE_HOME", ".cache")
+    )
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where a container's user has none
+    folder = Path(os.environ.get(variable) or Path(home, below))
+    if not folder.is_absolute():
+        folder = Path(os.devnull)  # below it nothing is read and nothing is kept
+    return folder / "splatfix" / "kernels"
 
 
 def _read_kept(path: Path) -> Optional[bytes]:
@@ -388,6 +404,8 @@ class _Driver:
         try:
             self._library: Any = ctypes.CDLL(name)
         except OSError as error:
+            if _passes(error):
+                raise
             raise NoKernels(
                 f"The NVIDIA driver's library was not found ({error}): install the driver."
             ) from None
@@ -535,7 +553,7 @@ class Module:
 
 _driver: Optional[_Driver] = None
 _modules: Dict[Tuple[Any, ...], Module] = {}
-_refused: Dict[int, str] = {}
+_refused: Dict[Tuple[Any, ...], str] = {}
 _lock = threading.Lock()
 
 
@@ -543,7 +561,8 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
     """The kernels of a file, compiled and loaded for the GPU of `like`.
 
     Raises:
-        NoKernels: they cannot be had; asked again for the same GPU, at once and with the same words.
+        NoKernels: they cannot be had; asked again for the same, at once and with the same words, but where it may pass. Other
+            files and options are not refused with them: a drop-in brought the code of some, which need no NVRTC.
     """
     global _driver
     device = like.get_device()
@@ -552,16 +571,18 @@ def module(name: str, defines: Mapping[str, object], like: Tensor) -> Module:
     if loaded is not None:
         return loaded
     with _lock:
-        if device in _refused:
-            raise NoKernels(_refused[device])
+        if key in _refused:
+            raise NoKernels(_refused[key])
         if key not in _modules:
             try:
                 _driver = _driver or _Driver()
                 major, minor = torch.cuda.get_device_capability(device)
                 compiled = compile_kernels(name, defines, 10 * major + minor)
                 _modules[key] = Module(_driver, compiled.code, device)
+            except OSError as error:
+                raise NoKernels(f"The kernels could not be loaded this time: {error}") from None
             except NoKernels as error:
-                _refused[device] = str(error)
+                _refused[key] = str(error)
                 raise
         return _modules[key]
 
@@ -580,7 +601,7 @@ def main(arguments: Sequence[str]) -> int:
             made = folder / _file_name(name, defines, _target(architecture, compiler)[0])
             made.write_bytes(compile_kernels(name, defines, architecture, compiler).code)
             files.append([made.name, name, architecture])
-    except NoKernels as error:
+    except (NoKernels, OSError) as error:
         sys.stdout.write(json.dumps({"error": str(error)}))
         return 1
     sys.stdout.write(json.dumps({"nvrtc": ".".join(map(str, compiler.version)), "files": files}))

@@ -45,7 +45,6 @@ alpha from per-block transmittance checkpoints and walks the blocks back to fron
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple, Optional, Sequence
 
 import torch
@@ -62,6 +61,7 @@ from splatfix.kernels.blending import (
     blend_backward,
     chunk_cells,
     full_precision,
+    untraced,
 )
 from splatfix.kernels.projection import (
     NEAR,
@@ -285,15 +285,6 @@ def _screen_gradient(plan: _Plan, pulled: PairGradients, means2D: Tensor) -> Ten
     return gradient.index_copy_(0, plan.order, torch.stack(columns, dim=1).to(means2D.dtype))
 
 
-def _apply(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    apply: Any = _Rasterize.apply
-    images: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] = apply(*arguments)
-    return images
-
-
-_apply_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)(_apply)
-
-
 def check_inputs(
     settings: GaussianRasterizationSettings, given: Gaussians, sizes: tuple[int, int] = (3, 6)
 ) -> None:
@@ -384,6 +375,7 @@ def refuse_values(settings: GaussianRasterizationSettings, given: Gaussians) -> 
         raise RuntimeError("A point is behind the near plane although `prefiltered` promises that none is.")
 
 
+@untraced
 def rasterize(
     settings: GaussianRasterizationSettings,
     means3D: Tensor,
@@ -424,8 +416,7 @@ def rasterize(
     on_gpu = _by_cuda_kernels(settings, given, used)
     if on_gpu is not None:
         return on_gpu
-    # Chunks depend on the data and cannot be traced. The compiler is imported only where it runs.
-    apply = _apply_untraced if "torch._dynamo" in sys.modules else _apply
+    apply: Any = _Rasterize.apply
     return Rendered(*apply(settings, budget_bytes, used, *given))
 
 

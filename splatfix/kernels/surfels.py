@@ -46,7 +46,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from splatfix.kernels.binning import AREA, BIN, TILE, Pairs, arange_per_row, bins_of, sorted_by_tile, to_image
-from splatfix.kernels.blending import DEPTH_BLOCK, full_precision
+from splatfix.kernels.blending import DEPTH_BLOCK, full_precision, untraced
 from splatfix.kernels.projection import (
     NEAR,
     GaussianRasterizationSettings,
@@ -398,6 +398,7 @@ def _by_cuda_kernels(settings: GaussianRasterizationSettings, given: Gaussians) 
     return SurfelImages(*drawn)
 
 
+@untraced
 def rasterize_surfels(
     settings: GaussianRasterizationSettings,
     means3D: Tensor,

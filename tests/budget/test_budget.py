@@ -222,6 +222,11 @@ def test_cards_by_their_names() -> None:
         "Tesla V100-SXM2-32GB": 32,
         "NVIDIA A100-PCIE-40GB": 40,
         "NVIDIA GeForce RTX 4090 Laptop GPU": 16,
+        "NVIDIA RTX 5000 Ada Generation Laptop GPU": 16,
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": 96,
+        "NVIDIA RTX PRO 4500 Blackwell Server Edition": 32,
+        "NVIDIA RTX PRO 5000 72GB Blackwell": 72,
+        "NVIDIA L20": 48,
         "16 GiB": 16,
     }
     assert {name: card_memory(name) for name in sizes} == {name: gib * GIB for name, gib in sizes.items()}

@@ -96,7 +96,10 @@ LAYOUTS = {
     ("win32", "11.8"): (("torch/lib/nvrtc-builtins64_118.dll",), "torch/lib/nvrtc64_112_0.dll"),
     ("win32", "12.8"): (("torch/lib/nvrtc64_112_0.dll",), "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll"),
     ("linux", "13.0"): (
-        ("nvidia/cu13/lib/libnvrtc-builtins.so.13.0", "nvidia/cu13/lib/libnvrtc.alt.so.13"),
+        (
+            "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+            *(f"nvidia/cu13/lib/{name}" for name in ("libnvrtc-builtins.alt.so.13.0", "libnvrtc.alt.so.13")),
+        ),
         "nvidia/cu13/lib/libnvrtc.so.13",
     ),
     ("linux", "12.8"): (("nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.8",), "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
@@ -131,7 +134,8 @@ def test_nvrtc_is_found_where_torch_brought_it(
     )
     assert Library.loaded[-1] == str(tmp_path / wanted)
     builtins = [name for name in Library.loaded if "builtins" in name]
-    assert builtins == [str(tmp_path / name) for name in beside if "builtins" in name], "NVRTC asks by name"
+    asked = [name for name in beside if "builtins" in name and ".alt." not in name]
+    assert builtins == [str(tmp_path / name) for name in asked], "NVRTC asks by name"
 
 
 def test_nothing_is_loaded_from_the_current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -164,3 +168,67 @@ def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(nvrtc, "sys", sys)
     if sys.platform != "win32":
         assert nvrtc._cache() == tmp_path / "xdg" / "splatfix" / "kernels"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows knows each user's folder")
+def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a container's: `docker run --user 1234` has no entry in passwd."""
+    for variable in ("SPLATFIX_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.chdir(tmp_path)
+    kept = nvrtc._cache() / "13.0" / "ssim.cubin"
+    nvrtc._keep(kept, b"code")
+    assert nvrtc._read_kept(kept) is None and not list(tmp_path.iterdir())
+
+
+TOO_MANY = OSError("libcuda.so.1: cannot open shared object file: Too many open files")
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(TOO_MANY, 2), (OSError(5, "Input/output error"), 2), (OSError("libcuda.so.1: no such file"), 1)],
+    ids=str,
+)
+@pytest.mark.parametrize("of", ["driver", "compiler"])
+def test_what_passes_is_tried_again(
+    of: str, error: OSError, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that is not there is asked for once; where files ran out it is there at the next call."""
+    loaded = []
+
+    def load(name: str) -> Any:
+        loaded.append(name)
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(nvrtc, "_refused", {})
+    monkeypatch.setattr(nvrtc, "_driver", object() if of == "compiler" else None)
+    monkeypatch.setattr(nvrtc, "_libraries", lambda: iter(["libnvrtc.so.13"]))
+    monkeypatch.setattr(nvrtc, "_compilers", {})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    for _ in range(2):
+        with pytest.raises(NoKernels):
+            nvrtc.module("ssim.cu", {}, torch.rand(3))
+    assert len(loaded) == tries
+
+
+def test_a_file_that_does_not_compile_refuses_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    def compile_kernels(name: str, *_: Any) -> nvrtc.Compiled:
+        compiled.append(name)
+        if name == "blending.cu":
+            raise NoKernels("NVRTC 13.0 does not compile blending.cu")
+        return nvrtc.Compiled(b"code", "sm_90", "", False)
+
+    monkeypatch.setattr(nvrtc, "compile_kernels", compile_kernels)
+    monkeypatch.setattr(nvrtc, "Module", lambda driver, code, device: code)
+    for name, value in (("_refused", {}), ("_modules", {}), ("_driver", object())):
+        monkeypatch.setattr(nvrtc, name, value)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    for _ in range(2):
+        with pytest.raises(NoKernels, match="does not compile blending"):
+            nvrtc.module("blending.cu", {}, torch.rand(3))
+        assert nvrtc.module("ssim.cu", {}, torch.rand(3)) == b"code"
+    assert compiled == ["blending.cu", "ssim.cu"]

@@ -42,14 +42,16 @@ class TestSpelling:
 TARGETS = {
     "12.0": "sm_120|12.0|120|sm120|compute_120|SM_120| 12.0 |sm-120|cc 12.0|compute capability 12.0|gb202|RTX 5080|rtx5080|"
     "RTX-5080|rtx_5080|5080|5090|5080ti|RTX 5070 Ti|5070ti super|50xx|RTX 50 series|rtxpro6000|pro 6000|"
-    "NVIDIA GeForce RTX 5090|GeForceRTX5090|NVIDIA RTX PRO 6000 Blackwell Server Edition",
+    "NVIDIA GeForce RTX 5090|GeForceRTX5090|NVIDIA RTX PRO 6000 Blackwell Server Edition|"
+    "NVIDIA RTX PRO 1000 Blackwell Generation Laptop GPU|RTX PRO 500",
     "12.1": "spark|NVIDIA GB10",
     "10.3": "blackwell ultra|NVIDIA GB300",
     "10.0": "NVIDIA B200",
     "9.0": "hopper|H200|h100|9|90|sm90|compute_90|NVIDIA H100 80GB HBM3|NVIDIA GH200 480GB",
     "9.0a": "90a|sm_90a",
     "8.9": "Ada Lovelace|ada|6000 ada|6000ada|L40s|4090 laptop|4090|rtx4090|NVIDIA GeForce RTX 4090 Laptop GPU|"
-    "NVIDIA RTX 4000 Ada Generation|NVIDIA L4|NVIDIA L40S",
+    "NVIDIA RTX 4000 Ada Generation|NVIDIA L4|NVIDIA L40S|NVIDIA L20|NVIDIA RTX 4000 SFF Ada Generation|"
+    "NVIDIA RTX 3500 Ada Generation Laptop GPU|NVIDIA RTX 500 Ada Generation Laptop GPU|RTX 5880 Ada",
     "8.7": "orin-nano|Orin|Jetson Orin Nano",
     "8.6": "a6000|rtxa4000|3090|NVIDIA GeForce RTX 3060|NVIDIA A10G|NVIDIA RTX A4000",
     "8.0": "NVIDIA A100-SXM4-80GB",
@@ -87,7 +89,7 @@ class TestTarget:
             ("ampere", "sm_80 sm_86 sm_87 sm_88"),
             ("Blackwell", "sm_100 sm_101 sm_103 sm_110 sm_120 sm_121"),
             ("12", "sm_120 sm_121"),
-            ("titan", "sm_52 sm_61 sm_70"),
+            ("titan", "sm_52 sm_61 sm_70 sm_75"),
         ],
     )
     def test_what_may_mean_several_is_listed(self, text: str, meant: str) -> None:

@@ -115,7 +115,9 @@ def test_facts_drawn_from_the_raw_inputs(
 
 def test_facts_of_single_machines() -> None:
     spark = (facts_of("gb10-dgx-spark").machine.gpus.value or ())[0]
-    assert spark.memory_total is None, "one memory for CPU and GPU: NVML answers [N/A]"
+    assert spark.memory_total == 120 * 2**30, (
+        "one memory for CPU and GPU: NVML answers [N/A], and CUDA its size"
+    )
     orin = facts_of("jetson-agx-orin").machine
     assert orin.model == "NVIDIA Jetson AGX Orin Developer Kit"
     assert orin.gpus.found_via == "libcuda", "NVML answers nothing there"

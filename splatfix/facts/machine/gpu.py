@@ -140,7 +140,7 @@ def probe(system: System) -> GpuFacts:
     else:
         via = " and ".join(filter(None, (listed.found_via, _kernel_module(system)[2])))
         driver_fact = Fact(driver, via or "libcuda")
-    gpus = _completed(from_source.gpus, on_bus)
+    gpus = _completed(from_source.gpus, cuda.gpus, on_bus)
     gpu_fact = Fact(gpus, listed.found_via or "; ".join([*misses, adapters.DEVICES]))
     if not by_nvml and not any(gpu.vendor == "nvidia" for gpu in gpus):
         gpu_fact = unknown("; ".join(misses))
@@ -372,14 +372,17 @@ def _level(number: int | None) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-# -- what the PCI bus adds ------------------------------------------------------------------------------------
+# -- what CUDA and the PCI bus add ----------------------------------------------------------------------------
 
 
-def _completed(gpus: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """GPUs that a driver showed with what the PCI bus adds; then the cards that only the bus shows."""
+def _completed(gpus: tuple[Gpu, ...], of_cuda: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Add to the GPUs that a driver showed what CUDA and the PCI bus know of them, and the cards that only the bus shows."""
+    # NVML gives none for a GPU that has the machine's memory (GB10); a MIG instance has a UUID of its own
+    sizes = {device.uuid: device.memory_total for device in of_cuda if device.uuid}
     bus_only = list(on_bus)
     completed: list[Gpu] = []
     for gpu in gpus:
+        gpu = replace(gpu, memory_total=gpu.memory_total or sizes.get(gpu.uuid or ""))
         twin = next((card for card in bus_only if adapters.same_bus(card.bus_id, gpu.bus_id)), None)
         if twin is not None:
             bus_only.remove(twin)

@@ -1,5 +1,6 @@
 """GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,16 @@ def test_nvidia_smi_with_not_available_fields(machine_of: MachineOf) -> None:
     seen = gpus.probe(machine_of(nvml=NO_NVML, commands={SMI: text}, exists=["/dev/nvidiactl"]))
     assert [(g.name, g.cc, g.memory_total) for g in seen.gpus.value or ()] == [("NVIDIA GB10", "12.1", None)]
     assert seen.driver.value.version == "580.159.03"
+
+
+def test_a_size_that_nvml_does_not_know_is_cudas(machine_of: MachineOf) -> None:
+    """A GB10 has the machine's memory. Of a card that is cut into instances CUDA lists one, under a UUID of its own."""
+    whole = {"name": "NVIDIA GB10", "memory_total": None, "uuid": "GPU-1"}
+    given = [whole, {**whole, "uuid": "GPU-2", "memory_total": 5}, {**whole, "uuid": "GPU-3"}, {"uuid": None}]
+    of_cuda = [("GPU-1", 7), ("GPU-2", 6), ("MIG-3", 8), (None, 9)]
+    answer = {"init": 0, "cuda": 13000, "gpus": [{"uuid": u, "memory_total": size} for u, size in of_cuda]}
+    machine = machine_of(nvml={"gpus": given}, commands={CUDA: json.dumps(answer)}, exists=["/dev/nvidiactl"])
+    assert [gpu.memory_total for gpu in gpus.probe(machine).gpus.value or ()] == [7, 5, None, None]
 
 
 def test_an_old_nvidia_smi_knows_no_capability(machine_of: MachineOf) -> None:

@@ -20,7 +20,7 @@ import torch
 from splatfix.binaries import read_binary
 from splatfix.context.coverage import judge
 from splatfix.install.nvrtc import _OPTIONS
-from splatfix.kernels import nvrtc
+from splatfix.kernels import gsplat_cuda, nvrtc
 from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
 from splatfix.knowledge import Arch
 from tests.conftest import ROOT
@@ -250,6 +250,19 @@ def test_how_the_driver_is_called(driver: ctypes.CDLL) -> None:
         nvrtc.Module(nvrtc._Driver(), b"no image", 0)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in is an ELF library")
+def test_more_numbers_than_a_kernel_counts_are_left_to_pytorch(
+    driver: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = nvrtc.Module(nvrtc._Driver(), b"the code", 2)
+    monkeypatch.setattr(gsplat_cuda, "module", lambda *_: kernels)
+    for numbers in (2**31 - 1, 2**31):
+        state = [torch.empty(numbers, device="meta") for _ in range(4)]
+        with pytest.raises(NoKernels, match="2147483648 threads") if numbers == 2**31 else nullcontext():
+            gsplat_cuda.KERNELS["adam"](*state, None, 1e-2, 0.9, 0.999, 1e-8)
+    assert driver.calls().decode().count("launch") == 1
+
+
 def test_threads_pass_what_is_theirs() -> None:
     """The driver is called without Python's lock, so that another thread may pack its arguments meanwhile."""
     both = threading.Barrier(2)
@@ -261,21 +274,3 @@ def test_threads_pass_what_is_theirs() -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(place), pool.submit(place)
         assert first.result() != second.result()
-
-
-def test_no_driver_is_said_once_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    monkeypatch.setattr(ctypes, "CDLL", absent)  # a machine with a GPU has one
-    monkeypatch.setattr(nvrtc, "_driver", None)
-    monkeypatch.setattr(nvrtc, "_refused", {})
-
-    class Like:
-        def get_device(self) -> int:
-            return 3
-
-    for _ in range(2):
-        with pytest.raises(NoKernels, match="install the driver"):
-            nvrtc.module("ssim.cu", {}, Like())  # type: ignore[arg-type]
-    assert list(nvrtc._refused) == [3]
