@@ -94,7 +94,9 @@ def untraced(function: _Function) -> _Function:
     Where a named tuple is changed by `_replace` the compiler of torch 2.11 fails, and does not step aside.
     """
 
-    kept: List[Callable[..., Any]] = []  # made once: 7 microseconds, of the 60 that a frame may take of the host
+    kept: List[
+        Callable[..., Any]
+    ] = []  # made once: 7 microseconds, of the 60 that a frame may take of the host
 
     @functools.wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
