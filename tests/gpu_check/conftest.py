@@ -1,5 +1,7 @@
 """The clock and the record of the steps: a step is a test that takes `visit` and `notes`."""
 
+import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -18,14 +20,9 @@ _VISIT, _NOTES, _BEGAN = pytest.StashKey[Visit](), pytest.StashKey[Notes](), pyt
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    add, sources = parser.getgroup("gpu-check").addoption, os.environ.get("GPU_SOURCES")
+    add, given = parser.getgroup("gpu-check").addoption, os.environ.get("GPU_SOURCES")
     add("--out", type=Path, default=Path("gpu-check"), help="folder for what is left")
-    add(
-        "--sources",
-        type=Path,
-        default=sources and Path(sources),
-        help="folder of the peers' wheels or sources",
-    )
+    add("--sources", type=Path, default=given and Path(given), help="folder of the peers' wheels or sources")
     add("--budget", type=float, default=540.0, help="seconds for the whole; a rehearsal has no limit")
     add("--rehearse", action="store_true", help="on the CPU with stand-ins; shows nothing of a GPU")
 
@@ -36,11 +33,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if "[gsplat]" not in item.name]
 
 
+def pytest_sessionstart() -> None:
+    absent = [name for name, module in needs.PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if absent:
+        said = f"Nothing was run: this Python lacks {', '.join(absent)}; docs/gpu-check.md says how to carry them"
+        pytest.exit(said, returncode=3)
+
+
 @pytest.fixture(scope="session")
 def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
     """Begin the visit, and the installations beside its first steps; at its end all is taken back."""
     options = request.config.option
-    os.environ["PATH"] += f"{os.pathsep}{Path(sys.executable).parent}"  # ninja lies beside the interpreter
+    # ninja lies beside the interpreter, compute-sanitizer and ncu in the toolkit
+    os.environ["PATH"] += f":{Path(sys.executable).parent}:/usr/local/cuda/bin"
     with temporary_folder() as work:
         sources, (machine, obstacle) = options.sources, needs.machine()
         if options.rehearse:
@@ -49,9 +54,14 @@ def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
             (machine, sources), obstacle, options.budget = prepare(work), "", 1e6
         elif sources and not sources.is_dir():
             obstacle = f"GPU_SOURCES: {sources} is no folder"
+        elif (options.out / "record.json").exists():
+            obstacle = f"{options.out} holds the record of another visit; name another folder with --out"
+        with contextlib.suppress(OSError):
+            options.out.mkdir(parents=True, exist_ok=True)
+        if not os.access(options.out, os.W_OK | os.X_OK):
+            obstacle = f"nothing can be written to {options.out}; name another folder with --out"
         if obstacle:
             pytest.exit(f"Nothing was run: {obstacle}", returncode=3)
-        options.out.mkdir(parents=True, exist_ok=True)
         given = (options.out.absolute(), sources and sources.absolute(), machine)
         request.config.stash[_VISIT] = current = Visit(work, *given, options.budget, options.rehearse)
         wheels, others = current.sources_by_peer()

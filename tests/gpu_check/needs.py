@@ -1,6 +1,5 @@
 """Whether anything can run here: asked before the first step, answered in one line."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 from splatfix.core.runner import ProcessRunner
 
 ABOUT_TORCH = Path(__file__).with_name("about_torch.py")
-PACKAGES = ("torch", "numpy", "PIL", "pytest", "hypothesis", "packaging", "typer", "rich", "jinja2", "pynvml")
-"""What splatfix, the trainer and the tests import; `pynvml` is of nvidia-ml-py, `PIL` of pillow."""
+PACKAGES = {name: name for name in ["torch", "numpy", "hypothesis", "packaging", "typer", "rich", "jinja2"]}
+PACKAGES |= {"pillow": "PIL", "nvidia-ml-py": "pynvml"}
+"""What splatfix, the trainer and the tests import, by distribution."""
 PEERS = {
     "fused-ssim": "fused_ssim",
     "simple-knn": "simple_knn",
@@ -35,9 +35,6 @@ def machine() -> tuple[dict[str, str], str]:
     """Return GPU, driver, torch and Python for the record; and why nothing can run on a GPU, "" where it can."""
     from splatfix.facts.machine import nvml
 
-    absent = ", ".join(name for name in PACKAGES if importlib.util.find_spec(name) is None)
-    if absent:
-        return {}, f"this Python lacks {absent}; docs/gpu-check.md says how to carry them"
     torch, obstacle = torch_says()
     if obstacle or not torch["gpus"]:
         built = "is built without CUDA" if torch.get("cuda") is None else "sees no GPU"

@@ -30,11 +30,11 @@ class Notes:
 
 
 def exit_code_of(steps: Iterable[Mapping[str, Any]]) -> int:
-    """Return 0 when every step passed, 1 when one failed, 3 when one was skipped or there was none."""
-    outcomes = {step["outcome"] for step in steps}
-    if "failed" in outcomes:
+    """Return 0 when every step passed, 1 when one failed, 3 when one was skipped or the last one is not there."""
+    outcomes = {step["name"]: step["outcome"] for step in steps}
+    if "failed" in outcomes.values():
         return 1
-    return 0 if outcomes and "skipped" not in outcomes else 3
+    return 0 if "taken_back" in outcomes and "skipped" not in outcomes.values() else 3
 
 
 def without_serials(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,15 +47,19 @@ def without_serials(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """Return the record in Markdown; an outcome is passed, failed, skipped, or rehearsed on the CPU with stand-ins."""
+    """Return the record in Markdown, ratios first."""
     machine = record["machine"]
-    head = f"On {machine.get('gpu')}, driver {machine.get('driver')}, torch {machine.get('torch')}:"
+    lines = [f"On {machine.get('gpu')}, driver {machine.get('driver')}, torch {machine.get('torch')}:", ""]
     if record["rehearsal"]:
-        head = "REHEARSAL on the CPU with stand-ins: nothing here says anything about a GPU."
-    lines = [head, "", "| s | step | outcome | what was seen |", "|--:|---|---|---|"]
+        lines = ["REHEARSAL on the CPU with stand-ins: nothing here says anything about a GPU.", ""]
+    for row in (row for step in record["steps"] for row in step["numbers"].get("rows", ())):
+        if "times of ours" in row:
+            times = ", ".join(f"{part[:-3]} {time:g}" for part, time in row["times of ours"].items())
+            lines.append(f"- {row['job']}: {row['engine']} takes {times} times as long as ours")
+    lines += ["", "| s | step | outcome | what was seen |", "|--:|---|---|---|"]
     for step in record["steps"]:
-        shown = [": ".join(claim) for claim in step["claims"]] + [f"NOT: {one}" for one in step["problems"]]
-        cell = "<br>".join(shown).replace("|", "\\|")
+        shown = [f"NOT: {one}" for one in step["problems"]] + [": ".join(claim) for claim in step["claims"]]
+        cell = "<br>".join(one[:160].replace("|", "\\|") for one in shown[:25])
         ending = f"{step['outcome']}, {step['seconds']:.0f} s"
         lines.append(f"| {step['began']:.0f} | {step['name']}: {step['title']} | {ending} | {cell} |")
     counts = Counter(step["outcome"] for step in record["steps"])

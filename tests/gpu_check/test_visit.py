@@ -119,17 +119,12 @@ def run_tests(visit: Visit, notes: Notes, expression: str, *files: str) -> None:
 
 def test_ours(visit: Visit, notes: Notes) -> None:
     """Ours alone at 1 M and 1080p, each stage; beside PyTorch at 100,000."""
-    large, less = size_of(visit, 1_000_000), size_of(visit, 100_000)
+    large, less = visit.scene(1_000_000), visit.scene(100_000)
     jobs = [f"{kernel}:nvrtc:trained-{large}" for kernel in KERNELS[:3]]
     jobs += [f"{kernel}:nvrtc:synthetic-{large}" for kernel in KERNELS if kernel != "ssim"]
     # behind ours: what takes longest is what is left out where the time is spent
     jobs += [f"{kernel}:torch+nvrtc:synthetic-{less}" for kernel in KERNELS]
     time_kernels(visit, notes, "plain", jobs, 90)
-
-
-def size_of(visit: Visit, count: int) -> str:
-    """Return the size of a scene of 1080p with so many Gaussians; in a rehearsal of a thumbnail."""
-    return f"{visit.size(1920, 64)}x{visit.size(count, 300)}"
 
 
 def trained(visit: Visit) -> Path:
@@ -203,7 +198,7 @@ def test_peers(visit: Visit, notes: Notes) -> None:
     visit.installed("stack", notes)
     once = {"fused_ssim": "ssim:nvrtc+fused_ssim", "simple_knn": "knn:nvrtc+simple_knn._C"}
     twice = {"diff_gaussian_rasterization": "gaussians:nvrtc+inria", "gsplat": "gaussians:nvrtc+gsplat"}
-    size, timed = size_of(visit, 1_000_000), 0
+    size, timed = visit.scene(1_000_000), 0
     # what came as no wheel is compiled meanwhile, in an environment of its own
     for environment in ("stack", *visit.installs.keys() & PEERS.keys()):
         future = visit.install(environment)
@@ -252,10 +247,12 @@ def our_kernels() -> str:
 
 def test_sanitizer(visit: Visit, notes: Notes) -> None:
     """Our kernels on small scenes under memcheck and racecheck."""
-    program, jobs = tool("compute-sanitizer"), [f"{kernel}:nvrtc:synthetic-96x400" for kernel in KERNELS]
+    jobs = [f"{kernel}:nvrtc:synthetic-96x400" for kernel in KERNELS]
+    if shutil.which("compute-sanitizer") is None:
+        pytest.skip("no compute-sanitizer is here; a whole CUDA toolkit brings it")
     for name in ("memcheck", "racecheck"):
         log = visit.work / f"{name}.log"
-        under = [program, "--tool", name, "--report-api-errors", "no", "--log-file", log]
+        under = ["compute-sanitizer", "--tool", name, "--report-api-errors", "no", "--log-file", log]
         rows, problem = visit.child("plain", BENCH, "--repeats", 0, *jobs, seconds=60, under=under)
         lines = log.read_text("utf-8").splitlines() if log.is_file() else []
         notes.numbers[name] = lines[-30:]
@@ -267,20 +264,14 @@ def test_sanitizer(visit: Visit, notes: Notes) -> None:
         notes.expect(bool(summary) and not wrong, f"{name} finds nothing", shown)
 
 
-def tool(name: str) -> str:
-    """Return a program of the CUDA toolkit, or skip the step."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
-    if found is None:
-        pytest.skip(f"no {name} is here; a whole CUDA toolkit brings it")
-    return found
-
-
 def test_ncu(visit: Visit, notes: Notes) -> None:
     """Nsight Compute: a launch of each of our kernels, on the scene of a training."""
     log = visit.out / "ncu.csv"
+    if shutil.which("ncu") is None:
+        pytest.skip("no ncu is here; a whole CUDA toolkit brings it")
     words = f"--clock-control none --set detailed --csv --page raw --kernel-name regex:^({our_kernels()})$ --log-file"
-    under = [tool("ncu"), *words.split(), log]
-    jobs = [f"{kernel}:nvrtc:trained-{size_of(visit, 1_000_000)}" for kernel in KERNELS[:3]]
+    under = ["ncu", *words.split(), log]
+    jobs = [f"{kernel}:nvrtc:trained-{visit.scene(1_000_000)}" for kernel in KERNELS[:3]]
     given = ("--repeats", 0, "--trained", trained(visit))
     _, problem = visit.child("plain", BENCH, *given, *jobs, seconds=60, under=under)
     notes.problems += [problem] * bool(problem)

@@ -23,7 +23,7 @@ MOST = 64 << 20
 CARRIED = "python3 -m pip install -q --no-index --no-deps --target /tmp/site gpu-check/travel/needs/*.whl && "
 CARRIED += "export PYTHONPATH=/tmp/site; "
 VISIT = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python3 -m pytest -c tests/gpu_check/pytest.ini tests/gpu_check "
-VISIT += '--sources gpu-check/travel --out "$OUT"'
+VISIT += '--sources gpu-check/travel --out "${OUT:?}"'
 
 
 def pack(sources: Path | None, wheels: Path | None, trained: Path, commit: str) -> str:
@@ -32,6 +32,9 @@ def pack(sources: Path | None, wheels: Path | None, trained: Path, commit: str) 
     Raises:
         ValueError: all of it is too large; the largest parts are named.
     """
+    for given in filter(None, (sources, wheels)):
+        if not given.is_dir():
+            raise ValueError(f"{given} is no folder")
     travel = ROOT / "gpu-check" / "travel"
     shutil.rmtree(travel, ignore_errors=True)
     (travel / "needs").mkdir(parents=True)
@@ -40,6 +43,9 @@ def pack(sources: Path | None, wheels: Path | None, trained: Path, commit: str) 
             shutil.copytree(sources / name, travel / name, ignore=left_out)
     for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
         shutil.copy(wheel, travel if wheel.name.split("-")[0] in PEERS.values() else travel / "needs")
+    for name, package in PEERS.items():
+        found = [path.name for path in (*travel.glob(f"{package}-*.whl"), travel / name) if path.exists()]
+        print(f"{name}: {', '.join(found) or 'MISSING'}", file=sys.stderr)
     (travel / "commit").write_text(commit, encoding="utf-8")
     shutil.copy(next(trained.rglob("*.ply")), travel / "courtyard.ply")
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[:-1]
@@ -73,7 +79,7 @@ def back(folder: Path, records: Path = ROOT / "tests" / "records") -> Path:
     """
     record = json.loads((folder / "record.json").read_text("utf-8"))
     if record["rehearsal"] or record["kind"] != KIND:
-        raise ValueError(f"no {KIND} of a GPU: {record['kind']}, rehearsal {record['rehearsal']}")
+        raise ValueError(f"{folder} has a rehearsal's record" if record["rehearsal"] else f"no {KIND}")
     card = re.sub(r"[^a-z0-9]+", "_", record["machine"]["gpu"].lower().removeprefix("nvidia ")).strip("_")
     path = records / f"gpu_check_{card}.json"
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -96,13 +102,13 @@ def main() -> None:
         if options.command == "back":
             print(back(options.folder))
             return
-        trained = ROOT / "build" / "courtyard"
+        trained, commit = ROOT / "build" / "courtyard", git("describe", "--always", "--dirty")
         if not list(trained.rglob("*.ply")):
             argv = f"-m smoke_trainer courtyard --iterations 1200 --out {trained}".split()
             subprocess.run([sys.executable, *argv], cwd=ROOT, check=True)
-        command = pack(options.sources, options.wheels, trained, git("describe", "--always", "--dirty"))
+        command = pack(options.sources, options.wheels, trained, commit)
         print(f"carry gpu-check/travel, and run:\n{command}")
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, subprocess.SubprocessError) as error:
         parser.error(str(error))
 
 

@@ -30,6 +30,7 @@ PATIENCE = 4.0
 """By which limits are stretched in a rehearsal: it shares slow cores, and its times mean nothing."""
 WAIT = 120.0
 """Seconds at most that a step waits for an installation; one from sources goes on beside the steps behind."""
+Answer, Rows = tuple[int, dict[str, Any]], tuple[list[dict[str, Any]], str]
 SPENT = "the time for the whole visit was spent"
 
 
@@ -69,6 +70,10 @@ class Visit:
         """Choose a size: on a GPU, or in a rehearsal on the CPU."""
         return rehearsed if self.rehearsal else real
 
+    def scene(self, count: int) -> str:
+        """Return the size of a scene of 1080p with so many Gaussians; in a rehearsal of a thumbnail."""
+        return f"{self.size(1920, 64)}x{self.size(count, 300)}"
+
     def elapsed(self) -> float:
         """Return the seconds since the visit began."""
         return round(time.monotonic() - self.began, 1)
@@ -87,9 +92,7 @@ class Visit:
             pytest.skip(SPENT)
         return done
 
-    def splatfix(
-        self, *words: Any, seconds: float, command: Sequence[str] = ()
-    ) -> tuple[int, dict[str, Any]]:
+    def splatfix(self, *words: Any, seconds: float, command: Sequence[str] = ()) -> Answer:
         """Run a command of splatfix with ``--json``: exit code and document, which is an error where it printed none."""
         done = self.run([sys.executable, "-m", "splatfix", *words, "--json", *command], seconds)
         try:
@@ -105,7 +108,7 @@ class Visit:
 
     def child(
         self, environment: str, program: Path | str, *words: Any, seconds: float, under: Sequence[Any] = ()
-    ) -> tuple[list[dict[str, Any]], str]:
+    ) -> Rows:
         """Run a file or module in an environment: the JSON objects it printed, one a line, and how it ended where not well."""
         call = [program] if isinstance(program, Path) else ["-m", program]
         done = self.run([*under, self.python(environment), *call, *words], seconds)
@@ -142,6 +145,8 @@ class Visit:
 
         Where it is not installed, the step with notes has failed, and any other is skipped.
         """
+        if environment == "stack" and not any(self.sources_by_peer()):
+            pytest.skip("GPU_SOURCES holds no wheel and no source of a peer")
         wait = WAIT * PATIENCE if self.rehearsal else min(WAIT, self.seconds - KEPT - self.elapsed())
         try:
             shown = self.install(environment).result(timeout=wait)
@@ -166,9 +171,6 @@ class Visit:
         elif environment == "stack" and wheels:
             names = wheels
             options = ["--backend", "wheels", "--index", str(sources), "--offline"]
-        if not names:
-            notes.problems.append("GPU_SOURCES holds nothing of it")
-            return notes
         argv = ["install", *names, "--python", self.python(environment), "--yes", *options]
         code, document = self.splatfix(*argv, seconds=500)
         called = ", ".join(Path(name).name for name in names)
@@ -186,16 +188,8 @@ class Visit:
         for environment, before in self._before.items():
             if environment in self.installs:
                 self.installs[environment].exception()
-                argv = [
-                    sys.executable,
-                    "-m",
-                    "splatfix",
-                    "revert",
-                    "--all",
-                    "--python",
-                    self.python(environment),
-                ]
-                done = self.run(argv, KEPT, kept=0)
+                words = ("-m", "splatfix", "revert", "--all", "--python", self.python(environment))
+                done = self.run([sys.executable, *words], KEPT, kept=0)
                 good = done.ok or "nothing-to-revert" in done.stdout + done.stderr  # it had failed
                 notes.expect(good, f"revert in {environment}", done.why() or "exit code 0")
             after = files_of(self.work / "env" / environment)
