@@ -51,6 +51,9 @@ class Visit:
     def __post_init__(self) -> None:
         self._pool, self._lock = ThreadPoolExecutor(4), threading.RLock()
         self._before: dict[str, dict[str, str]] = {}
+        first = self.work / "first" / "tests"  # no other package of that name comes before the checkout's
+        first.mkdir(parents=True)
+        (first / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n", encoding="utf-8")
         # a tree that travelled has no .git
         carried = (self.sources or self.work) / "commit"
         done = ProcessRunner().run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], timeout=10)
@@ -102,7 +105,12 @@ class Visit:
 
     def variables(self) -> dict[str, str]:
         """Return the variables of children: the checkout can be imported, kernels are compiled once, pytest has no plugins."""
-        path = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        path = [
+            str(self.work / "first"),
+            str(ROOT),
+            str(ROOT / "tests"),
+            *filter(None, [os.environ.get("PYTHONPATH")]),
+        ]
         more = {"PYTHONPATH": os.pathsep.join(path), "SPLATFIX_CACHE": str(self.work / "cache")}
         return {**os.environ, **more, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
