@@ -11,12 +11,8 @@ ABOUT_TORCH = Path(__file__).with_name("about_torch.py")
 PACKAGES = {name: name for name in ["torch", "numpy", "hypothesis", "packaging", "typer", "rich", "jinja2"]}
 PACKAGES |= {"pillow": "PIL", "nvidia-ml-py": "pynvml"}
 """What splatfix, the trainer and the tests import, by distribution."""
-PEERS = {
-    "fused-ssim": "fused_ssim",
-    "simple-knn": "simple_knn",
-    "inria-v1": "diff_gaussian_rasterization",
-    "gsplat": "gsplat",
-}
+PEERS = {name: name.replace("-", "_") for name in ("fused-ssim", "simple-knn", "gsplat")}
+PEERS |= {"inria-v1": "diff_gaussian_rasterization"}
 """Folder in GPU_SOURCES, which `install` knows too -> package, whose wheel serves as well."""
 VARIANTS = ("inria-2024", "mip-splatting", "taming-3dgs")
 """More folders: rasterizers of the same name as inria-v1, each in an environment of its own."""
