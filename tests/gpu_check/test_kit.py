@@ -116,9 +116,9 @@ def test_what_came_back_becomes_a_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(bool(standins.missing()), reason=standins.missing())
 def test_the_visit_is_rehearsed(tmp_path: Path) -> None:
-    """As ``make gpu-check-rehearse`` runs it."""
     done = subprocess.run(f"{PYTEST} {ROOT}/tests/gpu_check --rehearse --out {tmp_path}".split(), check=False)
     seen = json.loads((tmp_path / "record.json").read_text("utf-8"))
     assert {step["name"]: step["problems"] for step in seen["steps"] if step["outcome"] != "rehearsed"} == {}
