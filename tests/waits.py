@@ -57,8 +57,8 @@ class _Calls(TorchFunctionMode):
 
 
 def _is_copied(name: str, args: Any, named: Any) -> bool:
-    """To the GPU, and waited for: numbers of Python that a tensor there is made of or indexed by; what is moved there, unless
-    that is said not to block, as it is of pinned memory. Without a device a tensor stays on the host."""
+    """Tell what a GPU would be waited for: numbers of Python that a tensor there is made of or indexed by; what is moved there,
+    unless that is said not to block, as it is of pinned memory. Without a device a tensor stays on the host."""
     if name in ("__getitem__", "__setitem__"):
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         return any(isinstance(one, list) for one in index)

@@ -13,6 +13,7 @@ import functools
 import importlib
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,9 +77,9 @@ class Scene:
             focal = [self.width / (2 * self.settings.tanfovx), 0.0, self.width / 2]
             height = self.settings.image_height
             intrinsics = torch.tensor([focal, [0.0, focal[0], height / 2], [0.0, 0.0, 1.0]], device=DEVICE)
-            size, matrices = (self.width, height, self.settings.tanfovx, self.settings.tanfovy), self.settings
-            poses = (matrices.viewmatrix, matrices.projmatrix, intrinsics, matrices.campos)
-            self.camera = RenderCamera(*size, *poses)
+            view = self.settings
+            poses = (view.viewmatrix, view.projmatrix, intrinsics, view.campos)
+            self.camera = RenderCamera(self.width, height, view.tanfovx, view.tanfovy, *poses)
             self.leaves = {key: value.float().to(DEVICE).requires_grad_() for key, value in inputs.items()}
 
     def _trained(self, path: Path) -> None:
@@ -170,7 +171,6 @@ class Stages:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, Any, Any]] = []
-        self.facts: dict[str, float] = {}
         patch.setattr(torch, "sort", self._between("sort", torch.sort))
         for caller in (rasterizer_cuda, ssim_cuda, knn_cuda):
             patch.setattr(caller, "module", self._module(caller.module))
@@ -193,13 +193,10 @@ class Stages:
 
             def launch(watched, name: str, grid: Any, threads: int, arguments: Any) -> None:
                 if name == "blend":
-                    self._about(arguments[0], arguments[12])
+                    self.ranges, self.lasts = arguments[0], arguments[12]
                 self._between(name, watched.inner.launch)(name, grid, threads, arguments)
 
         return Watched
-
-    def _about(self, ranges: torch.Tensor, lasts: torch.Tensor) -> None:
-        self.ranges, self.lasts = ranges, lasts
 
     def taken(self) -> dict[str, float]:
         """Return the sums of one call, by name, and forget them."""
@@ -259,7 +256,7 @@ def timed(
     for name, taken in times.items():
         parts = (*zip(*taken, strict=True), [sum(one) for one in taken]) if taken else ()
         for key, values in zip(PARTS, parts, strict=False):
-            answers[name][1][key] = round(sorted(values)[len(values) // 2], 4)
+            answers[name][1][key] = round(statistics.median(values), 4)
             answers[name][1]["calls"] = len(values)
     return answers
 
@@ -321,7 +318,7 @@ def done(job: str, repeats: int, trained: Path | None) -> list[dict[str, Any]]:
             # what a peer culls and caps moves its gradients: they are only written down
             judged = {key: value for key, value in apart.items() if name == "torch" or "gradient" not in key}
             worst = max(judged, key=judged.__getitem__)
-            allowed = ALLOWED["torch" if name == "torch" else "peer"]
+            allowed = ALLOWED.get(name, ALLOWED["peer"])
             rows[name] |= {
                 "apart": apart,
                 "worst": worst,
@@ -344,7 +341,7 @@ def staged(forward: Forward, leaves: Results, repeats: int, lists: bool) -> dict
             if leaves:
                 torch.autograd.grad(out["out"].sum(), list(leaves.values()))
             calls.append(stages.taken())
-        medians = {key: round(sorted(call[key] for call in calls)[repeats // 2], 4) for key in calls[0]}
+        medians = {key: round(statistics.median(call[key] for call in calls), 4) for key in calls[0]}
         return {"stages_ms": medians, **({"lists": stages.lists()} if lists else {})}
 
 

@@ -34,6 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionstart() -> None:
+    """End in a line where a package is not there, before anything imports it."""
     absent = [name for name, module in needs.PACKAGES.items() if importlib.util.find_spec(module) is None]
     if absent:
         said = f"Nothing was run: this Python lacks {', '.join(absent)}; docs/gpu-check.md says how to carry them"
@@ -47,14 +48,16 @@ def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
     # ninja lies beside the interpreter, compute-sanitizer and ncu in the toolkit
     os.environ["PATH"] += f":{Path(sys.executable).parent}:/usr/local/cuda/bin"
     with temporary_folder() as work:
-        sources, (machine, obstacle) = options.sources, needs.machine()
+        sources, obstacle = options.sources, ""
         if options.rehearse:
             from .rehearsal import prepare
 
-            (machine, sources), obstacle, options.budget = prepare(work), "", 1e6
-        elif sources and not sources.is_dir():
+            (machine, sources), options.budget = prepare(work), 1e6
+        else:
+            machine, obstacle = needs.machine()
+        if sources and not sources.is_dir():
             obstacle = f"GPU_SOURCES: {sources} is no folder"
-        elif (options.out / "record.json").exists():
+        elif (options.out / "record.json").exists() and not options.rehearse:
             obstacle = f"{options.out} holds the record of another visit; name another folder with --out"
         with contextlib.suppress(OSError):
             options.out.mkdir(parents=True, exist_ok=True)
@@ -62,8 +65,8 @@ def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
             obstacle = f"nothing can be written to {options.out}; name another folder with --out"
         if obstacle:
             pytest.exit(f"Nothing was run: {obstacle}", returncode=3)
-        given = (options.out.absolute(), sources and sources.absolute(), machine)
-        request.config.stash[_VISIT] = current = Visit(work, *given, options.budget, options.rehearse)
+        given = (options.out.absolute(), sources and sources.absolute(), machine, options.budget)
+        request.config.stash[_VISIT] = current = Visit(work, *given, options.rehearse)
         wheels, others = current.sources_by_peer()
         for environment in ("dropins", *["stack"] * bool(wheels or others), *others * bool(wheels)):
             current.install(environment)
@@ -72,8 +75,7 @@ def visit(request: pytest.FixtureRequest) -> Iterator[Visit]:
         current.take_back(notes)
         left = sorted(path.name for path in current.out.iterdir())
         notes.expect(len(left) <= 8, "a machine that gives back 8 files gives back these", ", ".join(left))
-        outcome = "failed" if notes.problems else "passed"
-        current.ended("taken_back", "every installation", outcome, began, notes)
+        current.ended("taken_back", "installations", "failed" if notes.problems else "passed", began, notes)
 
 
 @pytest.fixture

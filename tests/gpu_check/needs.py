@@ -1,4 +1,4 @@
-"""Whether anything can run here: asked before the first step, answered in one line."""
+"""What must be here before the first step, and what this machine and its torch are."""
 
 import json
 import sys

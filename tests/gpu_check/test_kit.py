@@ -15,8 +15,8 @@ from tests import standins
 from . import travel
 from .record import KIND, exit_code_of, table
 from .test_visit_rest import OTHERS
+from .visit import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "tests" / "records").glob("gpu_check_*.json"))
 PYTEST = f"{sys.executable} -m pytest -c {ROOT}/tests/gpu_check/pytest.ini"
 GOOD = {"name": "facts", "title": "Facts", "outcome": "passed", "began": 0.0, "seconds": 2.0, "numbers": {}}

@@ -87,7 +87,6 @@ def test_compile(visit: Visit, notes: Notes) -> None:
         words = ("splatfix.kernels.nvrtc", folder, json.dumps(some))
         return visit.child("plain", *words, seconds=60, under=under)
 
-    visit.python("plain")
     with ThreadPoolExecutor(8) as pool:
         for rows, problem in pool.map(compiled, [jobs[share::8] for share in range(8)]):
             made = [file for row in rows for file in row.get("files", ())]

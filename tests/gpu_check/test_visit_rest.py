@@ -48,7 +48,6 @@ def test_visible(visit: Visit, notes: Notes) -> None:
         answers = [visit.child("plain", one, seconds=50, under=under) for one in (ABOUT_TORCH, program)]
         return [[gpu["uuid"][-36:] for row in rows for gpu in row["gpus"]] or why for rows, why in answers]
 
-    visit.python("plain")
     with ThreadPoolExecutor(8) as pool:
         for form, (cuda, ours) in zip(forms, pool.map(listed, forms), strict=True):
             what = re.sub("GPU-[0-9a-f]+", lambda uuid: f"GPU- and {len(uuid[0]) - 4} digits", repr(form))

@@ -1,7 +1,9 @@
 """The way to a GPU machine and back. It builds nothing: sources and wheels are folders that somebody filled.
 
-python -m tests.gpu_check.travel pack [--sources DIR] [--wheels DIR]   # fills gpu-check/travel, and says what to run there
-python -m tests.gpu_check.travel back FOLDER                           # what came back becomes a record of tests/records
+    python -m tests.gpu_check.travel pack [--sources DIR] [--wheels DIR]   # fills gpu-check/travel, and says what to run there
+    python -m tests.gpu_check.travel back FOLDER                           # what came back becomes a record of tests/records
+
+docs/gpu-check.md says what the folders hold.
 """
 
 import argparse
@@ -16,8 +18,8 @@ import numpy as np
 
 from .needs import PEERS, VARIANTS
 from .record import KIND
+from .visit import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST = 64 << 20
 """Bytes of what travels, the tree included."""
 CARRIED = "python3 -m pip install -q --no-index --no-deps --target /tmp/site gpu-check/travel/needs/*.whl && "

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet  # the built-in one only from Python 3.11 on
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,13 +106,8 @@ class Visit:
 
     def variables(self) -> dict[str, str]:
         """Return the variables of children: the checkout can be imported, kernels are compiled once, pytest has no plugins."""
-        path = [
-            str(self.work / "first"),
-            str(ROOT),
-            str(ROOT / "tests"),
-            *filter(None, [os.environ.get("PYTHONPATH")]),
-        ]
-        more = {"PYTHONPATH": os.pathsep.join(path), "SPLATFIX_CACHE": str(self.work / "cache")}
+        path = [*map(str, (self.work / "first", ROOT, ROOT / "tests")), os.environ.get("PYTHONPATH")]
+        more = {"PYTHONPATH": ":".join(filter(None, path)), "SPLATFIX_CACHE": str(self.work / "cache")}
         return {**os.environ, **more, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
     def child(
@@ -158,7 +154,7 @@ class Visit:
         wait = WAIT * PATIENCE if self.rehearsal else min(WAIT, self.seconds - KEPT - self.elapsed())
         try:
             shown = self.install(environment).result(timeout=wait)
-        except TimeoutError:
+        except NotYet:
             pytest.skip(f"what belongs into the environment {environment} is not yet installed")
         if notes is not None:
             notes.claims, notes.problems, notes.numbers = shown.claims, shown.problems, shown.numbers
@@ -210,8 +206,9 @@ class Visit:
             outcome = "rehearsed"
         step = {"name": name, "title": title, "outcome": outcome, "began": began}
         self.steps.append(step | {"seconds": round(self.elapsed() - began, 1)} | vars(notes))
-        write_text(self.out / "table.md", table(self.document()))
-        write_text(self.out / "record.json", json.dumps(self.document(), indent=1))
+        document = self.document()
+        write_text(self.out / "table.md", table(document))
+        write_text(self.out / "record.json", json.dumps(document, indent=1))
 
     def document(self) -> dict[str, Any]:
         """Return the record of what was seen so far."""
