@@ -231,7 +231,9 @@ def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[TensorRepor
     tensors: Dict[int, TensorReport] = {}
     for candidate in gc.get_objects():
         # isinstance would ask lazy modules for their class, which imports them
-        if issubclass(type(candidate), Tensor):
+        kind = type(candidate)
+        # torch.compile's own hold no memory, and sizes that are no numbers
+        if issubclass(kind, Tensor) and not kind.__module__.startswith("torch._subclasses"):
             tensors[id(candidate)] = TensorReport(
                 name=names.get(id(candidate)),
                 shape=list(candidate.shape),

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from smoke_trainer import memory
-from smoke_trainer.memory import PeakMemory, growth, spilled_bytes, under_wsl
+from smoke_trainer.memory import PeakMemory, growth, largest_tensors, spilled_bytes, under_wsl
 from smoke_trainer.record import CudaPeakReport
 
 GIB = 1 << 30
@@ -112,3 +114,13 @@ def test_growth_of_a_long_run_is_that_of_its_second_half():
     assert grown.per_1000 == pytest.approx(1e6)
     assert 14_900 < grown.from_ < 15_100 and grown.to > 29_900
     assert growth(samples[:2]) is None
+
+
+def test_tensors_of_a_compiler_are_not_listed() -> None:
+    """They hold no memory, and their sizes may be symbols."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    real = torch.rand(7, 5)
+    fake = mode.from_tensor(real)
+    listed = largest_tensors({id(real): "real", id(fake): "fake"}, top=10**6)
+    assert {tensor.name for tensor in listed if tensor.name} == {"real"}
+    assert all(type(size) is int for tensor in listed for size in tensor.shape)
