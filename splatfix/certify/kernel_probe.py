@@ -155,7 +155,7 @@ def no_gpu() -> str:
 def make_current(device: str) -> None:
     """Make the GPU the current one, on which extensions launch, and CUDA start on it, before anything of theirs is loaded."""
     try:
-        torch.cuda.set_device(torch.device(device))
+        torch.cuda.set_device(torch.device(device).index or 0)  # which refuses "cuda" without a number
         torch.zeros(1, device=device)
     except RuntimeError as error:
         raise NotMeasured(f"CUDA does not start on {device}: {str(error).partition(chr(10))[0]}") from None

@@ -37,7 +37,7 @@ with, then those that stacks install."""
 ALWAYS_NAMED = frozenset({"fused_ssim", "simple_knn._C", "diff_gaussian_rasterization"})
 """What a report names also where it is not installed."""
 NOT_INSTALLED = "not installed in this environment"
-NOT_RUN = "not run, because torch's own arithmetic failed"
+NOT_RUN = "not run, because torch's own arithmetic failed: "
 STAGED = (
     "kernel_probe.py",
     "kernel_calls.py",
@@ -71,7 +71,8 @@ def check_kernels(
                 checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_INSTALLED))
             continue
         if checks and checks[0].kind == "torch" and checks[0].outcome is Outcome.FAILED:
-            checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=NOT_RUN))
+            detail = NOT_RUN + checks[0].detail
+            checks.append(KernelCheck(kernel, module, Outcome.NOT_MEASURED, detail=detail))
             continue
         argv = [python, str(folder / STAGED[0]), kernel, module, "--device", device]
         argv += ["--own", str(staged / f"own-{kernel}.json")]

@@ -207,6 +207,19 @@ def test_a_cuda_that_does_not_start_fails_no_kernel(monkeypatch: pytest.MonkeyPa
     assert result["outcome"] == "not-measured" and "does not start" in result["detail"]
 
 
+@pytest.mark.parametrize(("device", "index"), [("cuda", 0), ("cuda:1", 1)])
+def test_the_gpu_is_chosen_as_torch_wants_it(
+    device: str, index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`torch.cuda.set_device` refuses "cuda" without a number: on an H200 nothing was certified."""
+    chosen: list[int] = []
+    index_of = torch.cuda._utils._get_device_index
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(index_of(device)))
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: None)
+    kernel_probe.make_current(device)
+    assert chosen == [index]
+
+
 def test_what_torch_warns_is_why_it_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_available() -> bool:
         warnings.warn("CUDA initialization: Error 802: system not yet initialized", stacklevel=1)

@@ -103,11 +103,12 @@ def test_what_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_came_back_becomes_a_record(tmp_path: Path) -> None:
     seen: dict[str, Any] = {"kind": KIND, "rehearsal": False, "steps": [GOOD]}
+    seen["date"] = "2026-11-27T03:51:07+00:00"
     seen["machine"] = {"gpu": "NVIDIA H200"}
     (tmp_path / "record.json").write_text(json.dumps(seen))
     np.savez(tmp_path / "arrays.npz", **{"golden/opaque/color": np.ones(3)})
     path = travel.back(tmp_path, tmp_path)
-    assert path.name == "gpu_check_h200.json" and json.loads(path.read_text("utf-8")) == seen
+    assert path.name == "gpu_check_h200_202611270351.json" and json.loads(path.read_text("utf-8")) == seen
     assert "| passed, 2 s | name: H200 \\| H200 |" in table({**seen, "seconds": 3.0, "exit_code": 0})
     assert list(np.load(tmp_path / "rasterizer_cuda.npz")) == ["opaque/color"]
     (tmp_path / "record.json").write_text(json.dumps({**seen, "rehearsal": True}))

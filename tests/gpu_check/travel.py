@@ -83,7 +83,7 @@ def back(folder: Path, records: Path = ROOT / "tests" / "records") -> Path:
     if record["rehearsal"] or record["kind"] != KIND:
         raise ValueError(f"{folder} has a rehearsal's record" if record["rehearsal"] else f"no {KIND}")
     card = re.sub(r"[^a-z0-9]+", "_", record["machine"]["gpu"].lower().removeprefix("nvidia ")).strip("_")
-    path = records / f"gpu_check_{card}.json"
+    path = records / f"gpu_check_{card}_{re.sub(r'[^0-9]', '', record['date'])[:12]}.json"
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     if (folder / "arrays.npz").is_file():
         with np.load(folder / "arrays.npz") as arrays:

@@ -157,7 +157,11 @@ class Visit:
         except NotYet:
             pytest.skip(f"what belongs into the environment {environment} is not yet installed")
         if notes is not None:
-            notes.claims, notes.problems, notes.numbers = shown.claims, shown.problems, shown.numbers
+            notes.claims, notes.problems, notes.numbers = (
+                [*shown.claims],
+                [*shown.problems],
+                {**shown.numbers},
+            )
         if shown.problems:
             ended = pytest.skip if notes is None else pytest.fail
             ended(f"what belongs into the environment {environment} is not there: {shown.problems[0]}")

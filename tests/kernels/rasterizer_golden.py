@@ -34,7 +34,12 @@ class V1Settings(GaussianRasterizationSettings):
     _fields = GaussianRasterizationSettings._fields[:12]
 
 
-OURS = SimpleNamespace(GaussianRasterizationSettings=V1Settings, GaussianRasterizer=GaussianRasterizer)
+def upstream(settings: V1Settings) -> GaussianRasterizer:
+    """Return ours with the extension's gradients: without the factor `scale_modifier` in those of `scales`."""
+    return GaussianRasterizer(GaussianRasterizationSettings(*settings)._replace(upstream_gradients=True))
+
+
+OURS = SimpleNamespace(GaussianRasterizationSettings=V1Settings, GaussianRasterizer=upstream)
 """As the extension's module."""
 LIMITS = {"radii": 0.0, "color": 1e-2, "pixels": 1e-3}
 """Largest differences: single precision on either side, in another order; of gradients 1e-2."""

@@ -91,7 +91,8 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     from splatfix.kernels import rasterizer, surfels
 
     count = len(given["means3D"])
-    options: dict[str, Any] = {"antialiasing": given.get("antialiasing", False)}
+    # as the real ones: their gradients, also where these are not the derivative
+    options: dict[str, Any] = {"antialiasing": given.get("antialiasing", False), "upstream_gradients": True}
     if variant == "mip":
         options.update(kernel_size=given["kernel_size"], subpixel_offset=given["subpixel_offset"])
     settings = _settings(given, **options)

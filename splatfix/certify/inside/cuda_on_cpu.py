@@ -221,7 +221,7 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
         return lambda *_, **__: value
 
     nothing = (
-        "init _lazy_init synchronize empty_cache set_device ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
+        "init _lazy_init synchronize empty_cache ipc_collect reset_peak_memory_stats reset_max_memory_allocated "
         "reset_max_memory_cached reset_accumulated_memory_stats manual_seed manual_seed_all seed seed_all set_stream "
         "set_per_process_memory_fraction set_rng_state set_rng_state_all"
     )
@@ -230,6 +230,8 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
     figures = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached"
     for name in figures.split():
         setattr(cuda, name, lambda *_, **__: memory())
+    # refuses what the real one refuses: "cuda" without a number
+    cuda.set_device = lambda device: cuda._utils._get_device_index(device) and None
     cuda.is_available, cuda.device_count, cuda.current_device = says(True), says(1), says(0)
     cuda.is_initialized, cuda.is_bf16_supported = says(True), says(False)
     cuda.is_current_stream_capturing = says(False)

@@ -79,7 +79,7 @@ def land_on_cpu(torch: Any) -> None:
         "total_memory": about["memory"],
         "uuid": about["uuid"].removeprefix("GPU-"),
     }
-    nothing = "init set_device empty_cache reset_peak_memory_stats manual_seed_all set_sync_debug_mode"
+    nothing = "init empty_cache reset_peak_memory_stats manual_seed_all set_sync_debug_mode"
     zero = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved current_device"
     answers = {
         **dict.fromkeys(nothing.split()),
@@ -92,6 +92,8 @@ def land_on_cpu(torch: Any) -> None:
     }
     for name, value in answers.items():
         setattr(torch.cuda, name, answering(value))
+    # the real one refuses "cuda" without a number
+    torch.cuda.set_device = lambda device: torch.cuda._utils._get_device_index(device) and None
     # an error that was left behind, as an illegal address leaves it, is raised where one waits
     torch.cuda.synchronize, torch.cuda.Event = lambda *_: torch.zeros(1), Event
     torch.cuda.device_count, torch.cuda.is_available = count, lambda: count() > 0
