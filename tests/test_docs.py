@@ -33,7 +33,7 @@ def test_the_readme_names_the_two_commands() -> None:
 def test_the_first_result_is_on_the_first_screen() -> None:
     lines = README.splitlines()
     assert lines.index("    $ splatfix diagnose") < 12
-    assert next(at for at, line in enumerate(lines) if "Not run on a GPU" in line) < 60
+    assert next(at for at, line in enumerate(lines) if "What was verified" in line) < 60
 
 
 def test_the_home_page_says_what_the_readme_says() -> None:
