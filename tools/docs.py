@@ -195,7 +195,7 @@ def _write_checks(folder: Path) -> None:
         (folder / f"{item.code}.md").write_text(_check_page(item), encoding="utf-8")
     parts = [
         "# Checks",
-        f"{sum(map(len, families.values()))} checks; `splatfix checks show CODE` prints the same pages.",
+        f"{sum(map(len, families.values()))} checks; `splatfix diagnose --explain CODE` prints the same pages.",
     ]
     for family, checks in families.items():
         rows = [(f"[`{item.code}`]({item.code}.md)", _escaped(item.title)) for item in checks]

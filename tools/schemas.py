@@ -43,7 +43,6 @@ from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
 from splatfix.report.nodes import Fleet
-from splatfix.wheels import Candidate, Unanswered, Verdict
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -51,7 +50,7 @@ Schema = dict[str, Any]
 
 
 class CheckRow(typing.TypedDict):
-    """A row of ``checks list``."""
+    """A row of ``diagnose --list``."""
 
     code: str
     family: str
@@ -80,7 +79,7 @@ class GoalDocument(typing.TypedDict):
 
 
 class CheckPage(CheckRow):
-    """``checks show``."""
+    """``diagnose --explain``."""
 
     predicts: list[str]
 
@@ -173,17 +172,6 @@ class InspectedFileDocument(typing.TypedDict):
     fatbins: list[list[FatbinEntry]]
     sections: list[str]
     verdicts: dict[str, CoverageDocument]
-
-
-class SearchDocument(typing.TypedDict):
-    """The prebuilt wheels of one package, the proven one first, and the indexes that could not be read."""
-
-    name: str
-    source: str
-    verdict: Verdict
-    candidates: list[Candidate]
-    unanswered: list[Unanswered]
-    asked: list[str]
 
 
 class ProjectFile(typing.TypedDict):
@@ -281,13 +269,11 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "gate": {"verdict": NodeVerdict},
     "fleet run": typing.get_type_hints(FleetRun),
-    "find": {"targets": list[str], "torch": str, "python": str, "searches": list[SearchDocument]},
     "project check": PROJECT,
     "project write": {**PROJECT, "entry": str},
-    "checks list": {"checks": list[CheckRow]},
-    "checks show": {"check": CheckPage},
+    "diagnose list": {"checks": list[CheckRow]},
+    "diagnose explain": {"check": CheckPage},
     "install": INSTALLED,
-    "repair": INSTALLED,
     "dockerfile": {"image": ImagePlan, "files": list[ImageFile], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},

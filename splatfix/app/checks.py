@@ -1,4 +1,4 @@
-"""``splatfix checks``: the checks that exist, and the page of one."""
+"""``splatfix diagnose --list`` and ``--explain``: the checks that exist, and the page of one."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def list_checks() -> Result:
     checks = all_checks()
     cells = [(check.code, check.family, check.title) for check in checks]
     return Result(
-        "checks list",
+        "diagnose list",
         lambda: {"checks": [_row(check) for check in checks]},
         lambda console: table(console, ("code", "family", "what it looks at"), cells),
     )
@@ -27,7 +27,7 @@ def show_check(code: str) -> Result:
     """
     check = check_named(code)
     return Result(
-        "checks show",
+        "diagnose explain",
         lambda: {"check": {**_row(check), "predicts": list(check.predicts)}},
         lambda console: show_check_page(console, check.code, check.family, check.title, check.page),
     )

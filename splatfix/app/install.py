@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
+from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.data import dataclass, replace
@@ -99,7 +99,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     if not plan.steps:
         return shown(plan)
     require_downloads(plan)
-    return carried_out("install", plan, facts, request, confirm)
+    return carried_out(plan, facts, request, confirm)
 
 
 def require_downloads(plan: InstallPlan) -> None:
@@ -127,7 +127,7 @@ def require_downloads(plan: InstallPlan) -> None:
 
 
 def carried_out(
-    command: str, plan: InstallPlan, facts: Facts, request: InstallRequest, confirm: Callable[[str], None]
+    plan: InstallPlan, facts: Facts, request: InstallRequest, confirm: Callable[[str], None]
 ) -> Result:
     """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
 
@@ -149,10 +149,10 @@ def carried_out(
         outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=request.reinstall)
         outcome = measured(outcome, facts, revert)
     return Result(
-        command,
+        "install",
         lambda: installation.install_document(outcome=outcome),
         lambda console: installation.show_outcome(
-            console, outcome, next_step(command, outcome), verbose=request.verbose
+            console, outcome, next_step(outcome), verbose=request.verbose
         ),
     )
 
@@ -175,7 +175,7 @@ def plan(request: InstallRequest) -> Planned:
 
 
 def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
-    """``splatfix repair``: install the same version of one package again, whatever its files are now.
+    """``--repair``: install the same version of one package again, whatever its files are now.
 
     Raises:
         SplatfixError: as :func:`plan_repair`, or a step that failed; the environment is then as it was before.
@@ -184,9 +184,9 @@ def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *
     facts = gather(interpreter)
     plan = plan_repair(name, facts)
     if dry_run:
-        again = run("splatfix", "repair", name, "--python", interpreter, text=NO_CHANGE)
-        return shown(plan, dry_run=True, command="repair", execute_it=again)
-    return carried_out("repair", plan, facts, request, confirm)
+        again = run("splatfix", "install", "--repair", name, "--python", interpreter, text=NO_CHANGE)
+        return shown(plan, dry_run=True, execute_it=again)
+    return carried_out(plan, facts, request, confirm)
 
 
 def shown(
@@ -412,14 +412,12 @@ def install_step(plan: InstallPlan) -> Step:
     return run(*argv, text=NO_CHANGE)
 
 
-def next_step(command: str, outcome: InstallOutcome) -> Step | None:
+def next_step(outcome: InstallOutcome) -> Step | None:
     """Where kernels were verified on the GPU, training; else their verification, where there is a reference for one of them.
     None where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return None
     python = outcome.plan.python
-    if command == "repair":
-        return run("splatfix", "diagnose", "--python", python, text="Next: see that nothing else is altered")
     if not any(has_reference(item.subject) for item in outcome.items):
         return run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment")
     for item in outcome.items:

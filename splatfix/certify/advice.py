@@ -86,7 +86,9 @@ def way_out(
         text = (
             f"Next: put {package} back; where that changes nothing, sitecustomize or a .pth file changes it"
         )
-        return run("splatfix", "repair", package, *value_options({"--python": python}), text=text)
+        return run(
+            "splatfix", "install", "--repair", package, *value_options({"--python": python}), text=text
+        )
     advice = next((item.advice for scene in runs for item in scene.failed if item.advice), "")
     return say(f"Next: {advice}") if advice else None
 

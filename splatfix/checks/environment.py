@@ -199,7 +199,7 @@ def package_altered(context: Context, this: Check) -> Iterator[Finding]:
             subject=distribution,
             evidence=evidence,
             remedy=run(
-                *("splatfix", "repair", distribution, *python_option(context.facts)),
+                *("splatfix", "install", "--repair", distribution, *python_option(context.facts)),
                 text="Put it back as that version's wheel has it",
             ),
         )

@@ -39,6 +39,6 @@ class Finding:
     remedy: tuple[Step, ...] = ()
     link: str = ""
     code: str = ""
-    """Of the check: kebab-case and stable; ``splatfix checks show CODE`` explains it."""
+    """Of the check: kebab-case and stable; ``splatfix diagnose --explain CODE`` explains it."""
     family: str = ""
     """Of the check: what it looks at, as ``driver`` or ``toolkit``."""

@@ -18,7 +18,6 @@ from splatfix.cli import (
     diagnose,
     dockerfile,
     explain,
-    find,
     fleet,
     install,
     mcp,
@@ -75,10 +74,8 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     (FIND, "vram", vram.vram, {}),
     (FIND, "gate", fleet.gate, {}),
     (FIND, "mcp", mcp.mcp, {}),
-    (FIX, "find", find.find, {}),
     (FIX, "install", install.install, {}),
     (FIX, "dockerfile", dockerfile.dockerfile, {}),
-    (FIX, "repair", install.repair, {}),
     (FIX, "revert", install.revert, {}),
     (PROVE, "verify", certify.verify, {}),
     (PROVE, "certify", certify.certify, {}),
@@ -88,7 +85,6 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
 )
 for _panel, _name, _function, _more in _COMMANDS:
     app.command(_name, rich_help_panel=_panel, epilog=examples(_name), **_more)(_function)
-app.add_typer(diagnose.checks_app, name="checks", rich_help_panel=FIND)
 app.add_typer(project.project_app, name="project", rich_help_panel=FIX)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)

@@ -1,4 +1,4 @@
-"""What is wrong here: ``splatfix diagnose``, ``inspect`` and ``checks``."""
+"""What is wrong here: ``splatfix diagnose`` and ``inspect``."""
 
 import gc
 from pathlib import Path
@@ -8,9 +8,7 @@ import typer
 
 from splatfix import app
 from splatfix.cli import conflicts, options
-from splatfix.cli.options import examples, file_to_write, finish, option
-
-checks_app = typer.Typer(help="List the checks, or show the page of one.", no_args_is_help=True)
+from splatfix.cli.options import file_to_write, finish, option
 
 CODES = options.names_of(lambda: app.checks.list_checks(), "checks", "code")
 
@@ -27,6 +25,8 @@ def diagnose(
     save: Annotated[Optional[Path], option("diagnose.save", callback=file_to_write)] = None,
     record: Annotated[Optional[Path], option("diagnose.record")] = None,
     redact: Annotated[bool, option("diagnose.redact")] = True,
+    listing: Annotated[bool, option("diagnose.listing")] = False,
+    code: Annotated[Optional[str], option("diagnose.code", autocompletion=CODES)] = None,
     form: Annotated[options.Annotations, option("diagnose.form")] = options.Annotations.text,
     verbose: options.Verbose = False,
     as_json: options.Json = False,
@@ -36,6 +36,10 @@ def diagnose(
     targets = options.archs(target)
     conflicts.refuse(context)
     options.one_form(as_json, form.value)
+    if listing:
+        finish(app.checks.list_checks(), as_json)
+    if code is not None:
+        finish(app.checks.show_check(code), as_json)
     request = app.diagnose.DiagnoseRequest(
         python=python,
         targets=targets,
@@ -60,18 +64,3 @@ def inspect(
     """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
     inspected = app.inspect.inspect_files(paths, options.arch_names(target), verbose=verbose)
     finish(inspected, as_json)
-
-
-@checks_app.command("list", epilog=examples("checks-list"))
-def list_checks(as_json: options.Json = False) -> None:
-    """List every check with its code, family and title."""
-    finish(app.checks.list_checks(), as_json)
-
-
-@checks_app.command("show", epilog=examples("checks-show"))
-def show_check(
-    code: Annotated[str, option("checks-show.code", autocompletion=CODES)],
-    as_json: options.Json = False,
-) -> None:
-    """Show the page of one check: what it looks at, and why it matters."""
-    finish(app.checks.show_check(code), as_json)

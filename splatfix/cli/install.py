@@ -12,6 +12,7 @@ import typer
 from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import confirm_unless, examples, finish, option
+from splatfix.core.data import replace
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
 
@@ -62,6 +63,7 @@ def install(
     reinstall: Annotated[bool, option("install.reinstall")] = False,
     with_dependencies: Annotated[bool, option("install.with_dependencies")] = False,
     resume: Annotated[bool, option("install.resume")] = False,
+    repair: Annotated[Optional[str], option("install.repair")] = None,
     yes: Annotated[bool, option("install.yes")] = False,
     verbose: Annotated[bool, option("install.verbose")] = False,
     as_json: options.Json = False,
@@ -95,6 +97,9 @@ def install(
         verbose=verbose,
         as_json=as_json,
     )
+    if repair is not None:
+        command = replace(command, reinstall=True)
+        finish(app.install.repair(repair, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
     if facts_file:
         finish(app.install.explain_elsewhere(command, facts_file), as_json)
     # a dry run fetches nothing; its options name what would be fetched first
@@ -103,20 +108,6 @@ def install(
     if dry_run:
         finish(app.install.plan(command), as_json)
     finish(app.install.install(command, partial(confirm_unless, yes)), as_json)
-
-
-def repair(
-    package: Annotated[str, option("repair.package")],
-    python: options.Python = None,
-    dry_run: Annotated[bool, option("repair.dry_run")] = False,
-    yes: options.Yes = False,
-    as_json: options.Json = False,
-) -> None:
-    """Put an installed package back to what its wheel installed, so that it can be undone."""
-    command = app.install.InstallRequest(
-        install=app.install.Request(), python=python, reinstall=True, as_json=as_json
-    )
-    finish(app.install.repair(package, command, partial(confirm_unless, yes), dry_run=dry_run), as_json)
 
 
 def revert(

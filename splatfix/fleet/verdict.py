@@ -45,7 +45,7 @@ class CheckVerdict:
     """One finding, and what the policy makes of it."""
 
     code: str
-    """Of the check, as ``splatfix checks list`` has it."""
+    """Of the check, as ``splatfix diagnose --list`` has it."""
     state: State
     action: Action
     """``none`` for what is ok or unknown."""

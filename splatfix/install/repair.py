@@ -1,4 +1,4 @@
-"""``splatfix repair``: which steps put an installed package back to what its wheel installed, from where it came."""
+"""``splatfix install --repair``: which steps put an installed package back to what its wheel installed, from where it came."""
 
 from pathlib import Path
 from typing import Any

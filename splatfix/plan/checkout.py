@@ -155,6 +155,9 @@ def _no_folder(text: str) -> SplatfixError:
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         todo.append(by_name)
+    if name.isidentifier():
+        argv = ("splatfix", "install", text, "--backend", "wheels", "--dry-run")
+        todo.append(run(*argv, text="For a prebuilt wheel of that name"))
     problem = "does not exist"
     if is_file(text):
         problem = "is a file, not a folder"

@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
-from splatfix.app.find import find_prebuilt
 from splatfix.app.install import InstallRequest, explain, planned, require_downloads
+from splatfix.app.prebuilt import find_prebuilt
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts

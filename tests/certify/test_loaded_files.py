@@ -165,7 +165,7 @@ def test_what_ran_and_was_not_installed_is_named(name: str, site: Path, known: F
     assert difference.distribution == distribution
     (item,) = as_installed(code)
     assert item.outcome is Outcome.FAILED and (
-        ("splatfix repair fused_ssim" in item.advice) is bool(distribution)
+        ("splatfix install --repair fused_ssim" in item.advice) is bool(distribution)
     )
 
 
@@ -198,7 +198,7 @@ def test_an_altered_file_is_the_first_reason(site: Path, known: Facts, tmp_path:
     assert made.verdict is Verdict.NOT_CERTIFIED and len(made.reasons) > 1
     assert made.reasons[0].startswith("code-as-installed: fused_ssim/ssim.py differs")
     step = next_step(made, None)
-    assert step is not None and "splatfix repair fused_ssim --python" in step.text
+    assert step is not None and "splatfix install --repair fused_ssim --python" in step.text
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,12 @@ def test_altered_packages_are_told_by_name(changed: Changer) -> None:
     torch, ssim = of(changed(altered=Fact(altered)), "package-altered")
     assert (torch.status, torch.subject, len(torch.evidence)) == (Status.WARN, "torch", 2)
     (remedy,) = ssim.remedy
-    assert remedy.command is not None and remedy.command.argv[:3] == ("splatfix", "repair", "fused_ssim")
+    assert remedy.command is not None and remedy.command.argv[:4] == (
+        "splatfix",
+        "install",
+        "--repair",
+        "fused_ssim",
+    )
 
 
 BUILDERS = {"cuda-toolkit-missing", "host-compiler-missing", "build-tools-missing"}

@@ -28,7 +28,6 @@ from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tests.plan.test_recipes import checkout_of
-from tests.wheels.forge import context_of, torch_in, write_wheel
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
 
 STORED = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
@@ -60,7 +59,8 @@ def test_every_command_with_json_has_a_schema() -> None:
         for below, one in getattr(command, "commands", {"": command}).items():
             if any("--json" in option.opts for option in one.params):
                 names.add(f"{name} {below}".strip())
-    assert names | {"rehearse dry-run"} == set(COMMANDS), "an option with a document of its own"
+    by_option = {"rehearse dry-run", "diagnose list", "diagnose explain"}
+    assert names | by_option == set(COMMANDS), "an option with a document of its own"
 
 
 @pytest.mark.parametrize("machine", ["rtx-3090-and-5090", "h200", "rtx-4090-windows-vs2022", "apple-m2-max"])
@@ -91,21 +91,6 @@ def test_inspect(document: Document) -> None:
     assert (made["files"][0]["verdicts"]["sm_86"]["usable"], made["exit_code"]) == (None, 3)
 
 
-def test_find(document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = torch_in(tmp_path / "torch")
-    facts = context_of(torch).facts
-    monkeypatch.setattr("splatfix.app.find.gather", lambda _: facts)
-    write_wheel(tmp_path / "wheels", "fused_ssim-1.0-cp311-cp311-linux_x86_64.whl", "90")
-    write_wheel(tmp_path / "wheels", "simple_knn-0.0.0-cp311-cp311-linux_x86_64.whl", "120")
-    words = ("--target", "sm_120", "--index", tmp_path / "wheels", "--offline")
-    made = check(document("find", "fused-ssim", "simple-knn", *words))
-    assert made["exit_code"] == 1
-    refused, proven = made["searches"]
-    assert (refused["verdict"], refused["candidates"][0]["code"]) == ("unsuited", "wrong-gpu-code")
-    assert (proven["verdict"], proven["candidates"][0]["code"]) == ("proven", "")
-    assert check(document("find", "fused-ssim", "--index", tmp_path, "--target", "sm_90"))["exit_code"] == 0
-
-
 def test_project(document: Document, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.1.2\nnumpy\n")
     words = (tmp_path, "--target", "sm_86")
@@ -119,8 +104,8 @@ def test_project(document: Document, tmp_path: Path) -> None:
 
 
 def test_checks(document: Document) -> None:
-    rows = check(document("checks", "list"))["checks"]
-    page = check(document("checks", "show", rows[0]["code"]))["check"]
+    rows = check(document("diagnose", "--list"))["checks"]
+    page = check(document("diagnose", "--explain", rows[0]["code"]))["check"]
     assert {name: page[name] for name in rows[0]} == rows[0]
 
 

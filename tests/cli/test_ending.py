@@ -51,7 +51,7 @@ def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
 
 
 @posix
-@pytest.mark.parametrize("words", [["checks", "list", "--json"], ["--help"]])
+@pytest.mark.parametrize("words", [["diagnose", "--list", "--json"], ["--help"]])
 def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -61,7 +61,7 @@ def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("words", [["checks", "list"], ["checks", "list", "--json"]])
+@pytest.mark.parametrize("words", [["diagnose", "--list"], ["diagnose", "--list", "--json"]])
 def test_an_output_that_is_full_is_told_on_the_other_stream(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -60,7 +60,7 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
     [
         ("lanes show cuda-from", ["cuda-from-pypi"]),
         ("certify --container nvrtc,cuda-from", ["nvrtc,cuda-from-pypi"]),
-        ("checks show no-kernel", ["no-kernel-image"]),
+        ("diagnose --explain no-kernel", ["no-kernel-image"]),
         ("diagnose --only no-kernel", ["no-kernel-image"]),
         ("explain --class no-kernel", ["no-kernel-image"]),
         ("certify --scene figu", ["figurine"]),

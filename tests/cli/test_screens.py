@@ -18,7 +18,7 @@ SCREENS = {
     "install-why": ("install", "--dry-run", "--why", "--facts", "gtx-1080-ti-dropped"),
     "wrong-usage": ("install", "--dry-run", "--why", "--facts", "h200", "--jobs", "2"),
     "certify-wrong-usage": ("certify", "--base-image", "debian:12"),
-    "checks-show": ("checks", "show", "no-kernel-image"),
+    "diagnose-explain": ("diagnose", "--explain", "no-kernel-image"),
 }
 
 

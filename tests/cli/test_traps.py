@@ -115,7 +115,7 @@ ALL = (
     ("verify --device cpu", 1),
     ("certify", 3),
     ("certify --container cpu --docker-host unix:///nowhere", 3),
-    ("checks list", 0),
+    ("diagnose --list", 0),
     ("cache list", 0),
     ("cache clear --yes", 0),
     ("scenes list", 0),

@@ -63,7 +63,7 @@ def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> No
         (("verify", "--device", "\x1b[31m\u202e"), "--device"),
         (("--kno\x1bwledge",), "No such option"),
         (("no\x9bcommand",), "no\\x9bcommand"),
-        (("checks", "show", "\x1b[2J"), "unknown-check"),
+        (("diagnose", "--explain", "\x1b[2J"), "unknown-check"),
         (("inspect", b"\xff\x1b"), "no-such-file"),
         (("diagnose", "--python", "/x\x07"), "no-interpreter"),
     ],

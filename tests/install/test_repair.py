@@ -1,4 +1,4 @@
-"""``splatfix repair``: a package is put back as its wheel has it, from where it came, and that can be undone."""
+"""``splatfix install --repair``: a package is put back as its wheel has it, from where it came, and that can be undone."""
 
 import json
 from pathlib import Path
@@ -47,17 +47,17 @@ def test_it_is_put_back_and_that_is_undone(
     path = altered(environment)
     python = ("--python", environment.python)
     before = snapshot(environment)
-    assert splatfix("repair", "Tiny", *python, "--dry-run", "--json") == 0
+    assert splatfix("install", "--repair", "Tiny", *python, "--dry-run", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["command"] == "repair" and document["dry_run"] is True
+    assert document["command"] == "install" and document["dry_run"] is True
     kinds = [step["kind"] for step in document["plan"]["steps"]]
     assert kinds == ["fetch-wheel", "install-wheel", "check-import"] and snapshot(environment) == before
 
-    assert splatfix("repair", "Tiny", *python, "--yes") == 0
+    assert splatfix("install", "--repair", "Tiny", *python, "--yes") == 0
     assert path.read_bytes() == SOURCE
     assert "$ splatfix diagnose" in capsys.readouterr().out
     altered(environment)
-    assert splatfix("repair", "tiny", *python, "--yes") == 0, (
+    assert splatfix("install", "--repair", "tiny", *python, "--yes") == 0, (
         "again, though the wheel that was fetched is gone"
     )
     assert path.read_bytes() == SOURCE
@@ -71,10 +71,10 @@ def test_what_cannot_be_had_changes_nothing(environment: Environment, wheel: Pat
     wheel.unlink()
     before = snapshot(environment)
     python = ("--python", environment.python)
-    assert splatfix("repair", "tiny", *python, "--yes", "--json") == 1
+    assert splatfix("install", "--repair", "tiny", *python, "--yes", "--json") == 1
     assert snapshot(environment) == before
     assert splatfix("install", "--resume", *python) == 2, "a repair is done again by its own command"
-    assert splatfix("repair", "absent", *python) == 2
+    assert splatfix("install", "--repair", "absent", *python) == 2
     (environment.purelib / "tiny-1.0.dist-info" / "INSTALLER").write_text("conda\n")
     problem = refused(plan_repair, "tiny", gather(environment.python))
     assert problem.code == "cannot-repair" and problem.todo[0].command is not None
@@ -105,5 +105,5 @@ def test_a_drop_in_is_made_anew(tmp_path: Path) -> None:
     path.write_bytes(made.replace(b"return", b"return  "))
     step = plan_repair("fused-ssim", gather(environment.python)).steps[0]
     assert isinstance(step, MakeDropin) and step.backend == "pure"
-    assert splatfix("repair", "fused-ssim", *python, "--yes") == 0
+    assert splatfix("install", "--repair", "fused-ssim", *python, "--yes") == 0
     assert path.read_bytes() == made

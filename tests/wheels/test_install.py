@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.app.find import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.app.install import _wheels, with_wheels
+from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import ProcessRunner
@@ -204,8 +204,7 @@ def test_the_command_line(
 ) -> None:
     """A dry run shows what would be done; with ``--no-find`` and ``--offline`` nobody is asked."""
     facts = facts_of(make_environment(tmp_path / "env"), tmp_path)
-    for command in ("install", "find"):
-        monkeypatch.setattr(f"splatfix.app.{command}.gather", lambda *_, **__: facts)
+    monkeypatch.setattr("splatfix.app.install.gather", lambda *_, **__: facts)
     source = cuda_source(tmp_path / "source", "tiny_probe")
     with serving(served) as server:
         named = (source, "--target", "sm_120", "--index", server.address + "/")
@@ -215,36 +214,27 @@ def test_the_command_line(
         assert both.returncode == 2 and "index-and-no-find" in both.stderr
         planned = splatfix("install", *named, "--dry-run", "--backend", "wheels")
         assert planned.returncode == 0 and "fetch the prebuilt tiny_probe 1.0" in planned.stdout, planned
-        shown = splatfix("find", *named)
-        assert shown.returncode == 0 and "is proven for sm_120" in shown.stdout, shown
-        assert f"--index {server.address}/" in shown.stdout
         assert server.requests
-        by_name = splatfix("find", "tiny-probe", *named[1:]).stdout
-        command = f"splatfix install tiny-probe --backend wheels --index {server.address}/"
-        assert command in " ".join(by_name.replace("\\", "").split()), by_name
+        by_name = splatfix("install", "tiny-probe", *named[1:], "--dry-run")
+        assert by_name.returncode == 0 and "fetch the prebuilt tiny-probe 1.0" in by_name.stdout, by_name
         why = splatfix("install", "tiny-probe", *named[1:], "--dry-run", "--why")
         assert why.returncode == 0 and "prebuilt wheels, proven for these GPUs" in why.stdout, why
-    gone = splatfix("find", *named)
-    assert gone.returncode == 3 and "not determined" in gone.stdout
-    refused = splatfix("find", source, "--target", "sm_90", "--index", served)
-    assert refused.returncode == 1 and "1 of 1 fatbin has no code for sm_90" in refused.stdout
+    only = ("--backend", "wheels", "--dry-run")
+    gone = splatfix("install", *named, *only)
+    assert gone.returncode == 3 and "no-wheel" in gone.stderr
+    refused = splatfix("install", source, "--target", "sm_90", "--index", served, *only)
+    assert refused.returncode == 1 and "1 of 1 fatbin has no code for sm_90" in refused.stderr
     wheel = tmp_path / "odd" / "tiny_probe-1.0-py3-none-any.whl"
-    odd = ("--target", "sm_120", "--index", tmp_path / "odd")
+    odd = ("--target", "sm_120", "--index", tmp_path / "odd", *only)
     write_wheel(wheel.parent, wheel.name, "none")
-    without = splatfix("find", "tiny_probe", *odd)
-    assert without.returncode == 1 and "it holds no compiled library\n" in without.stdout
-    assert "splatfix install FOLDER" in without.stdout and without.stdout.count("odd") == 1
+    without = splatfix("install", "tiny_probe", *odd)
+    assert without.returncode == 1 and "it holds no compiled library" in without.stderr
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("tiny_probe/kernel.cu", "")
-    assert "is compiled when it is first used" in splatfix("find", "tiny_probe", *odd).stdout
-    none = splatfix("find", "simple-knn", *odd)
-    assert none.returncode == 1 and "no wheel of simple-knn is there" in none.stdout
-    assert "splatfix install simple_knn --backend pure" in none.stdout
+    assert "is compiled when it is first used" in splatfix("install", "tiny_probe", *odd).stderr
+    assert splatfix("install", "simple-knn", *odd).returncode == 1
     wheel.write_text("Not found")
-    damaged = splatfix("find", source, *odd)
-    assert damaged.returncode == 3 and "not a zip archive" in damaged.stdout
-    assert "--no-find --target sm_120" in damaged.stdout
-    wrong = splatfix("find", "tiny_probe", "--index", "nowhere", "--target", "sm_120")
+    damaged = splatfix("install", source, *odd)
+    assert damaged.returncode == 3 and "not a zip archive" in damaged.stderr
+    wrong = splatfix("install", "tiny_probe", "--index", "nowhere", "--target", "sm_120")
     assert wrong.returncode == 2 and "unknown-index" in wrong.stderr
-    alone = splatfix("find", "tiny_probe", "--offline", "--target", "sm_120")
-    assert alone.returncode == 2 and "--index DIR" in alone.stderr

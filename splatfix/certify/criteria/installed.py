@@ -34,7 +34,7 @@ def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Crite
         met = None
     item = criterion(CODE, met, few(texts, between="; "))
     names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)
-    repairs = [Command(("splatfix", "repair", name, "--python", python)) for name in names]
+    repairs = [Command(("splatfix", "install", "--repair", name, "--python", python)) for name in names]
     advice = [command.shell(windows=False) for command in repairs]
     if any(not item.distribution for item in code.differences):
         advice.append(

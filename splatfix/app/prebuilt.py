@@ -1,0 +1,114 @@
+"""Prebuilt wheels for an environment and its GPUs, which ``splatfix install`` looks for before it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from splatfix.context import Context, Goal, Rejected, make_context
+from splatfix.core.data import dataclass, field
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts import Facts, resolved_folder
+from splatfix.plan import Request, summarise
+from splatfix.plan.steps import FetchWheel
+from splatfix.wheels import (
+    Candidate,
+    Search,
+    Verdict,
+    chosen_indexes,
+    find_wheels,
+    is_name,
+    wanted_by_name,
+    wanted_by_source,
+)
+
+
+@dataclass(frozen=True)
+class Prebuilt:
+    """What was looked for in the place of builds."""
+
+    steps: Mapping[str, FetchWheel] = field(default_factory=dict)
+    """By the label of a source, or a name as it was typed, the proven wheel."""
+    searches: tuple[Search, ...] = ()
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        lost = [search for search in self.searches if search.best is None]
+        return tuple(Rejected(f"a prebuilt wheel of {search.name}", _why_none(search)) for search in lost)
+
+    @property
+    def problem(self) -> SplatfixError | None:
+        """``no-wheel``, where one of them has none; None where all have one."""
+        if self.searches and not self.rejected:
+            return None
+        reasons = "; ".join(item.why for item in self.rejected) or "nothing was looked for"
+        exit_code = exit_code_of(self.searches) or Exit.UNDETERMINED
+        return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
+
+
+NO_WHEELS = Prebuilt()
+"""None were looked for."""
+
+
+def exit_code_of(searches: Iterable[Search]) -> Exit:
+    """Return 0 where each has a proven wheel, 1 where one has none, 3 where that could not be determined."""
+    verdicts = {search.verdict for search in searches}
+    if Verdict.UNSUITED in verdicts:
+        return Exit.FAILURE
+    if Verdict.UNKNOWN in verdicts:
+        return Exit.UNDETERMINED
+    return Exit.OK
+
+
+def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
+    """The prebuilt wheels for the folders and names of a request; none where torch or target are lacking, which a build tells.
+
+    Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
+
+    Raises:
+        SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
+    """
+    maintained = request.backend != "wheels"
+    if not maintained:
+        for text in request.sources:
+            if resolved_folder(text) is None:
+                wanted_by_name(text)  # raises where it is no name either
+    chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
+    context = make_context(facts, Goal(request.targets))
+    torch, interpreter = context.torch, context.interpreter
+    if not chosen or torch is None or torch.cuda is None or interpreter is None or context.no_target:
+        return NO_WHEELS
+    names = tuple(filter(is_package, request.sources))
+    wanted = {name: wanted_by_name(name) for name in names}
+    summary = summarise(tuple(text for text in request.sources if text not in names), facts)
+    for label, source in summary.built_from.items():
+        if source.needs_cuda:
+            wanted[label] = wanted_by_source(source)
+    searches = {
+        label: find_wheels(item, chosen, context, interpreter, torch) for label, item in wanted.items()
+    }
+    steps = {}
+    for label, search in searches.items():
+        if search.best:
+            steps[label] = _step(search.name, search.best, context)
+    return Prebuilt(steps, tuple(searches.values()))
+
+
+def is_package(source: str) -> bool:
+    """A source is no folder but the name of a package."""
+    return resolved_folder(source) is None and is_name(source)
+
+
+def _why_none(search: Search) -> str:
+    reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
+    reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
+    if len(search.candidates) > 2:
+        reasons.append(f"{len(search.candidates) - 2} more do not suit either")
+    return "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
+
+
+def _step(subject: str, wheel: Candidate, context: Context) -> FetchWheel:
+    version = wheel.wheel.split("-")[1]
+    requirement = wheel.requirement
+    return FetchWheel(
+        subject=subject, version=version, requirement=requirement, targets=context.archs, origin=wheel.index
+    )
