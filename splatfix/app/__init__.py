@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         dockerfile,
         dry_run,
         explain,
-        find,
         fleet_manifest,
         fleet_ray,
         fleet_report,
