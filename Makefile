@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat ray slow sabotage docker-test slurm benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -125,16 +125,6 @@ gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU wit
 	$(PY) -m tools.gsplat_quality $(GSPLAT_SOURCES) $(GSPLAT)
 	$(PY) -m tools.gsplat_tests $(GSPLAT_SOURCES) $(GSPLAT)
 
-RAY ?= $(CACHE)/ray-lane
-$(RAY)/.made: $(VENV)/.dev
-	$(PYTHON) -m venv $(RAY)/venv
-	$(RAY)/venv/bin/python -m pip install -q --upgrade "pip>=24"
-	$(RAY)/venv/bin/python -m pip install -q ray==2.60.0 kubernetes-validate==1.37.0 -e .
-	@touch $@
-
-ray: $(RAY)/.made ## A real Ray cluster of five nodes, a worker killed and a node lost; the record of it; and the manifests (a minute)
-	SPLATFIX_RAY_PYTHON=$(RAY)/venv/bin/python $(PY) -m pytest -q -n 0 tests/fleet/test_ray.py tests/fleet/test_manifest.py
-
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds
 	$(PY) -m tools.builds "$(SOURCE)" --label "$(LABEL)" --python $(NATIVE)/venv --with $(WITH)
@@ -156,9 +146,6 @@ fuzz: $(VENV)/.dev ## Coverage-guided fuzzing of every reader, FUZZ_SECONDS each
 DOCKER_TESTS ?= docker
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
-
-slurm: $(VENV)/.dev ## Slurm's daemons on this machine as root (apt-get install slurm-wlm munge), half an hour; writes tests/records/slurm.json
-	$(PY) -m tests.fleet.slurm_cluster tests/records/slurm.json
 
 BENCHMARKS := $(filter-out %/bench_trainer.py, $(wildcard tests/benchmarks/bench_*.py)) # that one needs a scene
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run

@@ -39,10 +39,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts", "explain"},
-    "fleet": {"facts", "knowledge", "context", "checks"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "wheels", "report", "budget", "scenes", "fleet", "projects"),
+        *("explain", "wheels", "report", "budget", "scenes", "projects"),
         "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
@@ -51,8 +50,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What `report` may import of other rooms: modules that only define data.
 DATA_CLASSES = {
     "splatfix.facts.model",
-    "splatfix.fleet.verdict",
-    "splatfix.fleet.reading",
     "splatfix.facts.model.fact",
     "splatfix.facts.model.machine",
     "splatfix.context.model",
@@ -361,8 +358,6 @@ def test_every_module_says_what_it_is_for() -> None:
 STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
-    "splatfix/core/forked.py": "only copies this process, for work that may hang where no signal is heard",
-    "splatfix/fleet/ray_task.py": "runs on a node where no splatfix may be but the one that it starts",
     "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
 }

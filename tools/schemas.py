@@ -19,7 +19,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from splatfix.app.fleet_run import FleetRun
 from splatfix.attest.model import Identity, Verification
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate, KernelCheck
@@ -32,7 +31,6 @@ from splatfix.core.errors import Exit
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts, Source
-from splatfix.fleet.verdict import NodeVerdict
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge import Arch, Auto
@@ -42,7 +40,6 @@ from splatfix.report.difference import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
-from splatfix.report.nodes import Fleet
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -267,8 +264,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         "classes": list[KnownClass],
     },
-    "gate": {"verdict": NodeVerdict},
-    "fleet run": typing.get_type_hints(FleetRun),
     "project check": PROJECT,
     "project write": {**PROJECT, "entry": str},
     "diagnose list": {"checks": list[CheckRow]},
@@ -295,13 +290,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "refused": list[RefusedLane],
         "files": list[str],
     },
-    "fleet report": {
-        **typing.get_type_hints(Fleet),
-        "certificates": Merged,
-        "unreadable": list[Unreadable],
-        "files": list[str],
-    },
-    "fleet manifest": {"kind": str, "manifest": str},
     "report diff": typing.get_type_hints(Difference),
     "rehearse": CERTIFIED,
     "rehearse dry-run": typing.get_type_hints(DryRun),
@@ -328,8 +316,6 @@ def schemas() -> dict[str, Schema]:
     made = {_file(command): writer.document(command, content) for command, content in documents.items()}
     line = {"title": "A line of splatfix explain --jsonl", **writer.of(ExplainedLog | UnreadLog)}
     made["explain-jsonl.json"] = {"$schema": DRAFT, "$id": "explain-jsonl.json", **line}
-    verdict = {"title": "The verdict of a node, as splatfix gate --out writes it", **writer.of(NodeVerdict)}
-    made["verdict.json"] = {"$schema": DRAFT, "$id": "verdict.json", **verdict}
     common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
     return {"common.json": common, **made}
 

@@ -164,7 +164,7 @@ def merge(
     """
     public = load_keys(keys)
     for path in paths:
-        require(path)
+        _require(path)
     unreadable: list[tuple[str, str]] = []
     merger = read_certificates(_files(paths, unreadable), out, public, unreadable)
     matrix = merger.merged()
@@ -223,7 +223,7 @@ def read_certificates(
     return merger
 
 
-def require(path: Path) -> None:
+def _require(path: Path) -> None:
     """What was named exists.
 
     Raises:
@@ -244,7 +244,7 @@ def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator
     for path in paths:
         files: Iterable[str] = [os.fspath(path)]
         if path.is_dir():
-            files = certificates_below(os.fspath(path), unreadable)
+            files = _certificates_below(os.fspath(path), unreadable)
         any_there = False
         for file in files:
             any_there = True
@@ -256,7 +256,7 @@ def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator
             unreadable.append((os.fspath(path), f"there is no {NAME} in it"))
 
 
-def certificates_below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
+def _certificates_below(folder: str, unreadable: list[tuple[str, str]]) -> Iterator[str]:
     """Every certificate.json below a folder, but of what was set aside; folders that cannot be listed are added to
     ``unreadable``, with the reason."""
 

@@ -18,7 +18,6 @@ from splatfix.cli import (
     diagnose,
     dockerfile,
     explain,
-    fleet,
     install,
     mcp,
     process,
@@ -72,7 +71,6 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
     (FIND, "inspect", diagnose.inspect, {}),
     (FIND, "explain", explain.explain, {"cls": explain.WithCommand}),
     (FIND, "vram", vram.vram, {}),
-    (FIND, "gate", fleet.gate, {}),
     (FIND, "mcp", mcp.mcp, {}),
     (FIX, "install", install.install, {}),
     (FIX, "dockerfile", dockerfile.dockerfile, {}),
@@ -89,7 +87,6 @@ app.add_typer(project.project_app, name="project", rich_help_panel=FIX)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)
-app.add_typer(fleet.fleet_app, name="fleet", rich_help_panel=PROVE)
 app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
 
 

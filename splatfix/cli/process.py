@@ -33,8 +33,7 @@ class Invocation:
     as_json: bool = False
     unknown: Exit | None = None
     """The exit code of whatever keeps a command from a verdict, where a program acts on that: with ``--exit-codes monitoring``
-    3, because a monitoring system takes 1 for a warning, and 2 and what is above 3 for critical; that of ``gate --for``, because
-    a scheduler would drain every node for a slip."""
+    3, because a monitoring system takes 1 for a warning, and 2 and what is above 3 for critical."""
     python: str = ""
     """The environment that was named."""
     debug: bool = False
@@ -54,10 +53,6 @@ class Invocation:
         self.as_json = bool(typed.get("as_json"))
         if typed.get("exit_codes") == "monitoring":
             self.unknown = Exit.UNDETERMINED
-        if self.command == "gate" and typed.get("caller"):
-            from splatfix.app.gate import code_of_unknown
-
-            self.unknown = code_of_unknown(typed["caller"])
         self.python = typed.get("python") or ""
 
 

@@ -20,7 +20,6 @@ KINDS = {
     "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),
     "certificates": ("certificates", "cases", 200),
-    "verdicts": ("verdicts", "cases", 200),
     "signatures": ("signatures", "cases", 4000),
 }
 

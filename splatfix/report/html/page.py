@@ -17,13 +17,10 @@ from splatfix.context.model import BinaryMatrix
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report import comparison
-from splatfix.report import fleet as fleet_words
-from splatfix.report.fleet import FleetView
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, remark
 from splatfix.report.merging import Listed, Merged
-from splatfix.report.nodes import Fleet
 from splatfix.report.templates import fill_in
 from splatfix.report.verification import signature_badge
 from splatfix.report.view import OUTCOMES, CertificateView
@@ -101,38 +98,15 @@ def matrix_page(
         "certificates.html",
         refused=refused,
         no_certificate=NO_CERTIFICATE,
-        **_of_certificates(merged, unreadable, data),
-    )
-
-
-def _of_certificates(merged: Merged, unreadable: Sequence[tuple[str, str]], data: str) -> dict[str, Any]:
-    """What ``matrix.html`` needs."""
-    return {
-        "view": MergedView(merged),
-        "opened": OPENED,
-        "verdicts": VERDICTS,
-        "failed_first": _failed_first,
-        "remark": remark,
-        "most_links": MOST_LINKS,
-        "unreadable": unreadable,
-        "most_unreadable": MOST_UNREADABLE,
-        "data": data,
-    }
-
-
-def fleet_page(fleet: Fleet, certificates: Merged, unreadable: Sequence[tuple[str, str]], data: str) -> str:
-    """Many nodes as one HTML file, with their certificates.
-
-    Args:
-        unreadable: path and reason of each certificate that could not be read.
-        data: the JSON document beside it, as a relative URL.
-    """
-    return _page(
-        "fleet.html",
-        fleet=fleet,
-        nodes=FleetView(fleet),
-        words=fleet_words,
-        **_of_certificates(certificates, unreadable, data),
+        view=MergedView(merged),
+        opened=OPENED,
+        verdicts=VERDICTS,
+        failed_first=_failed_first,
+        remark=remark,
+        most_links=MOST_LINKS,
+        unreadable=unreadable,
+        most_unreadable=MOST_UNREADABLE,
+        data=data,
     )
 
 
