@@ -42,7 +42,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
         *("explain", "wheels", "report", "budget", "scenes", "projects"),
-        "api",  # of which the tools of splatfix mcp are functions
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
 }

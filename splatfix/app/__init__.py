@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         inspect,
         install,
         lanes,
-        mcp_server,
         monitor,
         project,
         report,

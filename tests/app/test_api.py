@@ -62,7 +62,7 @@ def test_a_log_may_be_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log", ["", " \n", "build.log"])
 def test_what_is_no_log_is_refused(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Least of all read from standard input, which is an assistant's in splatfix mcp."""
+    """Least of all read from standard input, which a notebook or a server has for itself."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build.log").write_text(LOG)
     with pytest.raises(splatfix.SplatfixError) as refused:
