@@ -32,7 +32,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"facts", "knowledge", "context", "budget"},
     "plan": {"facts", "knowledge", "context", "checks"},
     "wheels": {"binaries", "facts", "knowledge", "context"},
-    "projects": {"facts", "knowledge", "context", "checks"},
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
     "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
@@ -41,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "containers": {"certify", "facts", "explain"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
-        *("explain", "wheels", "report", "budget", "scenes", "projects"),
+        *("explain", "wheels", "report", "budget", "scenes"),
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
 }
@@ -67,8 +66,6 @@ DATA_CLASSES = {
     "splatfix.plan.steps",
     "splatfix.install.outcome",
     "splatfix.wheels.model",
-    "splatfix.projects.model",
-    "splatfix.facts.project.model",
     "splatfix.install.journal",
 }
 

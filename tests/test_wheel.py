@@ -95,7 +95,6 @@ def test_the_core_does_not_ask_for_torch(wheel: Path) -> None:
         "jinja2",
         "fastjsonschema",
         "tomli",
-        "tomlkit",
     }
 
 

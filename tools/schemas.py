@@ -171,23 +171,6 @@ class InspectedFileDocument(typing.TypedDict):
     verdicts: dict[str, CoverageDocument]
 
 
-class ProjectFile(typing.TypedDict):
-    """One file of a project: who installs from it, the torch that it brings, and what was found."""
-
-    file: str
-    manager: str
-    lock: str
-    torch: str
-    findings: list[Finding]
-
-
-class ProjectEdit(typing.TypedDict):
-    """What mends a file, as a unified diff."""
-
-    file: str
-    diff: str
-
-
 class Error(typing.TypedDict):
     """What ended a command: what happened, what it means, what to do. ``code`` is stable."""
 
@@ -236,7 +219,6 @@ INSTALLED = {
     "options": Options | None,
     "outcome": InstallOutcome | None,
 }
-PROJECT = {"targets": list[str], "files": list[ProjectFile], "edits": list[ProjectEdit]}
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
 COMMANDS: dict[str, dict[str, Any]] = {
@@ -264,8 +246,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "command_exit_code": int | None,
         "classes": list[KnownClass],
     },
-    "project check": PROJECT,
-    "project write": {**PROJECT, "entry": str},
     "diagnose list": {"checks": list[CheckRow]},
     "diagnose explain": {"check": CheckPage},
     "install": INSTALLED,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         install,
         lanes,
         monitor,
-        project,
         report,
         revert,
         scenes,

@@ -1,29 +1,27 @@
 """``splatfix revert``: put an environment back to what it was before an installation."""
 
-from pathlib import Path
-
 from rich.console import Console
 
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.result import Result, target_python
+from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import run
 from splatfix.install import RevertOutcome, WheelCache, read_journal, revert_all
 from splatfix.install import revert as revert_one
-from splatfix.install.revert import environment_of
+from splatfix.install.environment import open_environment
 from splatfix.report import console as consoles
 from splatfix.report import installation
 from splatfix.report.console import show_step
 
 
-def show_journal(python: str | None, project: Path | None = None) -> Result:
-    """What splatfix has changed in an environment, or in the files of a project."""
-    home = project or target_python(python)
-    entries = read_journal(home)
-    step = environment_of(home).splatfix("revert")
+def show_journal(python: str | None) -> Result:
+    """What splatfix has changed in an environment."""
+    interpreter = target_python(python)
+    entries = read_journal(interpreter)
     return Result(
         "revert",
         lambda: installation.revert_document((), entries),
-        lambda console: installation.show_journal(console, entries, str(project or python or home), step),
+        lambda console: installation.show_journal(console, entries, python or interpreter, interpreter),
     )
 
 
@@ -31,7 +29,6 @@ def revert(
     python: str | None,
     entry: str | None,
     *,
-    project: Path | None = None,
     everything: bool = False,
     dry_run: bool = False,
     as_json: bool = False,
@@ -48,27 +45,26 @@ def revert(
 
     def text(console: Console) -> None:
         if not outcomes:
-            installation.show_nothing_to_revert(console, str(project or python or home))
+            installation.show_nothing_to_revert(console, python or interpreter)
         elif dry_run:
             which = "--all" if everything else outcomes[0].entry.partition("-")[0]
-            argv = environment.splatfix("revert", which)
+            argv = ("splatfix", "revert", which, "--python", interpreter)
             show_step(
                 console, run(*argv, text="Nothing was changed: this is a dry run. Revert with"), indent=0
             )
             for outcome in outcomes:
                 installation.show_revert(console, outcome)
-        elif project is None and not any(one.active for one in read_journal(home)):
+        elif not any(one.active for one in read_journal(interpreter)):
             cache = WheelCache()
             installation.show_left(console, cache.folder, cache.entries())
 
-    home = project or target_python(python)
-    environment = environment_of(home)
+    interpreter = target_python(python)
     # what an interrupt is told of is what differs from now
-    state = EnvironmentState(environment.prefix, environment.python)
+    state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
     with on_interrupt(state.describe):
         if everything:
-            outcomes = tuple(revert_all(home, dry_run=dry_run, each=show))
+            outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))
         else:
-            outcomes = (revert_one(home, entry, dry_run=dry_run),)
+            outcomes = (revert_one(interpreter, entry, dry_run=dry_run),)
             show(outcomes[0])
     return Result("revert", lambda: installation.revert_document(outcomes), text)

@@ -20,7 +20,6 @@ from splatfix.cli import (
     explain,
     install,
     process,
-    project,
     report,
     vram,
 )
@@ -81,7 +80,6 @@ _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
 )
 for _panel, _name, _function, _more in _COMMANDS:
     app.command(_name, rich_help_panel=_panel, epilog=examples(_name), **_more)(_function)
-app.add_typer(project.project_app, name="project", rich_help_panel=FIX)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
 app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
 app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)

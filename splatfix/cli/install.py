@@ -114,7 +114,6 @@ def revert(
     context: typer.Context,
     entry: Annotated[Optional[str], option("revert.entry")] = None,
     python: options.Python = None,
-    project: Annotated[Optional[Path], option("revert.project")] = None,
     everything: Annotated[bool, option("revert.everything")] = False,
     dry_run: Annotated[bool, option("revert.dry_run")] = False,
     yes: Annotated[bool, option("revert.yes")] = False,
@@ -124,10 +123,8 @@ def revert(
     """Put an environment back to what it was before an installation."""
     conflicts.refuse(context)
     if listing:
-        finish(app.revert.show_journal(python, project), as_json)
-    reverted = app.revert.revert(
-        python, entry, project=project, everything=everything, dry_run=dry_run, as_json=as_json
-    )
+        finish(app.revert.show_journal(python), as_json)
+    reverted = app.revert.revert(python, entry, everything=everything, dry_run=dry_run, as_json=as_json)
     finish(reverted, as_json)
 
 

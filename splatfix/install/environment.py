@@ -70,9 +70,7 @@ class Environment:
         return self.prefix / ".splatfix"
 
     def splatfix(self, *arguments: str) -> tuple[str, ...]:
-        """The argv of a splatfix command for this environment, or this project."""
-        if not self.python:
-            return ("splatfix", *arguments, "--project", str(self.prefix))
+        """The argv of a splatfix command for this environment."""
         return ("splatfix", *arguments, "--python", self.python)
 
     def command(self, verb: str, *packages: str) -> tuple[str, ...]:
@@ -126,12 +124,6 @@ def open_environment(python: str, runner: Runner) -> Environment:
         installer=installer or Installer(),
         virtual=answer["virtual"],
     )
-
-
-def project_environment(folder: Path) -> Environment:
-    """What a journal asks of an environment, for a project's own: the environment of a project may be made anew at any time,
-    and what lies in it would be gone."""
-    return Environment("", folder, folder, folder, folder, folder, folder, virtual=False)
 
 
 def child_environment(

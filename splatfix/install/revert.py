@@ -14,7 +14,7 @@ from splatfix.core.step import run, say
 from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup
 from splatfix.install.edit import digest_of
-from splatfix.install.environment import Environment, environment_lock, open_environment, project_environment
+from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of
 from splatfix.install.outcome import Restored, RevertOutcome, kept_of
@@ -31,12 +31,11 @@ from splatfix.install.undo import (
 
 
 def revert(
-    home: str | Path, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
+    python: str, identity: str | None = None, *, runner: Runner | None = None, dry_run: bool = False
 ) -> RevertOutcome:
     """Undo the journal entry of that id; default: the latest active entry.
 
     Args:
-        home: the environment's interpreter, or the folder of a project.
         dry_run: change nothing; the outcome says what would be done.
 
     Raises:
@@ -44,7 +43,7 @@ def revert(
             same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
             ``journal-of-another-environment``, ``environment-busy``.
     """
-    with _opened(home, runner, dry_run) as reverter:
+    with _opened(python, runner, dry_run) as reverter:
         interrupted = reverter.recover()
         for item in interrupted:
             # an interrupted run is undone in any case; when nothing else was asked for, that was it
@@ -65,7 +64,7 @@ def revert(
 
 
 def revert_all(
-    home: str | Path,
+    python: str,
     *,
     runner: Runner | None = None,
     dry_run: bool = False,
@@ -81,7 +80,7 @@ def revert_all(
         SplatfixError: as :func:`revert`; its ``details`` list the entries ``reverted`` before it and those ``left``.
     """
     done: list[RevertOutcome] = []
-    with _opened(home, runner, dry_run) as reverter:
+    with _opened(python, runner, dry_run) as reverter:
 
         def add(outcome: RevertOutcome) -> None:
             done.append(outcome)
@@ -100,20 +99,9 @@ def revert_all(
     return tuple(done)
 
 
-def read_journal(home: str | Path) -> tuple[Entry, ...]:
-    """Every entry of the journal of an environment or a project, oldest first."""
-    return Journal(environment_of(home).state_folder).entries()
-
-
-def environment_of(home: str | Path, runner: Runner | None = None) -> Environment:
-    """That of an interpreter, or of a project's folder.
-
-    Raises:
-        SplatfixError: as :func:`open_environment`.
-    """
-    if isinstance(home, Path):
-        return project_environment(home.resolve())
-    return open_environment(home, runner or ProcessRunner())
+def read_journal(python: str) -> tuple[Entry, ...]:
+    """Every entry of the environment's journal, oldest first."""
+    return Journal(open_environment(python, ProcessRunner()).state_folder).entries()
 
 
 class Reverter:
@@ -244,8 +232,8 @@ class DryRun(Reverter):
 
 
 @contextmanager
-def _opened(home: str | Path, runner: Runner | None, dry_run: bool) -> Iterator[Reverter]:
-    environment = environment_of(home, runner)
+def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Reverter]:
+    environment = open_environment(python, runner or ProcessRunner())
     journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
         raise _nothing(environment)

@@ -306,9 +306,12 @@ def plan_install(
         raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
     notes = plan.notes
     if command := removed_by(context.facts):
-        notes += (
-            f"`{command}` removes again what is not in the project's lock file: install it again after that",
+        note = (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that"
         )
+        if command == "uv sync":  # Poetry builds in isolation whatever it is told
+            note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
+        notes += (f"{note} (docs/commands/install.md has the lines)",)
     return replace(plan, request=request, notes=notes)
 
 

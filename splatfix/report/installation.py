@@ -286,11 +286,12 @@ def show_nothing_to_revert(console: Console, prefix: str) -> None:
     prose(console, "", f"[bold]Nothing to revert[/] in {escape(prefix)}")
 
 
-def show_journal(console: Console, entries: Sequence[Entry], prefix: str, undo: Sequence[str]) -> None:
+def show_journal(console: Console, entries: Sequence[Entry], prefix: str, python: str) -> None:
     """How many entries are active and the command that undoes the latest, then a line for each entry, oldest first.
 
     Args:
-        undo: that command, without an entry.
+        prefix: the environment as it was named.
+        python: its interpreter.
     """
     active = [entry for entry in entries if entry.active]
     if not active:
@@ -298,8 +299,7 @@ def show_journal(console: Console, entries: Sequence[Entry], prefix: str, undo: 
     else:
         total = counted(len(entries), "installation")
         prose(console, "", f"[bold]{len(active)} of {total} active[/] in {escape(prefix)}")
-        number = active[-1].id.partition("-")[0]
-        show_step(console, run(*undo, number, text="Undo the latest with"), indent=2)
+        show_step(console, _revert_step(active[-1].id, python, "Undo the latest with"), indent=2)
     if entries:
         console.print()
     for entry in entries:

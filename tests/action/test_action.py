@@ -108,8 +108,6 @@ def test_a_stack_that_trains_and_one_that_does_not(tmp_path: Path) -> None:
     temp.mkdir()
     for folder in (whole, broken):
         shutil.copytree(TINY, folder)
-    (whole / "requirements.txt").write_text("torch\nnumpy\n")
-    (broken / "requirements.txt").write_text("torch==2.1.2\nnumpy\n")
     trainer = broken / "train.py"
     trainer.write_text(trainer.read_text().replace("    gaussians.train()\n", "    gaussians.trian()\n", 1))
 
@@ -125,7 +123,6 @@ def test_a_stack_that_trains_and_one_that_does_not(tmp_path: Path) -> None:
     bad = run_action(broken, temp, python=sys.executable)
     assert (bad.code, bad.outputs["exit-code"]) == (1, "1"), bad.log
     errors = "\n".join(line for line in bad.annotations if line.startswith("::error"))
-    assert "::error file=requirements.txt,line=2,title=numpy2-abi-mismatch::" in errors
     line = trainer.read_text().splitlines().index("    gaussians.trian()") + 1
     assert f"::error file=train.py,line={line}," in errors, errors
     assert "trian" in bad.summary

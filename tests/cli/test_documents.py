@@ -91,18 +91,6 @@ def test_inspect(document: Document) -> None:
     assert (made["files"][0]["verdicts"]["sm_86"]["usable"], made["exit_code"]) == (None, 3)
 
 
-def test_project(document: Document, tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text("torch==2.1.2\nnumpy\n")
-    words = (tmp_path, "--target", "sm_86")
-    checked = check(document("project", "check", *words))
-    codes = {item["check"] for item in checked["files"][0]["findings"] if item["status"] == "fail"}
-    assert (checked["exit_code"], codes) == (1, {"numpy2-abi-mismatch"})
-    assert "+numpy<2" in checked["edits"][0]["diff"]
-    written = check(document("project", "write", *words))
-    assert (written["exit_code"], written["entry"][:5]) == (0, "0001-")
-    assert check(document("revert", "--project", tmp_path))["outcomes"]
-
-
 def test_checks(document: Document) -> None:
     rows = check(document("diagnose", "--list"))["checks"]
     page = check(document("diagnose", "--explain", rows[0]["code"]))["check"]

@@ -82,11 +82,18 @@ def test_steps_end_as_they_do(tmp_path: Path) -> None:
 def test_what_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of GLM the headers, of a source no history; the command is short, and too much is refused by name."""
     gone = {"gsplat/.git/x", "gsplat/glm/doc/big"}
-    kept = {"gsplat/setup.py", "gsplat/glm/glm/glm.hpp", "fused_ssim-1-cp312.whl", "needs/tomlkit-1-py3.whl"}
+    kept = {
+        "gsplat/setup.py",
+        "gsplat/glm/glm/glm.hpp",
+        "fused_ssim-1-cp312.whl",
+        "needs/fastjsonschema-1-py3.whl",
+    }
     for name in gone | kept:
         (tmp_path / "given" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "given" / name).write_text(name)
-    (tmp_path / "given" / "needs" / "tomlkit-1-py3.whl").rename(tmp_path / "given" / "tomlkit-1-py3.whl")
+    (tmp_path / "given" / "needs" / "fastjsonschema-1-py3.whl").rename(
+        tmp_path / "given" / "fastjsonschema-1-py3.whl"
+    )
     (tmp_path / "courtyard.ply").touch()
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     monkeypatch.setattr(travel, "ROOT", tmp_path)

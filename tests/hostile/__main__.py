@@ -15,7 +15,6 @@ KINDS = {
     "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
     "binaries": ("binaries", "cases", 40_000),
-    "projects": ("projects", "cases", 300),
     "facts": ("documents", "facts_cases", 200),
     "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),

@@ -1,1 +1,0 @@
-"""Reader of what a project declares: pyproject.toml, requirements, conda's and pixi's files, and the lock files beside them."""

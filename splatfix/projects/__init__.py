@@ -1,1 +1,0 @@
-"""Projects: what their files declare is judged as if it were installed, and mended by the smallest edit."""
