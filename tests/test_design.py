@@ -35,11 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain"},
     "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
-    "attest": set(),
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
     "containers": {"certify", "facts", "explain"},
     "app": {
-        *("facts", "knowledge", "context", "checks", "plan", "install", "attest", "certify", "containers"),
+        *("facts", "knowledge", "context", "checks", "plan", "install", "certify", "containers"),
         *("explain", "wheels", "report", "budget", "scenes"),
     },
     "cli": {"app", "knowledge"},  # to parse architecture names
@@ -55,7 +54,6 @@ DATA_CLASSES = {
     "splatfix.checks.inspection",
     "splatfix.checks.scene.model",
     "splatfix.facts.scene.model",
-    "splatfix.attest.model",
     "splatfix.budget.model",
     "splatfix.certify.model",
     "splatfix.certify.record",

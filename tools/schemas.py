@@ -19,7 +19,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from splatfix.attest.model import Identity, Verification
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate, KernelCheck
 from splatfix.certify.monitor import Summary
@@ -255,15 +254,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "cache clear": {"folder": str, "removed": int},
     "verify": {"device": str, "kernels": list[KernelCheck]},
     "certify": CERTIFIED,
-    "report sign": {"signature": str, "key": str},
-    "report verify": {
-        "folder": str,
-        "holds": bool,
-        **typing.get_type_hints(Verification),
-        "vouched_for": list[str],
-        "not_vouched_for": list[str],
-    },
-    "report show": {"file": str, "issued_by": str, "identity": Identity, **CERTIFIED},
+    "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},
     "report merge": {
         **typing.get_type_hints(Merged),
         "unreadable": list[Unreadable],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from splatfix.app import (
-        attest,
         cache,
         certify,
         checks,

@@ -8,15 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from splatfix import facts as machine_facts
-from splatfix.app.attest import open_key, sign_report
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.options import options_after
 from splatfix.app.rehearse import stack_subject
 from splatfix.app.result import Result, show_message, target_python
 from splatfix.app.stored import NAME
-from splatfix.attest.dsse import ENVELOPE
-from splatfix.attest.model import Identity, Signed
-from splatfix.attest.report import require_key_elsewhere, require_room
 from splatfix.certify import Certificate, Interrupted, SmokeSubject, Verdict, report_lock, smoke_subject
 from splatfix.certify import certify as train_and_judge
 from splatfix.certify.advice import way_out
@@ -40,7 +36,7 @@ from splatfix.facts import Facts
 from splatfix.install.undo import written_files
 from splatfix.plan import Options
 from splatfix.report import annotations as github
-from splatfix.report import appendix, certificate, console, forms, verification
+from splatfix.report import appendix, certificate, console, forms
 from splatfix.report.documents import envelope
 from splatfix.report.field_report import markdown
 from splatfix.report.html import certificate_page
@@ -60,40 +56,24 @@ def certify(request: CertifyRequest) -> Result:
         SplatfixError: wrong options (exit code 2), or missing prerequisites (3); nothing was trained then.
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    key = None
     with on_interrupt(_NOTHING):
-        if request.sign is not None:
-            require_key_elsewhere(request.out, request.sign)
-            # asked for now: hours later nobody may be there to type a passphrase
-            key = open_key(request.sign)
         published_method(request)  # a wrong option is told before anything is looked at
         python = target_python(request.python)
         facts = machine_facts.gather(python)
         subject = smoke_subject(request, python, facts)
-        if key is not None:
-            require_room(subject.out, subject.scenes)
         with report_lock(subject.out) as notes, training(console.err()) as progress:
             for note in notes:
                 show_message(f"Note: {note}.")
             try:
-                made, options = run_and_report(subject, facts, progress, key.public.id if key else "")
+                made, options = run_and_report(subject, facts, progress)
             except Interrupted as stop:
-                if key is not None:
-                    stop.add("It is not signed.")
                 if request.appendix:
                     stop.add("The appendix was not written.")
                 raise
             if request.appendix:
                 write_text(subject.out / "appendix.md", appendix.markdown(made))
                 write_text(subject.out / "appendix.tex", appendix.latex(made))
-            if key is not None:
-                sign_report(subject.out, key)
-
-    def show_signed(console: Console) -> None:
-        if key is not None:
-            verification.show_signed(console, request.out / ENVELOPE, key.public.id)
-
-    return _result("certify", request, made, facts, options, show_signed)
+    return _result("certify", request, made, facts, options)
 
 
 def rehearse(request: RehearseRequest) -> Result:
@@ -115,17 +95,11 @@ def rehearse(request: RehearseRequest) -> Result:
 
 
 def _result(
-    command: str,
-    request: TrainingRequest,
-    made: Certificate,
-    facts: Facts,
-    options: Options | None,
-    show_more: Callable[[Console], None] = lambda console: None,
+    command: str, request: TrainingRequest, made: Certificate, facts: Facts, options: Options | None
 ) -> Result:
     def show(console: Console) -> None:
         page, step = request.out / "certificate.html", next_step(made, request.python)
         certificate.show(console, made, page, step, options, verbose=request.verbose)
-        show_more(console)
 
     exit_code: int = exit_code_of(made)
     if request.monitoring:
@@ -134,18 +108,16 @@ def _result(
     return Result(command, document, show, exit_code, forms=forms_of(made, options))
 
 
-def forms_of(
-    made: Certificate, options: Options | None, identity: Identity | None = None
-) -> dict[str, Callable[[], str]]:
+def forms_of(made: Certificate, options: Options | None, sha256: str = "") -> dict[str, Callable[[], str]]:
     """What ``--format`` can print of a certificate, by name.
 
     Args:
-        identity: of the file that it was read from.
+        sha256: of the file that it was read from.
     """
     return {
-        "markdown": partial(markdown, made, options, identity),
-        "junit": partial(forms.junit, made, identity),
-        "prometheus": partial(forms.prometheus, made, identity),
+        "markdown": partial(markdown, made, options, sha256),
+        "junit": partial(forms.junit, made, sha256),
+        "prometheus": partial(forms.prometheus, made),
         "issue": partial(forms.issue, made),
         "github": partial(github.of_certificate, made),
         "appendix": partial(appendix.markdown, made),
@@ -156,13 +128,9 @@ def run_and_report(
     subject: SmokeSubject | StackSubject,
     facts: Facts,
     progress: Progress = lambda where, state: None,
-    key: str = "",
 ) -> tuple[Certificate, Options | None]:
     """Certify, and write ``certificate.json``, ``.md`` and ``.html`` into the report's folder, as it goes: a run that is
     killed leaves the latest of them, which says how far it had come.
-
-    Args:
-        key: the id of the key that the report will be signed with; "" for none.
 
     Returns:
         The certificate, and what :func:`suggested_options` says of it.
@@ -180,12 +148,10 @@ def run_and_report(
             options = suggested_options(made, facts)
         document = envelope(command, exit_code_of(made), certificate.document(made, facts, options))
         write_json(subject.out / NAME, document)
-        identity = Identity(sha256_of(subject.out / NAME))
-        if key and not made.unfinished:
-            identity = Identity(identity.id, Signed.NOT_CHECKED, key)
-        write_text(subject.out / "certificate.md", markdown(made, options, identity))
+        sha256 = sha256_of(subject.out / NAME)
+        write_text(subject.out / "certificate.md", markdown(made, options, sha256))
         matrix = binary_matrix(make_context(facts))
-        page = certificate_page(made, facts, subject.out, options, matrix, identity)
+        page = certificate_page(made, facts, subject.out, options, matrix, sha256)
         write_text(subject.out / "certificate.html", page)
         return made, options
 

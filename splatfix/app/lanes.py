@@ -11,12 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.app.attest import open_key, sign_report
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.report import merge
 from splatfix.app.result import Result
-from splatfix.attest.keys import PrivateKey
-from splatfix.attest.report import require_key_elsewhere
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import (
@@ -98,23 +95,17 @@ def certify_in_container(request: ContainerRequest) -> Result:
 
     Raises:
         SplatfixError: of a single lane: no such lane or engine, an image that cannot be built, no report. Of several:
-            no such lane, or a key that cannot be used; what became of each lane is told in the result.
+            no such lane; what became of each lane is told in the result.
     """
     lanes = [find_lane(name) for name in request.lanes]
     several = len(lanes) > 1
     containers = LiveContainers()
-    key: PrivateKey | None = None
-    if request.sign is not None:
-        require_key_elsewhere(request.out, request.sign)
-        key = open_key(request.sign)
 
     def certify(lane: Lane) -> Result:
         out = request.out / lane.name if several else request.out
         # several are in a folder that is locked, and their threads may not come to unlocking
         with nullcontext() if several else report_lock(out):
             result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name), containers)
-            if key is not None:
-                sign_report(out, key)
         return _single(lane, result, out)
 
     with on_interrupt("Interrupted: nothing was certified."), lanes_progress(err(), request.lanes) as tell:

@@ -11,16 +11,13 @@ from urllib.parse import quote
 from splatfix.app.certify import forms_of, next_step
 from splatfix.app.result import Result, show_message
 from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
-from splatfix.attest.keys import PublicKey, load_public
-from splatfix.attest.model import Identity, Signed
-from splatfix.attest.report import identity_of
 from splatfix.certify import Certificate
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
 from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, set_aside, write_json, write_text
+from splatfix.core.files import make_folder, set_aside, sha256_of, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
@@ -29,7 +26,6 @@ from splatfix.report.badge import badge
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
-from splatfix.report.verification import signature_badge
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
@@ -43,83 +39,58 @@ class Shown(Result):
     certificate: Certificate
 
 
-def show(path: Path, keys: Sequence[Path] = (), *, verbose: bool = False) -> Shown:
-    """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``); exit code 1 where it
-    is not what was signed.
-
-    Args:
-        keys: public keys that its signature may be of.
+def show(path: Path, *, verbose: bool = False) -> Shown:
+    """A certificate in every form that ``certify`` gives, and as the page of the report folder (``html``).
 
     Raises:
-        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`; what
-            :func:`splatfix.attest.keys.load_public` raises.
+        SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
-    public = load_keys(keys)
     stored = read_stored(path)
-    identity = _identity(stored.path, public)
+    sha256 = _sha256(stored.path)
     subject = stored.certificate
     content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
-    exit_code = Exit.FAILURE if identity.signature is Signed.BAD else Exit.OK
     return Shown(
         command="report show",
-        exit_code=exit_code,
         certificate=subject,
-        data=lambda: {
-            "file": str(stored.path),
-            "issued_by": issued_by,
-            "identity": to_json(identity),
-            **content,
-        },
+        data=lambda: {"file": str(stored.path), "issued_by": issued_by, "sha256": sha256, **content},
         text=lambda console: certificate.show(
             console,
             subject,
             stored.folder / "certificate.html",
             next_step(subject, stored.python),
             stored.options,
-            identity=identity,
             verbose=verbose,
         ),
         forms={
-            **forms_of(subject, stored.options, identity),
-            "html": lambda: _page(stored, identity),
-            "badge": lambda: badge(subject, identity),
+            **forms_of(subject, stored.options, sha256),
+            "html": lambda: _page(stored, sha256),
+            "badge": lambda: badge(subject),
         },
     )
 
 
-def load_keys(keys: Sequence[Path]) -> Sequence[PublicKey]:
-    """Public keys that signatures may be of.
-
-    Raises:
-        SplatfixError: as :func:`splatfix.attest.keys.load_public`.
-    """
-    return [load_public(path) for path in keys]
-
-
-def _identity(file: Path, keys: Sequence[PublicKey]) -> Identity:
-    """Which certificate a file is that was just read.
+def _sha256(file: Path) -> str:
+    """Of a file that was just read.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2).
     """
     try:
-        return identity_of(file, keys)
+        return sha256_of(file)
     except OSError as error:
         raise SplatfixError.of("app.unreadable-file", file=file, reason=error.strerror or error) from error
 
 
-def diff(a: Path, b: Path, keys: Sequence[Path] = ()) -> Result:
+def diff(a: Path, b: Path) -> Result:
     """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse, 3 where
     they cannot be compared.
 
     Raises:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
     """
-    public = load_keys(keys)
     (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
-    identities = (_identity(file_a, public), _identity(file_b, public))
-    compared = difference.compare(str(file_a), document_a, str(file_b), document_b, identities)
+    compared = difference.compare(str(file_a), document_a, str(file_b), document_b)
     exit_code = Exit.OK
     if compared.worse:
         exit_code = Exit.FAILURE
@@ -134,22 +105,17 @@ def diff(a: Path, b: Path, keys: Sequence[Path] = ()) -> Result:
     )
 
 
-def _page(stored: Stored, identity: Identity) -> str:
+def _page(stored: Stored, sha256: str) -> str:
     """The page, made from the report folder; what is gone from there is said on standard error."""
     missing = stored.missing
     if missing:
         files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
         show_message(f"Not in the page, because not in {stored.folder}: {files}.")
     matrix = binary_matrix(make_context(stored.facts))
-    return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix, identity)
+    return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix, sha256)
 
 
-def merge(
-    paths: Sequence[Path],
-    out: Path,
-    refused: Mapping[str, SplatfixError] | None = None,
-    keys: Sequence[Path] = (),
-) -> Result:
+def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:
     """Write the matrix of many certificates, and their failures by cause, as HTML, Markdown, CSV and JSON into ``out``.
 
     What lies there and cannot be read is listed with its reason. Exit code 3 where there is nothing to list; nothing is
@@ -157,16 +123,14 @@ def merge(
 
     Args:
         refused: container lanes that gave no certificate, with what was said.
-        keys: public keys that signatures may be of. A certificate with a bad signature is listed with what cannot be read.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
-    public = load_keys(keys)
     for path in paths:
         _require(path)
     unreadable: list[tuple[str, str]] = []
-    merger = read_certificates(_files(paths, unreadable), out, public, unreadable)
+    merger = read_certificates(_files(paths, unreadable), out, unreadable)
     matrix = merger.merged()
     refusals = refused or {}
     lanes = [(name, problem.what) for name, problem in refusals.items()]
@@ -200,22 +164,15 @@ def merge(
     )
 
 
-def read_certificates(
-    files: Iterable[str], out: Path, keys: Sequence[PublicKey], unreadable: list[tuple[str, str]]
-) -> Merger:
-    """Read all certificates; files that are none, or are not as they were signed, are added to ``unreadable``, with the
-    reason."""
+def read_certificates(files: Iterable[str], out: Path, unreadable: list[tuple[str, str]]) -> Merger:
+    """Read all certificates; files that are none are added to ``unreadable``, with the reason."""
     merger = Merger()
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
     try:
         for file in files:
             try:
                 document = read_without_facts(file)
-                identity = _identity(Path(file), keys)
-                if identity.signature is Signed.BAD:
-                    unreadable.append((file, signature_badge(identity).text))
-                else:
-                    merger.add(file, _link(file, out), document, identity)
+                merger.add(file, _link(file, out), document, _sha256(Path(file)))
             except SplatfixError as problem:
                 unreadable.append((file, problem.what))
     finally:

@@ -38,8 +38,6 @@ class CertifyRequest(TrainingRequest):
     seed: int = 0
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""
-    sign: Path | None = None
-    """The private key to sign the report with."""
     appendix: bool = False
     """Also write an artifact-evaluation appendix."""
 
@@ -68,8 +66,6 @@ class ContainerRequest:
     """With several lanes, each has its folder in it."""
     jobs: int = 1
     """Lanes at a time."""
-    sign: Path | None = None
-    """The private key to sign the reports with, on this machine."""
     suite: str | None = None
     targets: tuple[Arch, ...] = ()
     """That extensions are built for."""

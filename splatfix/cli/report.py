@@ -2,7 +2,7 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -10,7 +10,7 @@ from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import examples, finish, folder_to_write, one_form, option
 
-report_app = typer.Typer(help="Show, compare, merge, sign and verify certificates.", no_args_is_help=True)
+report_app = typer.Typer(help="Show, compare and merge certificates.", no_args_is_help=True)
 
 
 class ReportForm(str, Enum):
@@ -37,23 +37,16 @@ class DiffForm(str, Enum):
 CertificateFile = Annotated[Path, option("shared.certificate_file")]
 
 
-Keys = Annotated[
-    Optional[list[Path]],
-    option("shared.keys"),
-]
-
-
 @report_app.command("show", epilog=examples("report-show"))
 def show(
     file: CertificateFile,
     form: Annotated[ReportForm, option("report-show.form")] = ReportForm.text,
     verbose: Annotated[bool, option("report-show.verbose")] = False,
-    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
     one_form(as_json, form.value)
-    finish(app.report.show(file, key or (), verbose=verbose), as_json, form.value)
+    finish(app.report.show(file, verbose=verbose), as_json, form.value)
 
 
 @report_app.command("diff", epilog=examples("report-diff"))
@@ -61,44 +54,18 @@ def diff(
     a: Annotated[Path, option("report-diff.a")],
     b: Annotated[Path, option("report-diff.b")],
     form: Annotated[DiffForm, option("report-diff.form")] = DiffForm.text,
-    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
     one_form(as_json, form.value)
-    finish(app.report.diff(a, b, key or ()), as_json, form.value)
+    finish(app.report.diff(a, b), as_json, form.value)
 
 
 @report_app.command("merge", epilog=examples("report-merge"))
 def merge(
     paths: Annotated[list[Path], option("report-merge.paths")],
     out: Annotated[Path, option("report-merge.out", callback=folder_to_write)] = Path("splatfix-matrix"),
-    key: Keys = None,
     as_json: options.Json = False,
 ) -> None:
     """Write many certificates as one matrix (GPU, driver, torch, stack), with failures grouped by cause."""
-    finish(app.report.merge(paths, out, keys=key or ()), as_json)
-
-
-ReportFolder = Annotated[Path, option("shared.report_folder")]
-
-
-@report_app.command("sign", epilog=examples("report-sign"))
-def sign(
-    folder: ReportFolder,
-    key: Annotated[Path, option("report-sign.key")],
-    as_json: options.Json = False,
-) -> None:
-    """Sign all files of a report folder, as an in-toto statement in certificate.intoto.jsonl."""
-    finish(app.attest.sign(folder, key), as_json)
-
-
-@report_app.command("verify", epilog=examples("report-verify"))
-def verify(
-    folder: ReportFolder,
-    key: Annotated[Path, option("report-verify.key")],
-    python: Annotated[Optional[str], option("report-verify.python")] = None,
-    as_json: options.Json = False,
-) -> None:
-    """Check a signed report folder, offline: what is as it was signed, and what a signature says nothing about."""
-    finish(app.attest.verify(folder, key, python), as_json)
+    finish(app.report.merge(paths, out), as_json)

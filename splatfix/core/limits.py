@@ -36,10 +36,6 @@ MOST_MANIFEST = 1 << 20
 """Bytes of splatfix.json in a drop-in."""
 MOST_KNOWLEDGE = 4 << 20
 """Bytes of a --knowledge file: more than all of our tables together."""
-MOST_KEY = 64 << 10
-"""Bytes. An ed25519 key in any of its forms has less than one KiB."""
-MOST_ENVELOPE = 128 << 20
-"""Bytes of a signed report: the names and digests of splatfix.attest.statement.MOST_FILES files have some 20 MiB."""
 MOST_PICTURES = 12 << 20
 """Bytes of all pictures in a page together, as PNG; a third more as text."""
 MOST_METRICS = 128 << 20

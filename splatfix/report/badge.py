@@ -2,7 +2,6 @@
 
 from unicodedata import east_asian_width
 
-from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate
 from splatfix.report.marks import Mark
 from splatfix.report.templates import fill_in
@@ -15,10 +14,9 @@ _LETTER = 6.6
 _MOST_TARGET = 40
 
 
-def badge(certificate: Certificate, identity: Identity = NOT_KNOWN) -> str:
-    """The badge. It needs no font, script or network, and its title says the same to who does not see it. Of a certificate that
-    was changed since it was signed it says that instead of the verdict."""
-    view = CertificateView(certificate, identity)
+def badge(certificate: Certificate) -> str:
+    """The badge. It needs no font, script or network, and its title says the same to who does not see it."""
+    view = CertificateView(certificate)
     target = "CPU"
     if certificate.device != "cpu":
         # certify writes the device behind the name of the GPU

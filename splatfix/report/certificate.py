@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
@@ -18,7 +17,6 @@ from splatfix.report.comparison import Baseline
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
-from splatfix.report.verification import show_signature
 from splatfix.report.view import (
     OUTCOMES,
     CertificateView,
@@ -50,7 +48,6 @@ def show(
     next_step: Step | None = None,
     options: Options | None = None,
     *,
-    identity: Identity | None = None,
     verbose: bool = False,
 ) -> None:
     """The outcome in a screenful: verdict, levels, and a line per scene; the report has every criterion.
@@ -58,13 +55,10 @@ def show(
     Args:
         report: where the Markdown report is.
         options: see :func:`document`.
-        identity: of one that was read back: whether it is signed.
         verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
-    view = CertificateView(certificate, identity or NOT_KNOWN)
+    view = CertificateView(certificate)
     _show_verdict(console, view.headline, certificate.summary, certificate.reasons, report)
-    if identity is not None:
-        show_signature(console, identity)
     # before anything else is listed: a reservation qualifies the verdict
     for reservation in view.reservations:
         marked(console, Mark.RESERVATION, escape(reservation))

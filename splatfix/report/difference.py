@@ -5,7 +5,6 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.attest.model import NOT_KNOWN, Identity, Signed
 from splatfix.certify.model import Outcome, Verdict, first_causes
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
@@ -16,7 +15,6 @@ from splatfix.report.marks import ABSENT, Mark, Table
 from splatfix.report.recorded import NOT_ON_A_CPU, PARTS, StoredCertificate, short
 from splatfix.report.results import gpu_peak, number
 from splatfix.report.templates import fill_in
-from splatfix.report.verification import show_signature, signature_badge
 
 _RANK = {Verdict.CERTIFIED: 0, Verdict.REHEARSED: 1, Verdict.UNDETERMINED: 2, Verdict.NOT_CERTIFIED: 3}
 _MAY_BE_ABSENT = {"commit", "seed", "idle-driver"}
@@ -36,7 +34,6 @@ class Side:
     issued: str
     splatfix: str
     """The version that wrote it."""
-    identity: Identity
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Difference:
     """B's verdict is lower, or B fails a level, a kernel or a criterion that A does not fail."""
     comparable: bool
     """False where B is not worse as far as can be told, and no scene was trained to its end in both though one of them
-    trained: there is nothing that B could be worse in. And where one of them is not what was signed."""
+    trained: there is nothing that B could be worse in."""
     first_cause: Cause | None
     """The first of ``causes``; None where nothing differs that was recorded."""
     causes: tuple[Cause, ...]
@@ -131,12 +128,8 @@ def compare(
     document_a: Mapping[str, Any],
     file_b: str,
     document_b: Mapping[str, Any],
-    identities: tuple[Identity, Identity] = (NOT_KNOWN, NOT_KNOWN),
 ) -> Difference:
     """Hold certificate B against A; settings and code are compared for the scenes they share.
-
-    Args:
-        identities: of A and B: which certificates they are, and who signed them.
 
     Raises:
         ValueError: a certificate without a verdict.
@@ -164,12 +157,9 @@ def compare(
         elif part not in _MAY_BE_ABSENT and not (part in NOT_ON_A_CPU and _on_cpu(a, b)):
             in_neither.append(label)
     changes = tuple(_changes(a, b, shared))
-    side_a, side_b = _side(file_a, a, identities[0]), _side(file_b, b, identities[1])
+    side_a, side_b = _side(file_a, a), _side(file_b, b)
     # faster or slower is no verdict: a baseline has tolerances for that, a comparison has not
-    believed = all(identity.signature is not Signed.BAD for identity in identities)
-    worse = believed and (
-        _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
-    )
+    worse = _RANK[side_b.verdict] > _RANK[side_a.verdict] or any(change.worse for change in changes)
     measures = list(_kernel_errors(a, b))
     for name in shared:
         measures.extend(_measures(name, scenes_a[name].record, scenes_b[name].record))
@@ -177,7 +167,7 @@ def compare(
         side_a,
         side_b,
         worse=worse,
-        comparable=worse or (believed and (bool(shared) or not (_trained(a) or _trained(b)))),
+        comparable=worse or bool(shared) or not (_trained(a) or _trained(b)),
         first_cause=causes[0] if causes else None,
         causes=tuple(causes),
         not_recorded=tuple(not_recorded),
@@ -214,10 +204,10 @@ def _trained(stored: StoredCertificate) -> bool:
     return bool(stored.scenes) or stored.certificate.interrupted or stored.certificate.unfinished
 
 
-def _side(file: str, stored: StoredCertificate, identity: Identity) -> Side:
+def _side(file: str, stored: StoredCertificate) -> Side:
     certificate = stored.certificate
     issued = short(certificate.issued)
-    return Side(file, certificate.verdict, certificate.level, issued, stored.issued_by, identity)
+    return Side(file, certificate.verdict, certificate.level, issued, stored.issued_by)
 
 
 def _files_that_differ(a: StoredCertificate, b: StoredCertificate) -> str:
@@ -305,9 +295,6 @@ def heading(difference: Difference) -> str:
         if failed:
             text += f"; {counted(failed, 'outcome')} failed that did not"
         return text
-    for name, side in (("A", difference.a), ("B", difference.b)):
-        if side.identity.signature is Signed.BAD:
-            return f"A and B cannot be compared: {name} is not what was signed"
     if not difference.comparable:
         return f"A and B cannot be compared: no scene was trained to its end in both ({a} in A, {b} in B)"
     return f"B is not worse: {a} in A, {b} in B"
@@ -336,7 +323,6 @@ def show(console: Console, difference: Difference) -> None:
     paragraph(console, f"{_mark(difference).markup} [bold]{escape(heading(difference))}[/]", first=0, then=2)
     for name, side in (("A", difference.a), ("B", difference.b)):
         prose(console, f"  {name}: ", f"{escape(side.file)} [dim]({escape(side.issued)})[/]")
-        show_signature(console, side.identity, "     ")
     paragraph(console, f"[bold]{escape(first_cause(difference))}[/]", first=2, then=4)
     if difference.causes:
         prose(console, "  ", "[dim]It differs; whether it is the reason, a comparison cannot say.[/]")
@@ -388,7 +374,6 @@ def markdown(difference: Difference) -> str:
         heading=heading(difference),
         first_cause=first_cause(difference),
         sides=(("A", difference.a), ("B", difference.b)),
-        signature_badge=signature_badge,
         only=(("A", difference.only_in_a), ("B", difference.only_in_b)),
         few=few,
         measures=Table(_MEASURE_HEADERS, list(map(_row, difference.measures))),

@@ -5,30 +5,23 @@ import re
 
 from markupsafe import Markup
 
-from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate, Criterion
 from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.console import page, shorten_home
 from splatfix.report.options import show_suggestion
 from splatfix.report.templates import fill_in
-from splatfix.report.verification import signature_badge
 from splatfix.report.view import OUTCOMES, CertificateView, count_met
 
 
-def markdown(
-    certificate: Certificate, options: Options | None = None, identity: Identity | None = None
-) -> str:
+def markdown(certificate: Certificate, options: Options | None = None, sha256: str = "") -> str:
     """The report for people, as Markdown: summary, configuration, results, validation, troubleshooting, how to reproduce.
 
     Args:
         options: where a diagnosis of the same facts explains a failed certification: what to do about it.
-        identity: which certificate it is and who has signed it, where that is known.
+        sha256: of its certificate.json, where there is one.
     """
-    signature = ""
-    if identity is not None:
-        signature = f"Certificate {identity.id}; when this was written: {signature_badge(identity).text}."
-    view = CertificateView(certificate, identity or NOT_KNOWN)
+    view = CertificateView(certificate)
     criteria: list[Criterion] = []  # not those of the diagnosis: "27 of 27" is about training
     for run in certificate.scenes:
         criteria.extend(run.criteria)
@@ -37,7 +30,7 @@ def markdown(
     return fill_in(
         "certificate.md",
         certificate=certificate,
-        signature=signature,
+        sha256=sha256,
         view=view,
         criteria=criteria,
         count_met=count_met,

@@ -5,14 +5,12 @@ from datetime import datetime
 from enum import Enum
 from xml.etree import ElementTree  # only written, never parsed  # nosec B405
 
-from splatfix.attest.model import Identity, Signed
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.data import dataclass
 from splatfix.core.visible import visible
 from splatfix.report.console import shorten_home
 from splatfix.report.results import gpu_peak
-from splatfix.report.verification import signature_badge
 from splatfix.report.view import CertificateView, count_met
 from splatfix.report.wording import GAUGES
 
@@ -30,27 +28,23 @@ class _Case:
     means: str = ""
 
 
-def junit(certificate: Certificate, identity: Identity | None = None) -> str:
+def junit(certificate: Certificate, sha256: str = "") -> str:
     """JUnit's XML, as CI systems read it: a suite for the diagnosis, the kernels, each scene and the levels, a case for each
     criterion.
 
     What failed is a failure with what it means; what was not measured, or not judged, is skipped. Where the run did not come
-    to its end, that is an error, and so is each scene that was not trained. Each suite names the certificate and the state of
-    its signature, where they are known.
+    to its end, that is an error, and so is each scene that was not trained. Each suite names the certificate by the SHA-256 of
+    its file, where there is one.
     """
     root = ElementTree.Element("testsuites", name="splatfix certify", time=f"{certificate.seconds:.1f}")
     timestamp = certificate.issued.partition("+")[0]  # JUnit's has no offset
     for name, seconds, cases in _suites(CertificateView(certificate)):
         if cases:
             suite = _suite(name, seconds, timestamp, cases)
-            if identity is not None:
+            if sha256:
                 properties = ElementTree.Element("properties")
                 suite.insert(0, properties)
-                for key, value in (
-                    ("certificate", identity.id),
-                    ("signature", signature_badge(identity).text),
-                ):
-                    ElementTree.SubElement(properties, "property", name=key, value=_xml(value))
+                ElementTree.SubElement(properties, "property", name="certificate", value=sha256)
             root.append(suite)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
@@ -126,7 +120,7 @@ Sample = tuple[Mapping[str, str], float | None]
 """Labels and value."""
 
 
-def prometheus(certificate: Certificate, identity: Identity | None = None) -> str:
+def prometheus(certificate: Certificate) -> str:
     """Prometheus' text format, for node_exporter's textfile collector: the verdict, levels, kernels, each criterion, and what was
     measured. What each means stands in ``wording.toml``."""
     # absent and not zero where undetermined: an alert on zero shall mean a failure
@@ -136,8 +130,6 @@ def prometheus(certificate: Certificate, identity: Identity | None = None) -> st
         "certificate_verdict": _states("verdict", Verdict, certificate.verdict),
         "certificate_finished": [({}, float(CertificateView(certificate).ended))],
     }
-    if identity is not None:
-        gauges["certificate_signature"] = _states("signature", Signed, identity.signature)
     issued = datetime.fromisoformat(certificate.issued).timestamp()
     gauges["certificate_timestamp_seconds"] = [({}, issued)]
     criteria = [("", item) for item in certificate.diagnosis]

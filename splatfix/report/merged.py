@@ -18,7 +18,6 @@ from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.merging import Cell, Group, Listed, Merged
 from splatfix.report.recorded import natural
 from splatfix.report.templates import fill_in
-from splatfix.report.verification import signature_badge
 
 VERDICTS: Mapping[Verdict, Badge] = {
     Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
@@ -73,12 +72,6 @@ class MergedView:
             entry.verdict is verdict is Verdict.CERTIFIED and _trained_nothing(entry) for entry in entries
         )
         return f", {number} of them without training" if number else ""
-
-    @property
-    def signatures(self) -> str:
-        """How many are signed: ``3 unsigned, 1 not checked``."""
-        numbers = {name.replace("-", " "): number for name, number in self.merged.signatures.items()}
-        return ", ".join(f"{number} {name}" for name, number in numbers.items() if number)
 
     @property
     def tables(self) -> Iterator[StackTable]:
@@ -167,7 +160,6 @@ def show(
         headline += f": {', '.join(badge.text for badge in view.verdicts)}"
     paragraph(console, headline, first=0, then=2)
     if page:
-        prose(console, "  Signatures: ", view.signatures)
         prose(console, "  Matrix: ", escape(page))
     for group in view.groups[:_MOST_LINES]:
         _show_group(console, group)
@@ -218,21 +210,15 @@ def markdown(
 
 
 def remark(entry: Listed) -> str:
-    """Whether it is signed, in a few words, and whether it trained nothing."""
-    signature = signature_badge(entry.identity, short=True).text
-    if _trained_nothing(entry):
-        return f"run level {entry.level}, nothing trained; {signature}"
-    return signature
+    """That it trained nothing; "" where it did."""
+    return f"run level {entry.level}, nothing trained" if _trained_nothing(entry) else ""
 
 
 def _trained_nothing(entry: Listed) -> bool:
     return entry.level in (1, 2)
 
 
-_COLUMNS = (
-    *("file", "id", "verdict", "issued", "signature", "key", "gpu", "driver", "torch", "stack", "suite"),
-    "problem",
-)
+_COLUMNS = ("file", "sha256", "verdict", "issued", "gpu", "driver", "torch", "stack", "suite", "problem")
 
 
 def comma_separated(
@@ -242,19 +228,10 @@ def comma_separated(
     rows: list[Sequence[str]] = [_COLUMNS]
     for cell in merged.cells:
         for entry in cell.certificates:
-            identity = entry.identity
             rows.append(
                 (
-                    *(entry.file, identity.id, entry.verdict.value, entry.issued, identity.signature.value),
-                    *(
-                        identity.key,
-                        cell.gpu,
-                        cell.driver,
-                        cell.torch,
-                        cell.stack,
-                        entry.suite,
-                        entry.problem,
-                    ),
+                    *(entry.file, entry.sha256, entry.verdict.value, entry.issued),
+                    *(cell.gpu, cell.driver, cell.torch, cell.stack, entry.suite, entry.problem),
                 )
             )
     for name, reason in (*refused, *unreadable):

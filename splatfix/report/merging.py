@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from splatfix.attest.model import NOT_KNOWN, Identity, Signed
 from splatfix.certify.model import Verdict
 from splatfix.core.data import dataclass
 from splatfix.core.step import run
@@ -41,7 +40,8 @@ class Listed:
     suite: str
     problem: str
     """Kind and code of what failed first: ``criterion loss-falls``; "" for a certified one."""
-    identity: Identity
+    sha256: str
+    """Of the file."""
 
     @property
     def name(self) -> str:
@@ -101,8 +101,6 @@ class Merged:
     """The outcome of merging."""
 
     verdicts: Mapping[str, int]
-    signatures: Mapping[str, int]
-    """How many are unsigned, signed by a key that was given, and signed without that this was checked."""
     cells: tuple[Cell, ...]
     groups: tuple[Group, ...]
     """The largest first."""
@@ -140,7 +138,7 @@ class Merger:
         self._summaries: list[_Summary] = []
         self._values: dict[Any, Any] = {}
 
-    def add(self, file: str, link: str, document: Mapping[str, Any], identity: Identity = NOT_KNOWN) -> None:
+    def add(self, file: str, link: str, document: Mapping[str, Any], sha256: str = "") -> None:
         """Add a certificate.
 
         Raises:
@@ -161,7 +159,7 @@ class Merger:
             short(certificate.issued),
             self._shared(short(certificate.suite)),
             self._shared(problem),
-            identity,
+            sha256,
         )
         recorded = stored.parts()
         others = dict.fromkeys(item.code for item in problems if first and item.code != first.code)
@@ -192,9 +190,7 @@ class Merger:
             _groups(self._summaries), key=lambda group: (-len(group.certificates), group.kind, group.code)
         )
         verdicts = {verdict.value: number[verdict] for verdict in Verdict}
-        signed = Counter(item.entry.identity.signature for item in self._summaries)
-        signatures = {state.value: signed[state] for state in Signed if state is not Signed.BAD}
-        return Merged(verdicts, signatures, tuple(_cells(self._summaries)), tuple(groups))
+        return Merged(verdicts, tuple(_cells(self._summaries)), tuple(groups))
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:

@@ -5,7 +5,6 @@ What a result is called, how a number is written and which rows a table has is d
 
 from collections.abc import Iterable, Sequence
 
-from splatfix.attest.model import NOT_KNOWN, Identity, Signed
 from splatfix.certify.model import (
     NOT_REACHED,
     Certificate,
@@ -25,7 +24,6 @@ from splatfix.report.wording import (
     LEVEL_MEANS,
     LEVEL_MEANS_ON_THE_CPU,
     MEANS,
-    MEANS_OF_A_BAD_SIGNATURE,
     MEANS_WITHOUT_TRAINING,
 )
 
@@ -100,13 +98,10 @@ class CertificateView:
     """A certificate as it is shown. Each part is made when a form asks for it."""
 
     certificate: Certificate
-    identity: Identity = NOT_KNOWN
 
     @property
     def headline(self) -> Badge:
-        """The verdict, by what the run level includes; of what was changed since it was signed, that."""
-        if self.identity.signature is Signed.BAD:
-            return Badge(Mark.BAD, "BAD SIGNATURE")
+        """The verdict, by what the run level includes."""
         return headline(self.certificate.verdict, self.certificate.level, self.certificate.device)
 
     @property
@@ -119,8 +114,6 @@ class CertificateView:
     def means(self) -> str:
         """What the verdict means, in a sentence."""
         verdict, level = self.certificate.verdict, self.certificate.level
-        if self.identity.signature is Signed.BAD:
-            return MEANS_OF_A_BAD_SIGNATURE
         if verdict is Verdict.CERTIFIED and level in MEANS_WITHOUT_TRAINING:
             return MEANS_WITHOUT_TRAINING[level]
         return MEANS[verdict]

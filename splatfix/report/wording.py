@@ -13,7 +13,6 @@ TITLES: dict[str, str] = _TEXTS["statements"]
 MEANS: dict[Verdict, str] = {Verdict(name): text for name, text in _TEXTS["verdicts"].items()}
 MEANS_WITHOUT_TRAINING: dict[int, str] = {int(level): text for level, text in _TEXTS["run_levels"].items()}
 """What a passed run level below the training ones means."""
-MEANS_OF_A_BAD_SIGNATURE: str = _TEXTS["bad_signature"]
 LEVEL_MEANS: dict[str, str] = _TEXTS["levels"]
 LEVEL_MEANS_ON_THE_CPU: dict[str, str] = _TEXTS["levels_on_the_cpu"]
 HELD_OUT: str = _TEXTS["held_out"]

@@ -196,7 +196,7 @@ class TestReportFolder:
         (renders / "old.png").write_bytes(b"old")
         (renders.parent / "trainer.log").write_text("an earlier run")
         (tmp_path / "certificate.md").write_text("earlier")
-        (tmp_path / "certificate.intoto.jsonl").write_text("says nothing about the next one")
+        (tmp_path / "certificate.sigstore.json").write_text("says nothing about the next one")
         certificate = run(tmp_path, known)
         assert certificate.scenes[0].images == ()
         assert {path.name for path in tmp_path.iterdir()} == {"figurine", "previous"}

@@ -19,7 +19,6 @@ KINDS = {
     "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),
     "certificates": ("certificates", "cases", 200),
-    "signatures": ("signatures", "cases", 4000),
 }
 
 

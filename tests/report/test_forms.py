@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 from splatfix.app.certify import forms_of, monitoring_code_of
-from splatfix.attest.model import Identity, Signed
 from splatfix.certify.interim import incomplete
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, Verdict
 from splatfix.context.model import BinaryMatrix
@@ -130,11 +129,6 @@ def test_a_badge_says_verdict_target_and_date(changes: dict[str, Any], text: str
     assert [item.text for item in root.iter(f"{space}text")] == ["splatfix", text]
     assert [item.get("fill") for item in root.iter(f"{space}rect")][-1] == colour
     assert not re.search(r"href|url\((?!#)|@import", badge(certificate(**changes)))
-
-
-def test_a_badge_of_what_was_changed_since_it_was_signed_is_red() -> None:
-    made = badge(certificate(), Identity("", Signed.BAD, problem="certificate.json was changed"))
-    assert "bad signature · CPU" in made and "#b3231f" in made and "#176f33" not in made
 
 
 def test_an_issue_names_the_reason() -> None:

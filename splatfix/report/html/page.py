@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 import splatfix
-from splatfix.attest.model import NOT_KNOWN, Identity
 from splatfix.certify.model import Certificate
 from splatfix.context.model import BinaryMatrix
 from splatfix.facts.model import Facts
@@ -22,7 +21,6 @@ from splatfix.report.marks import Badge, Link, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, remark
 from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
-from splatfix.report.verification import signature_badge
 from splatfix.report.view import OUTCOMES, CertificateView
 from splatfix.report.wording import GLOSSARY, HELD_OUT, SLIDE, statement, title_of
 
@@ -44,16 +42,16 @@ def certificate_page(
     folder: Path,
     options: Options | None,
     matrix: BinaryMatrix,
-    identity: Identity = NOT_KNOWN,
+    sha256: str = "",
 ) -> str:
     """A certificate as one HTML file: pictures, styles and script are in it.
 
     Args:
         folder: the report folder, which holds pictures, metrics and logs of the scenes.
         options: where a diagnosis explains a failed certification: what to do about it.
-        identity: which certificate it is, and who had signed it when the page is written.
+        sha256: of its certificate.json.
     """
-    view = CertificateView(certificate, identity)
+    view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
     return _page(
@@ -79,8 +77,7 @@ def certificate_page(
         # sorted as pip freeze does, so that two pages can be compared
         packages=sorted(packages, key=str.lower),
         glossary=GLOSSARY,
-        identity=identity,
-        signature=signature_badge(identity),
+        sha256=sha256,
     )
 
 
