@@ -36,10 +36,10 @@ from splatfix.facts import Facts
 from splatfix.install.undo import written_files
 from splatfix.plan import Options
 from splatfix.report import annotations as github
-from splatfix.report import appendix, certificate, console, forms
+from splatfix.report import certificate, console
 from splatfix.report.documents import envelope
-from splatfix.report.field_report import markdown
 from splatfix.report.html import certificate_page
+from splatfix.report.markdown import markdown
 from splatfix.report.progress import training
 
 if TYPE_CHECKING:
@@ -64,15 +64,7 @@ def certify(request: CertifyRequest) -> Result:
         with report_lock(subject.out) as notes, training(console.err()) as progress:
             for note in notes:
                 show_message(f"Note: {note}.")
-            try:
-                made, options = run_and_report(subject, facts, progress)
-            except Interrupted as stop:
-                if request.appendix:
-                    stop.add("The appendix was not written.")
-                raise
-            if request.appendix:
-                write_text(subject.out / "appendix.md", appendix.markdown(made))
-                write_text(subject.out / "appendix.tex", appendix.latex(made))
+            made, options = run_and_report(subject, facts, progress)
     return _result("certify", request, made, facts, options)
 
 
@@ -116,11 +108,7 @@ def forms_of(made: Certificate, options: Options | None, sha256: str = "") -> di
     """
     return {
         "markdown": partial(markdown, made, options, sha256),
-        "junit": partial(forms.junit, made, sha256),
-        "prometheus": partial(forms.prometheus, made),
-        "issue": partial(forms.issue, made),
         "github": partial(github.of_certificate, made),
-        "appendix": partial(appendix.markdown, made),
     }
 
 

@@ -22,7 +22,6 @@ from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report import certificate, difference, merged
-from splatfix.report.badge import badge
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
@@ -65,7 +64,6 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         forms={
             **forms_of(subject, stored.options, sha256),
             "html": lambda: _page(stored, sha256),
-            "badge": lambda: badge(subject),
         },
     )
 

@@ -16,8 +16,6 @@ TRAINING_LOG = "trainer.log"
 REPORT_FILES = (
     *(f"certificate.{kind}" for kind in ("json", "md", "html")),
     "certificate.sigstore.json",  # the signature that docs/commands/report.md makes: it holds for the earlier one
-    "appendix.md",
-    "appendix.tex",
     "container.json",
     "container.log",
     "image-build.log",

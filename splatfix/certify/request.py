@@ -38,8 +38,6 @@ class CertifyRequest(TrainingRequest):
     seed: int = 0
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""
-    appendix: bool = False
-    """Also write an artifact-evaluation appendix."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,10 +79,6 @@ class Form(str, Enum):
 
     text = "text"
     markdown = "markdown"
-    junit = "junit"
-    prometheus = "prometheus"
-    issue = "issue"
-    appendix = "appendix"
     github = "github"
 
 

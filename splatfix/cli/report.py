@@ -18,13 +18,8 @@ class ReportForm(str, Enum):
 
     text = "text"
     markdown = "markdown"
-    junit = "junit"
-    prometheus = "prometheus"
-    issue = "issue"
-    appendix = "appendix"
     github = "github"
     html = "html"
-    badge = "badge"
 
 
 class DiffForm(str, Enum):

@@ -1,4 +1,4 @@
-"""A certificate as JSON and for the terminal; as Markdown it is in :mod:`splatfix.report.field_report`."""
+"""A certificate as JSON and for the terminal; as Markdown it is in :mod:`splatfix.report.markdown`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Fills in the templates of the folder beside this file (Jinja2): pages, Markdown and LaTeX.
+"""Fills in the templates of the folder beside this file (Jinja2): pages and Markdown.
 
 Whatever is not markup of a template or of this file becomes text there, escaped for the form and without the home folder,
 so that no name of a stranger's is markup anywhere, no page that is passed on tells a user's name, and no template has to ask
@@ -56,32 +56,9 @@ def markdown_text(value: object) -> Markup:
     return _markup(re.sub(r"\\(?=[!-/:-@\[-`{-~]|$)|[`*<\[\]|~]", r"\\\g<0>", line))
 
 
-_LATEX_SIGNS = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    # in braces none of them joins its neighbour, or is an argument of the command before
-    **{sign: f"{{{sign}}}" for sign in "`'\"[]"},
-    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
-}
-
-
-def latex_text(value: object) -> Markup:
-    """Anything in LaTeX, which shows it as it is; nothing in it is a command, whatever it holds."""
-    if isinstance(value, Markup):
-        return value
-    signs = (_LATEX_SIGNS.get(sign, sign) for sign in visible(shorten_home(str(value))))
-    return _markup(re.sub("-(?=-)", "-{}", "".join(signs)))  # two hyphens would become a dash
-
-
 _TEXT: Mapping[str, Callable[[object], Markup]] = {
     ".html": html_text,
-    ".svg": html_text,
     ".md": markdown_text,
-    ".tex": latex_text,
 }
 
 
@@ -107,7 +84,6 @@ def _environment(form: str) -> Environment:
         literally=lambda line: _markup(visible(shorten_home(line))),
         # nothing in the target of a link ends it or is a scheme
         url=lambda path: _markup(quote(path, errors="surrogateescape")),
-        text=_TEXT[form],  # of what a template itself says: Jinja holds that for escaped
     )
     environment.globals.update(badge=Badge, code=Code, counted=counted)
     environment.tests["build"] = lambda step: isinstance(step, BuildWheel)

@@ -1,4 +1,4 @@
-"""One view of a certificate, which every form of it shows: the terminal, Markdown, HTML, LaTeX, JUnit and the rest.
+"""One view of a certificate, which every form of it shows: the terminal, Markdown and HTML.
 
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """

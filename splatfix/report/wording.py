@@ -18,8 +18,6 @@ LEVEL_MEANS_ON_THE_CPU: dict[str, str] = _TEXTS["levels_on_the_cpu"]
 HELD_OUT: str = _TEXTS["held_out"]
 SLIDE: str = _TEXTS["slide"]
 """How to look at a picture on a screen; left out on paper, where both are whole."""
-GAUGES: dict[str, str] = _TEXTS["gauges"]
-"""What each gauge of Prometheus' is."""
 GLOSSARY: tuple[tuple[str, str], ...] = tuple(_TEXTS["glossary"].items())
 
 

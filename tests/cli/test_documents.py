@@ -22,7 +22,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.report import certificate
 from splatfix.report.documents import envelope
-from splatfix.report.field_report import markdown
+from splatfix.report.markdown import markdown
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension

@@ -22,7 +22,7 @@ from .harness import Case, seeded
 from .mutate import damaged_document, damaged_text
 from .words import CONTROL, MARKUP, UNICODE
 
-FORMS = ("text", "markdown", "junit", "prometheus", "issue", "appendix", "html", "badge")
+FORMS = ("text", "markdown", "github", "html")
 WRITES = ("out",)
 KEPT = {
     *("verdict", "command", "outcome", "issued", "splatfix_version", "kind", "name", "images", "log"),

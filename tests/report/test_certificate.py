@@ -14,7 +14,7 @@ from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.report.certificate import show, show_kernels
-from splatfix.report.field_report import markdown
+from splatfix.report.markdown import markdown
 from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen

@@ -1,20 +1,25 @@
-"""The Markdown report: its sections in the order of a field report, and what it says where something is absent or wrong."""
+"""The Markdown report: its sections, and what it says where something is absent or wrong."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from splatfix.app.certify import forms_of, monitoring_code_of
 from splatfix.certify import criteria
 from splatfix.certify.advice import advised
-from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
+from splatfix.context.model import BinaryMatrix
+from splatfix.core.step import Command
 from splatfix.facts.collect import playback
-from splatfix.report.field_report import markdown
+from splatfix.facts.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
+from splatfix.report.markdown import markdown
 from splatfix.report.results import HEADERS, legend, row
 from tests.certify.conftest import RESULT
 from tests.report.test_certificate import WRONG, certificate
@@ -116,3 +121,35 @@ def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
     assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
     short = advised(dataclasses.replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
     assert "100 iterations" in short.advice
+
+
+HOME_IN = "/home/ada/env in /home/ada, -I/home/ada/x file:///home/ada/y"
+
+
+@pytest.mark.parametrize("form", ["html", *forms_of(certificate(), None)])
+def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """JSON is read again by programs, which need the path."""
+    monkeypatch.setenv("HOME", "/home/ada")
+    failed = Criterion("loss-trend", Outcome.FAILED, HOME_IN, "at most -0.46", HOME_IN)
+    (run,) = certificate().scenes
+    facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+    found = certificate(
+        verdict=Verdict.NOT_CERTIFIED,
+        scenes=(dataclasses.replace(run, scene="/home/ada/scene", criteria=(failed,)),),
+        kernels=(KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),),
+        reasons=(HOME_IN,),
+        environment={"python": "/home/ada/env/bin/python"},
+        repeat=Command(("splatfix", "certify", "--python", "/home/ada/env/bin/python")),
+    )
+    forms: dict[str, Callable[[], str]] = {
+        "html": lambda: certificate_page(found, facts, tmp_path, None, BinaryMatrix()),
+        **forms_of(found, None),
+    }
+    text = forms[form]()
+    assert "~/" in text and "/home/ada" not in text
+
+
+def test_scenes_that_were_left_out_are_a_warning_to_monitoring_systems() -> None:
+    """The other codes are held in tests/certify/test_run_levels.py."""
+    assert monitoring_code_of(certificate(result={})) == 1
+    assert monitoring_code_of(certificate(result={}, skipped=())) == 0

@@ -1,4 +1,4 @@
-"""A certificate as Markdown: the report that is filed, read by people and kept in a repository."""
+"""A certificate as Markdown, for a repository, an issue or the page of a CI run."""
 
 import io
 import re
