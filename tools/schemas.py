@@ -35,7 +35,7 @@ from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge import Arch, Auto
 from splatfix.plan import InstallPlan, Options
 from splatfix.plan.image import ImageFile, ImagePlan
-from splatfix.report.difference import Difference
+from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged

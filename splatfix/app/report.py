@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 from splatfix.app.certify import forms_of, next_step
 from splatfix.app.result import Result, show_message
-from splatfix.app.stored import NAME, Stored, read_document, read_stored, read_without_facts
+from splatfix.app.stored import NAME, Stored, read_stored, read_without_facts
 from splatfix.certify import Certificate
+from splatfix.certify.baseline import compare, require_alike
+from splatfix.certify.levels import reproduces
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
@@ -21,12 +23,14 @@ from splatfix.core.files import make_folder, set_aside, sha256_of, write_json, w
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
-from splatfix.report import certificate, difference, merged
+from splatfix.report import certificate, comparison, merged
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
 from splatfix.report.merging import Merger
+from splatfix.report.templates import fill_in
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
+_DIFFERENCE = {True: Exit.OK, False: Exit.FAILURE, None: Exit.UNDETERMINED}
 _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
@@ -81,25 +85,34 @@ def _sha256(file: Path) -> str:
 
 
 def diff(a: Path, b: Path) -> Result:
-    """What differs between two certificates, and the first cause that differs; exit code 1 where B is worse, 3 where
-    they cannot be compared.
+    """Hold certificate B against A, as ``certify --baseline A`` would have; exit code 1 where B does not reproduce A, 3 where
+    that cannot be told.
 
     Raises:
-        SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_document`.
+        SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_stored`, or when the two cannot be
+            compared, see :func:`splatfix.certify.baseline.require_alike`.
     """
-    (file_a, document_a), (file_b, document_b) = read_document(a), read_document(b)
-    compared = difference.compare(str(file_a), document_a, str(file_b), document_b)
-    exit_code = Exit.OK
-    if compared.worse:
-        exit_code = Exit.FAILURE
-    elif not compared.comparable:
-        exit_code = Exit.UNDETERMINED
+    baseline, judged = read_stored(a), read_stored(b)
+    certificate_b = judged.certificate
+    for stored in (judged, baseline):
+        require_alike(stored.path, stored.document, certificate_b.renderer, certificate_b.device)
+    compared = compare(certificate_b.scenes, baseline.document)
+    assert compared is not None  # there is a baseline
+    rung = reproduces(certificate_b.scenes, compared)
+    difference = comparison.Difference(str(baseline.path), str(judged.path), rung, compared)
     return Result(
         "report diff",
-        lambda: to_json(compared),
-        lambda console: difference.show(console, compared),
-        exit_code,
-        forms={"markdown": lambda: difference.markdown(compared)},
+        lambda: to_json(difference),
+        lambda console: comparison.show(console, difference),
+        _DIFFERENCE[rung.reached],
+        forms={
+            "markdown": lambda: fill_in(
+                "difference.md",
+                difference=difference,
+                heading=comparison.heading(difference).text,
+                baseline=comparison.baseline_of(compared),
+            )
+        },
     )
 
 

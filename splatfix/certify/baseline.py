@@ -1,10 +1,16 @@
-"""Each scene beside a baseline: an earlier certificate, or published figures. Only like is held against like."""
+"""Each scene beside a baseline: an earlier certificate, or published figures. Only like is held against like.
+
+``certify --baseline`` and ``report diff`` both ask here.
+"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison, SceneRun
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.step import say
 from splatfix.core.words import counted
 from splatfix.knowledge.published import Method, methods, public_scenes
 
@@ -33,6 +39,27 @@ _NOT_JUDGED = {
     "lpips": "shown only: how far seeds lie apart was not measured",
     "eval-memory": "shown only: the criterion evaluation-memory judges it",
 }
+
+
+def require_alike(path: Path, document: Mapping[str, Any], renderer: str, device: str) -> None:
+    """Refuse a certificate as a baseline that trained no scene, or with another renderer or on another device.
+
+    Raises:
+        SplatfixError: ``another-baseline`` (exit code 2).
+    """
+    if not document.get("scenes"):
+        level = document.get("level")
+        reason = "ended before a scene was trained"
+        if level in (1, 2):
+            reason = f"is of run level {level}, which trains nothing"
+        raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
+    if (document.get("renderer"), document.get("device")) != (renderer, device):
+        raise usage_error(
+            "another-baseline",
+            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
+            f"not {renderer} on {device}.",
+            say("Compare like with like: give the same --renderer and --device."),
+        )
 
 
 def compare(

@@ -49,7 +49,7 @@ def evaluate(
         _loads(kernels, scenes),
         _computes(kernels),
         _trains(scenes),
-        _reproduces(scenes, comparison),
+        reproduces(scenes, comparison),
     )
 
 
@@ -279,7 +279,8 @@ def too_short(scenes: Sequence[SceneRun]) -> str:
     return ", ".join(f"{run.scene} ({counted(run.record.iterations or 0, 'iteration')})" for run in short)
 
 
-def _reproduces(scenes: tuple[SceneRun, ...], comparison: Comparison | None) -> Rung:
+def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None) -> Rung:
+    """Return the level that a comparison with a baseline reaches."""
     if comparison is None:
         return Rung(RungName.REPRODUCES, None, "no baseline was given (--baseline)")
     by_outcome: dict[Outcome, list[SceneComparison]] = {outcome: [] for outcome in Outcome}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from splatfix.certify.baseline import require_alike
 from splatfix.certify.prerequisites import device_for, require_gpu
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
@@ -150,17 +151,5 @@ def _earlier(path: Path, renderer: str, device: str) -> dict[str, Any]:
     document = read_json(path, "an earlier certificate.json")
     if not isinstance(document, dict) or document.get("command") != "certify":
         raise SplatfixError.of("certify.not-a-certificate", path=path)
-    if not document.get("scenes"):
-        level = document.get("level")
-        reason = "ended before a scene was trained"
-        if level in (1, 2):
-            reason = f"is of run level {level}, which trains nothing"
-        raise SplatfixError.of("certify.another-baseline", path=path, reason=reason)
-    if (document.get("renderer"), document.get("device")) != (renderer, device):
-        raise usage_error(
-            "another-baseline",
-            f"{path} was certified with {document.get('renderer')} on {document.get('device')}, "
-            f"not {renderer} on {device}.",
-            say("Compare like with like: give the same --renderer and --device."),
-        )
+    require_alike(path, document, renderer, device)
     return document

@@ -51,7 +51,7 @@ def diff(
     form: Annotated[DiffForm, option("report-diff.form")] = DiffForm.text,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two certificates and name the first cause that differs; exits with 1 when B is worse than A."""
+    """Compare two certificates as certify --baseline does; exits with 1 when B does not reproduce A."""
     one_form(as_json, form.value)
     finish(app.report.diff(a, b), as_json, form.value)
 

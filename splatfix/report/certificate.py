@@ -12,8 +12,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
-from splatfix.report import comparison
-from splatfix.report.comparison import Baseline
+from splatfix.report.comparison import show_baseline
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
@@ -81,7 +80,7 @@ def show(
             marked(console, OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
     _show_scenes(console, view, verbose=verbose)
     if verbose and view.baseline:
-        _show_baseline(console, view.baseline)
+        show_baseline(console, view.baseline)
 
 
 def _show_level(console: Console, level: Level) -> None:
@@ -127,19 +126,6 @@ def _show_criterion(console: Console, criterion: Criterion) -> None:
     if criterion.outcome is Outcome.UNDETERMINED:
         text += f" {escape(criterion.why)}"
     marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
-
-
-def _show_baseline(console: Console, baseline: Baseline) -> None:
-    """The table of the baseline, a line for each scene: it is wider than a terminal."""
-    section(console, comparison.TITLE)
-    prose(console, "  ", escape(baseline.caption))
-    for scene, *cells, verdict in baseline.table.rows:
-        named = zip(comparison.HEADERS[1:-1], cells, strict=True)
-        measures = ", ".join(f"{name} {cell}" for name, cell in named if cell != ABSENT)
-        head = f"  {verdict.mark.markup} {escape(scene):<10}  "
-        prose(console, head, escape(f"{verdict.text}: {measures}"))
-    for remark in baseline.remarks:
-        prose(console, "  ", f"[dim]{escape(remark)}[/]")
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:

@@ -1,9 +1,13 @@
-"""The table of a baseline: each scene's speed, memory and quality beside the baseline's, for every form of a certificate."""
+"""Each scene's speed, memory and quality beside the baseline's, for every form of a certificate and for ``report diff``."""
 
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
 from splatfix.core.data import dataclass
+from splatfix.core.proof import Rung
+from splatfix.report.console import escape, paragraph, prose, section
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 
 HEADERS = ("scene", "speed", "change", "train memory", "eval memory", "PSNR", "SSIM", "LPIPS", "verdict")
@@ -102,3 +106,49 @@ def _number(measure: Compared, value: float | None) -> str:
     if measure.name in ("ssim", "lpips"):
         return f"{value:.4f}"
     return f"{value:.2f} {measure.unit}"
+
+
+def show_baseline(console: Console, baseline: Baseline) -> None:
+    """Show the table, a line for each scene: it is wider than a terminal."""
+    section(console, TITLE)
+    prose(console, "  ", escape(baseline.caption))
+    for scene, *cells, verdict in baseline.table.rows:
+        named = zip(HEADERS[1:-1], cells, strict=True)
+        measures = ", ".join(f"{name} {cell}" for name, cell in named if cell != ABSENT)
+        head = f"  {verdict.mark.markup} {escape(scene):<10}  "
+        prose(console, head, escape(f"{verdict.text}: {measures}"))
+    for remark in baseline.remarks:
+        prose(console, "  ", f"[dim]{escape(remark)}[/]")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A certificate beside an earlier one: what ``certify --baseline A`` says of B."""
+
+    a: str
+    """The file of the baseline."""
+    b: str
+    """The file of the certificate that is judged."""
+    reproduces: Rung
+    comparison: Comparison
+
+
+_HEADINGS = {
+    True: Badge(Mark.GOOD, "B reproduces A"),
+    False: Badge(Mark.BAD, "B does not reproduce A"),
+    None: Badge(Mark.UNKNOWN, "Whether B reproduces A cannot be told"),
+}
+
+
+def heading(difference: Difference) -> Badge:
+    """Return the outcome in a sentence."""
+    return _HEADINGS[difference.reproduces.reached]
+
+
+def show(console: Console, difference: Difference) -> None:
+    """Show the outcome, then each scene of B beside A's."""
+    badge = heading(difference)
+    paragraph(console, f"{badge.mark.markup} [bold]{badge.text}[/]", first=0, then=2)
+    prose(console, "  A: ", escape(difference.a))
+    prose(console, "  B: ", escape(difference.b))
+    show_baseline(console, baseline_of(difference.comparison))

@@ -5,7 +5,7 @@ A document may come from a stranger. What has another type than it should is as 
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,11 +23,9 @@ PARTS: Mapping[str, str] = {
     "gpu-limits": "GPU clocks and power limit",
     "driver": "driver",
     "system": "operating system",
-    "kernel": "kernel",
     "python": "Python",
     "torch": "torch",
     "torch-cuda": "torch's CUDA",
-    "packages": "packages",
     "asked-renderer": "renderer asked for",
     "renderer": "rasterizer that ran",
     "ssim": "SSIM that ran",
@@ -45,14 +43,10 @@ PARTS: Mapping[str, str] = {
     "scenes": "scenes' SHA-256",
     "host": "CPU beside the GPU",
     "card": "GPU's id",
-    "idle-driver": "driver, not used",
 }
 """What a result may depend on, in the order of causation: what stands first can change what follows and not the other way
 round. The hardware, the driver that runs it, the system, then Python, torch and what is built on it, splatfix, and what was
-asked for. Last what should not matter: the CPU that feeds a GPU, which card of one model it was, the driver of a GPU that had no
-part. Packages and that driver are among the facts, which merging leaves unread."""
-NOT_ON_A_CPU = {"gpu-limits", "driver", "torch-cuda", "host", "card"}
-"""Parts that a run without a GPU has not."""
+asked for. Last what should not matter: the CPU that feeds a GPU, and which card of one model it was."""
 
 # The parts of a trainer that an extension may replace.
 _IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
@@ -83,12 +77,6 @@ class StoredCertificate:
         """The scenes that ran, by name."""
         self.gpu = self._gpu()
         """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
-
-    @property
-    def issued_by(self) -> str:
-        """The version of splatfix that wrote it."""
-        version = self._document.get("splatfix_version")
-        return short(version) if isinstance(version, str) else ""
 
     @property
     def suggestion(self) -> _Suggestion | None:
@@ -136,43 +124,20 @@ class StoredCertificate:
         return self.environment("driver")
 
     @property
-    def packages(self) -> dict[str, str]:
-        """The version of each installed package, by its name; empty where they were not recorded."""
-        environment = _inside(_inside(self._document, "facts"), "environment")
-        items = _inside(environment, "distributions").get("value")
-        packages: dict[str, str] = {}
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, Mapping) and isinstance(item.get("name"), str):
-                # one name, however its metadata spells it (PEP 503)
-                name = re.sub(r"[-_.]+", "-", item["name"]).lower()
-                version = str(item.get("version"))
-                if item.get("dropin"):
-                    version += f" (drop-in {item['dropin']})"
-                packages.setdefault(short(name), short(version))
-        return packages
-
-    @property
     def stack(self) -> str:
         """The renderer that was asked for, and the implementation that ran."""
         ran, renderer = self.environment("renderer"), short(self.certificate.renderer)
         return f"{renderer}: {ran}" if ran else renderer
 
-    def parts(self, scenes: Collection[str] | None = None) -> dict[str, str]:
-        """Those of :data:`PARTS` that it recorded.
-
-        Args:
-            scenes: settings and code of these only, such as those that two certificates share; None: of all.
-        """
-        certificate = self.certificate
-        results = {name: run for name, run in self.results.items() if scenes is None or name in scenes}
+    def parts(self) -> dict[str, str]:
+        """Those of :data:`PARTS` that it recorded."""
+        certificate, results = self.certificate, self.results
         version, _, commit = self.environment("splatfix").partition(" (commit ")
         limits = (self.environment("GPU clocks"), self.environment("GPU power limit"))
-        kernel = _inside(_inside(self._document, "facts"), "machine").get("kernel")
         parts = {
             "device": short(certificate.device),
             "gpu-limits": ", ".join(filter(None, limits)),
             "system": self.environment("system"),
-            "kernel": short(kernel) if isinstance(kernel, str) else "",
             "python": self.environment("python"),
             "torch": self.environment("torch"),
             "asked-renderer": short(certificate.renderer),
@@ -182,14 +147,11 @@ class StoredCertificate:
             "run-level": _number(certificate.level),
             "suite": short(certificate.suite),
             "card": self.environment("GPU id"),
-            "packages": _digest(self.packages),
             # what a trainer told of itself, from inside the run, outweighs what was asked for
             **_in_common({name: _parts_of_run(run) for name, run in results.items()}),
         }
         if certificate.device == "cpu":
             parts["processor"] = self.environment("CPU")
-            driver = _inside(_inside(_inside(self._document, "facts"), "machine"), "driver")
-            parts["idle-driver"] = short(str(_inside(driver, "value").get("version") or ""))
         else:
             parts["processor"] = self.gpu
             parts["driver"] = self.driver

@@ -106,13 +106,6 @@ def _file_size(size: int | None) -> str:
     return f"{size / 1e6:.2f} MB"
 
 
-def gpu_peak(record: TrainingRecord) -> int | None:
-    """Bytes allocated on the GPU in training, at most; None on a CPU."""
-    if record.memory.cuda is None:
-        return None
-    return record.memory.cuda.train.allocated
-
-
 def _peaks(record: TrainingRecord) -> str:
     # On a GPU what tensors hold decides whether a scene fits; on a CPU it is all that is resident.
     cuda, host = record.memory.cuda, record.memory.host

@@ -1,6 +1,7 @@
 """``splatfix report``: what was certified earlier is shown as it was then."""
 
 import copy
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,10 @@ import splatfix.certify
 from splatfix import __version__
 from splatfix.app.certify import run_and_report
 from splatfix.certify import Certificate
+from splatfix.certify.baseline import compare
+from splatfix.certify.levels import reproduces
 from splatfix.core.codec import to_json
 from splatfix.core.files import sha256_of
-from splatfix.report.difference import compare, markdown
 from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
@@ -195,144 +197,83 @@ def damaged(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield with_value(document, path, value)
 
 
-def test_diff_names_the_first_cause_and_every_outcome(
+def test_diff_says_what_a_baseline_says(
     recorded: tuple[Path, Certificate], splatfix: Splatfix, tmp_path: Path
 ) -> None:
-    a, _ = recorded
+    a, certificate = recorded
     b = tmp_path / "b"
     shutil.copytree(a, b)
-    assert "Nothing differs." not in splatfix("report", "diff", a, b).stdout, "not all was recorded"
-    run = ("scenes", 0)
-    change(b, (*run, "result", "config", "seed"), 7)
-    change(b, (*run, "result", "implementations", "ssim", "sha256"), "0" * 64)
-    change(b, ("environment", "torch"), "9.9")
-    change(b, ("environment", "driver"), "1.0")  # no driver was used on the CPU
-    change(b, (*run, "result", "heldout", "psnr"), RESULT["heldout"]["psnr"] / 2)
-    change(b, (*run, "criteria", 3, "outcome"), "failed")
+    done = splatfix("report", "diff", a, b)
+    assert done.returncode == 0 and done.stdout.startswith("✓ B reproduces A\n"), done.stdout
+    assert "figurine    holds: speed" in done.stdout
+    psnr = RESULT["heldout"]["psnr"]
+    change(b, ("scenes", 0, "result", "heldout", "psnr"), psnr / 2)
+    document = json.loads((a / "certificate.json").read_text(encoding="utf-8"))
+    (run,) = certificate.scenes
+    halved = {**run.result, "heldout": {**run.result["heldout"], "psnr": psnr / 2}}
+    scenes = (dataclasses.replace(run, result=halved),)
+    expected = compare(scenes, document)
     found = check(json.loads(splatfix("report", "diff", a, b, "--json").stdout))
-    assert (found["exit_code"], found["worse"]) == (1, True)
-    assert [item["part"] for item in found["causes"]] == ["torch", "ssim", "seed"]
-    assert (found["first_cause"], found["first_cause"]["b"]) == (found["causes"][0], "9.9")
-    (changed,) = found["changes"]
-    assert (changed["where"], changed["a"], changed["b"]) == ("figurine", "met", "failed")
-    psnr = next(item for item in found["measures"] if item["name"] == "PSNR")
-    assert psnr["change"] == pytest.approx(-0.5)
-    back = splatfix("report", "diff", b, a, "--format", "markdown")
-    assert back.returncode == 0 and "**First cause that differs: torch: 9.9 in A" in back.stdout
+    assert (found["exit_code"], found["reproduces"]["reached"]) == (1, False)
+    assert found["comparison"] == to_json(expected)
+    assert found["reproduces"] == to_json(reproduces(scenes, expected))
+    marked = splatfix("report", "diff", a, b, "--format", "markdown").stdout
+    assert (
+        marked.startswith("# B does not reproduce A\n")
+        and f"figurine: worse: held-out psnr {psnr / 2:.4g}" in marked
+    )
+    assert splatfix("report", "diff", b, a).returncode == 0, "better is no regression"
 
 
-def test_diff_compares_the_settings_of_shared_scenes_only() -> None:
-    def certificate(**scenes: int) -> dict[str, Any]:
-        runs = [
-            {"scene": name, "result": {"config": {"iterations": count}}} for name, count in scenes.items()
-        ]
-        return {"verdict": "certified", "device": "cpu", "scenes": runs}
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("renderer",), "gsplat", "was certified with gsplat on cpu, not torch on cpu"),
+        (("device",), "cuda", "was certified with torch on cuda, not torch on cpu"),
+        (("scenes",), [], "ended before a scene was trained"),
+    ],
+)
+@pytest.mark.parametrize("changed", ["a", "b"])
+def test_diff_refuses_what_a_baseline_refuses(
+    changed: str,
+    path: tuple[str, ...],
+    value: Any,
+    said: str,
+    recorded: tuple[Path, Certificate],
+    splatfix: Splatfix,
+    tmp_path: Path,
+) -> None:
+    folders = {"a": recorded[0], "b": tmp_path / "b"}
+    shutil.copytree(folders["a"], folders["b"])
+    change(folders[changed], path, value)
+    done = splatfix("report", "diff", folders["a"], folders["b"])
+    assert (done.returncode, done.stdout) == (2, "") and "error (another-baseline)" in done.stderr, (
+        done.stderr
+    )
+    if changed == "a" or value == []:
+        assert said in " ".join(done.stderr.split())
 
-    found = compare("a", certificate(fruit=300, desk=200), "b", certificate(fruit=300, room=900))
-    assert (found.causes, found.only_in_a, found.only_in_b) == ((), ("desk",), ("room",))
-    found = compare("a", certificate(fruit=300), "b", certificate(fruit=200))
-    assert found.first_cause is not None and found.first_cause.part == "iterations" and not found.worse
 
-
-def test_diff_of_runs_without_a_common_scene_says_that_they_cannot_be_compared(
+def test_diff_of_runs_without_a_common_scene_is_no_reproduction(
     splatfix: Splatfix, recorded: tuple[Path, Certificate], tmp_path: Path
 ) -> None:
-    def ended(**changes: Any) -> dict[str, Any]:
-        base = {"verdict": "undetermined", "device": "cpu", "scenes": [], "interrupted": True}
-        return base | {"environment": {"splatfix": "0.1.0"}} | changes
-
-    commit = {"splatfix": "0.1.0 (commit 1a2b3c4)"}
-    found = compare("a", ended(), "b", ended(environment=commit))
-    assert (found.worse, found.comparable, found.first_cause) == (False, False, None)
-    assert found.not_recorded == ("splatfix's commit",)
-    assert markdown(found).startswith("# A and B cannot be compared: no scene was trained to its end in both")
-    other = {"splatfix": "0.1.0 (commit 9f8e7d6)"}
-    cause = compare("a", ended(environment=commit), "b", ended(environment=other)).first_cause
-    assert cause is not None and (cause.part, cause.a, cause.b) == ("commit", "1a2b3c4", "9f8e7d6")
     a, _ = recorded
     b = tmp_path / "b"
     shutil.copytree(a, b)
     change(b, ("scenes", 0, "scene"), "another")
     done = splatfix("report", "diff", a, b)
-    assert done.returncode == 3 and done.stdout.startswith("? A and B cannot be compared"), done.stdout
-    assert splatfix("report", "diff", a, a).returncode == 0
+    assert done.returncode == 1 and "another: worse: not in the baseline" in done.stdout, done.stdout
 
 
-def test_diff_names_the_run_level_and_the_check_that_failed() -> None:
-    def certificate(level: int, outcome: str) -> dict[str, Any]:
-        diagnosis = [{"code": "torch-missing", "outcome": outcome, "measured": "none"}]
-        verdict = "certified" if outcome == "met" else "not-certified"
-        return {"verdict": verdict, "device": "cpu", "scenes": [], "level": level, "diagnosis": diagnosis}
-
-    found = compare("a", certificate(1, "met"), "b", certificate(2, "failed"))
-    assert found.first_cause is not None and found.first_cause.part == "run-level"
-    (changed,) = found.changes
-    assert found.worse and (changed.where, changed.code) == ("diagnosis", "torch-missing")
-    (problem,) = problems_of(StoredCertificate(certificate(2, "failed")))
+def test_a_failed_check_is_the_problem() -> None:
+    diagnosis = [{"code": "torch-missing", "outcome": "failed", "measured": "none"}]
+    document = {"verdict": "not-certified", "device": "cpu", "scenes": [], "level": 2, "diagnosis": diagnosis}
+    (problem,) = problems_of(StoredCertificate(document))
     assert (problem.kind, problem.code, problem.where) == ("diagnosis", "torch-missing", "")
 
 
-def test_diff_compares_packages_and_kernels() -> None:
-    """A fused_ssim that one does not have and the other has broken, and another numpy."""
-
-    def certificate(packages: dict[str, str], **kernel: Any) -> dict[str, Any]:
-        checked = {"name": "ssim", "implementation": "fused_ssim", **kernel}
-        installed = [{"name": name, "version": version} for name, version in packages.items()]
-        return {
-            "verdict": "certified",
-            "device": "cpu",
-            "level": 2,
-            "suite": "quick",
-            "renderer": "torch",
-            "kernels": [checked],
-            "facts": {"environment": {"distributions": {"value": installed}}},
-        }
-
-    absent = certificate({"numpy": "1.26.4"}, outcome="not-measured")
-    broken = certificate({"numpy": "2.1.0", "fused_ssim": "0.3"}, outcome="failed", value_error=0.47)
-    found = compare("a", absent, "b", broken)
-    (cause,) = found.causes
-    assert (cause.part, cause.a, cause.b) == (
-        *("packages", "no fused-ssim, numpy 1.26.4"),
-        "fused-ssim 0.3, numpy 2.1.0",
-    )
-    assert [(item.name, item.a, item.b) for item in found.packages] == [
-        ("fused-ssim", "", "0.3"),
-        ("numpy", "1.26.4", "2.1.0"),
-    ]
-    (changed,), (error,) = found.changes, found.measures
-    assert found.worse and (changed.where, changed.b) == ("kernel", "failed") and error.b == 0.47
-    unrecorded = compare("a", {**absent, "facts": {}}, "b", absent)
-    assert unrecorded.not_recorded == ("packages",) and "packages" not in unrecorded.in_neither
-    same = compare("a", absent, "b", absent)
-    assert (same.causes, same.changes) == ((), ()) and {"torch", "Python"} <= set(same.in_neither)
-    assert not same.complete and "Nothing differs." not in markdown(same)
-    assert "packages" in compare("a", {**absent, "facts": {}}, "b", {**absent, "facts": {}}).in_neither
-
-
-def test_nothing_differs_only_where_everything_was_compared() -> None:
-    document = {
-        "verdict": "certified",
-        "device": "cpu",
-        "level": 3,
-        "suite": "quick",
-        "renderer": "torch",
-        "environment": dict.fromkeys(("system", "python", "torch", "CPU", "splatfix"), "1"),
-        "scenes": [{"scene": "fruit", "result": RESULT}],
-        "sources": {"a.py": "0"},
-        "facts": {
-            "machine": {"kernel": "6"},
-            "environment": {"distributions": {"value": [{"name": "numpy", "version": "2"}]}},
-        },
-    }
-    found = compare("a", document, "b", document)
-    assert found.in_neither == () and found.complete and "**Nothing differs.**" in markdown(found)
-    slower = with_value(document, ("scenes", 0, "result", "iterations_per_second"), 1e-3)
-    assert not compare("a", document, "b", slower).complete
-
-
 @pytest.mark.slow
-def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
+def test_merging_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
     certificate = {
         "verdict": "certified",
         "device": "cuda",
@@ -348,15 +289,13 @@ def test_diff_survives_whatever_a_document_holds(survived: Callable[[str, int], 
     }
     count = 0
     for other in damaged(certificate):
-        difference = compare("a", certificate, "b", other)
-        json.dumps(to_json(difference), allow_nan=False)
-        assert markdown(difference).startswith(("# B is ", "# A and B cannot be compared"))
+        assert all(StoredCertificate(other).parts().values())
         undetermined = StoredCertificate({**other, "verdict": "undetermined"})
         assert all(problem.kind for problem in problems_of(undetermined))
         fix = fix_of(undetermined, None)
         assert fix is None or fix.title
         count += 1
-    survived("certificates with a changed place in report diff", count)
+    survived("certificates with a changed place, read to be merged", count)
     assert count > 1000
 
 

@@ -24,7 +24,6 @@ from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
 from splatfix.facts import Facts
-from splatfix.report.difference import compare
 from splatfix.report.recorded import StoredCertificate
 from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
 
@@ -137,15 +136,13 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     )
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
-    a, b = ({**to_json(item), "issued": ""} for item in (found, whole))
-    parts = StoredCertificate(a).parts()
+    parts, of_whole = (StoredCertificate(to_json(item)).parts() for item in (found, whole))
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
     early = incomplete(
         dataclasses.replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True
     )
     assert StoredCertificate(to_json(early)).parts()["seed"] == "0", "by the command line"
-    difference = compare("a", a, "b", b)
-    assert difference.causes == () and not {"CPU", "seed", "iterations"} & set(difference.not_recorded)
+    assert parts.items() <= of_whole.items() and {"processor", "seed", "iterations"} <= parts.keys()
 
 
 def test_the_commit_is_known_after_an_interrupt(
