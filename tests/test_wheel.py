@@ -64,7 +64,6 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
         ".form",
         ".Dockerfile",
         ".dockerignore",
-        ".compose",
     }
     for folder, suffixes in (("splatfix", data), ("smoke_trainer", {".png", ".jpg", ".bin"})):
         for path in (ROOT / folder).rglob("*"):

@@ -8,11 +8,11 @@ from splatfix import __version__
 from splatfix.app.result import Result
 from splatfix.containers.image import own_source
 from splatfix.core.data import dataclass, replace
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run, target_options
+from splatfix.core.step import run
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import source_patterns
@@ -29,8 +29,6 @@ class DockerfileRequest:
     image: ImageRequest
     out: Path | None = None
     """A folder, or the Dockerfile itself; None prints it."""
-    compose: bool = False
-    devcontainer: bool = False
     force: bool = False
 
 
@@ -38,7 +36,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     """Plan the image, and print the Dockerfile or write it with what belongs to it; all files or none.
 
     Raises:
-        SplatfixError: ``not-a-folder``, ``needs-out``, ``file-exists`` (exit code 2), ``cannot-write`` (3); what
+        SplatfixError: ``not-a-folder``, ``file-exists`` (exit code 2), ``cannot-write`` (3); what
             :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
     """
     repo = request.image.checkout
@@ -46,32 +44,16 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     if folder is None:
         raise SplatfixError.of("app.no-checkout", repo=repo)
     require_one_thing(folder)
-    if (request.compose or request.devcontainer) and request.out is None:
-        problem = "--compose and --devcontainer write files; without --out only the Dockerfile is printed."
-        targets = target_options(request.image.targets)
-        todo = run("splatfix", "dockerfile", "--repo", repo, *targets, "--out", repo)
-        raise usage_error("needs-out", problem, todo)
     plan = plan_image(replace(request.image, checkout=str(folder)), read_checkout(folder, source_patterns()))
     if request.out is None:
-        made = image.files(plan, image.Places())
+        made = image.files(plan)
         return Result(
             "dockerfile",
             lambda: image.document(plan, made, ()),
             lambda console: console.out(made[0].content, end="", highlight=False),
         )
     destination, name = _destination(request.out)
-    places = image.Places(
-        name,
-        Path(os.path.relpath(folder, destination)).as_posix(),
-        Path(os.path.relpath(destination / name, folder)).as_posix(),
-    )
-    made = image.files(
-        plan,
-        places,
-        dockerignore=_dockerignore(folder),
-        compose=request.compose,
-        devcontainer=request.devcontainer,
-    )
+    made = image.files(plan, name, dockerignore=_dockerignore(folder))
     wheel = _own_wheel()
     contents = {destination / item.name: item.content.encode() for item in made}
     contents |= {destination / name: content for name, content in wheel.items()}
@@ -132,11 +114,11 @@ def _to_write(destination: Path, contents: dict[Path, bytes], request: Dockerfil
     """The files that are not there as they should be.
 
     Raises:
-        SplatfixError: ``file-exists`` for others that are there, and for folders that are links to elsewhere.
+        SplatfixError: ``file-exists`` for others that are there.
     """
     new = [path for path in contents if not _is_already(path, contents[path])]
     there = [path for path in new if os.path.lexists(path)]
-    if any(path.is_dir() for path in there) or any(path.parent.is_symlink() for path in new):
+    if any(path.is_dir() for path in there):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
     if there and not request.force:
         raise SplatfixError.of(

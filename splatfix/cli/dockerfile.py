@@ -23,8 +23,6 @@ def dockerfile(
     toolkit: Annotated[ToolkitChoice, option("dockerfile.toolkit")] = ToolkitChoice.image,
     torch: Annotated[str, option("dockerfile.torch")] = "",
     jobs: Annotated[int, option("dockerfile.jobs")] = 4,
-    compose: Annotated[bool, option("dockerfile.compose")] = False,
-    devcontainer: Annotated[bool, option("dockerfile.devcontainer")] = False,
     force: Annotated[bool, option("dockerfile.force")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -39,8 +37,6 @@ def dockerfile(
     request = app.dockerfile.DockerfileRequest(
         image=image,
         out=out,
-        compose=compose,
-        devcontainer=devcontainer,
         force=force,
     )
     finish(app.dockerfile.make_dockerfile(request), as_json)

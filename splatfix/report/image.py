@@ -1,9 +1,8 @@
-"""Writes out an image plan: Dockerfile, compose.yaml, devcontainer.json, what to leave out of the context; and the document.
+"""Writes out an image plan: Dockerfile, what to leave out of the context, and the document.
 
 The texts are ``templates/image.*``, so that a Dockerfile reads as one.
 """
 
-import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ from rich.console import Console
 
 from splatfix import __version__
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
 from splatfix.core.step import Step, target_options
 from splatfix.core.visible import visible
 from splatfix.plan.image import ImageFile, ImagePlan
@@ -41,8 +39,6 @@ _FILTERS: Mapping[str, Callable[..., str]] = {
     "label": lambda text: re.sub(r"[^A-Za-z0-9 ._/:+@,;()~*-]", "_", text),
     "quoted": lambda names: " \\\n        ".join(f'"{name}"' for name in names),
     "inside": lambda path: "/src" if path == "." else f"/src/{path}",
-    # quoted as in JSON, which is YAML too, and with a dollar sign that is no variable of Compose
-    "yaml": lambda text: json.dumps(text).replace("$", "$$"),
 }
 
 
@@ -54,37 +50,15 @@ def _templates() -> Environment:
     return environment
 
 
-@dataclass(frozen=True)
-class Places:
-    """How the files see each other."""
-
-    name: str = "Dockerfile"
-    context: str = "."
-    """The checkout, from the Dockerfile's folder."""
-    dockerfile: str = "Dockerfile"
-    """The Dockerfile, from the checkout."""
-
-
-def files(
-    plan: ImagePlan,
-    places: Places,
-    *,
-    dockerignore: str = "",
-    compose: bool = False,
-    devcontainer: bool = False,
-) -> tuple[ImageFile, ...]:
-    """The files, each relative to the Dockerfile's folder.
+def files(plan: ImagePlan, name: str = "Dockerfile", *, dockerignore: str = "") -> tuple[ImageFile, ...]:
+    """The Dockerfile and the ``.dockerignore`` beside it.
 
     Args:
+        name: the Dockerfile's.
         dockerignore: the text of the checkout's own ``.dockerignore``.
     """
-    ignored = ignore_file(plan, places.name, dockerignore)
-    images = [ImageFile(places.name, dockerfile(plan)), ImageFile(f"{places.name}.dockerignore", ignored)]
-    if compose:
-        images.append(ImageFile("compose.yaml", compose_file(plan, places)))
-    if devcontainer:
-        images.append(ImageFile(".devcontainer/devcontainer.json", devcontainer_file(plan, places)))
-    return tuple(images)
+    ignored = ignore_file(plan, name, dockerignore)
+    return (ImageFile(name, dockerfile(plan)), ImageFile(f"{name}.dockerignore", ignored))
 
 
 def image_name(plan: ImagePlan) -> str:
@@ -162,34 +136,6 @@ def _excludes(rule: str, folder: str) -> bool:
         expression += _WILDCARDS.get(part) or re.escape(part)
     path = PurePosixPath(folder)
     return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
-
-
-def compose_file(plan: ImagePlan, places: Places) -> str:
-    """compose.yaml: the GPU, shared memory, and what a container need not be allowed."""
-    return _templates().get_template("image.compose").render(image=image_name(plan), places=places)
-
-
-def devcontainer_file(plan: ImagePlan, places: Places) -> str:
-    """devcontainer.json: the builder stage, because who works on an extension needs the compiler.
-
-    A GPU that is there is asked for by the tool that starts it; --gpus among runArgs would refuse machines without one.
-    """
-    build = {"dockerfile": f"../{places.name}", "context": f"../{places.context}", "target": "builder"}
-    variables = {
-        "NVIDIA_VISIBLE_DEVICES": "all",
-        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-    }
-    settings = {"python.defaultInterpreterPath": "/opt/stack/bin/python"}
-    content = {
-        "name": image_name(plan),
-        "build": build,
-        "runArgs": ["--shm-size", "8g"],
-        "hostRequirements": {"gpu": "optional"},
-        "containerEnv": variables,
-        "remoteEnv": {"PATH": "/opt/stack/bin:/opt/splatfix/bin:${containerEnv:PATH}"},
-        "customizations": {"vscode": {"settings": settings}},
-    }
-    return json.dumps(content, indent=2) + "\n"
 
 
 def document(plan: ImagePlan, made: Iterable[ImageFile], written: Sequence[str]) -> dict[str, Any]:

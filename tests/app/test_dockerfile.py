@@ -23,7 +23,7 @@ from splatfix.facts.model.source import Checkout
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.image import ImagePlan, ImageRequest
 from splatfix.plan.image_choice import plan_image
-from splatfix.report.image import Places, dockerfile, files
+from splatfix.report.image import dockerfile
 from tests.archs import archs
 from tests.conftest import Splatfix
 from tests.files import assert_golden
@@ -233,8 +233,7 @@ def test_names_pins_and_addresses_inject_nothing(payload: str, tmp_path: Path) -
 
 
 def assert_harmless(plan: ImagePlan, payload: str) -> None:
-    made = files(plan, Places(context=payload, dockerfile=payload), compose=True, devcontainer=True)
-    text = made[0].content
+    text = dockerfile(plan)
     found = instructions(text)
     assert {line.split()[0] for line in found} <= INSTRUCTIONS
     assert [line for line in found if line.startswith("USER")] == ["USER 10001:10001"]
@@ -247,11 +246,6 @@ def assert_harmless(plan: ImagePlan, payload: str) -> None:
     for line in (line for line in found if line.startswith("RUN ")):
         words = shlex.split(line.removeprefix("RUN "))
         assert "touch" not in words or words[:2] == ["touch", "/opt/wheels/before"]
-    compose, devcontainer = made[2].content, json.loads(made[3].content)
-    assert devcontainer["build"]["context"] == f"../{payload}"
-    assert "--gpus" not in devcontainer["runArgs"], "a machine without a GPU would be refused"
-    (line,) = (line for line in compose.split("\n") if "context:" in line)
-    assert json.loads(line.partition(": ")[2]) == payload.replace("$", "$$")
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -292,11 +286,11 @@ def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write
     assert printed.stdout.replace(__version__, "VERSION") == (GOLDENS / "2dgs.Dockerfile").read_text("utf-8")
     assert re.search(r'"torch==\d+\.\d+\.\d+"', printed.stdout), "one whole version: the same image tomorrow"
 
-    done = write("--out", folder, "--compose", "--devcontainer")
+    done = write("--out", folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "Dockerfile").read_text("utf-8") == printed.stdout
     wheel = f"splatfix-{__version__}-py3-none-any.whl"
-    for name in ("Dockerfile.dockerignore", "compose.yaml", wheel, ".devcontainer/devcontainer.json"):
+    for name in ("Dockerfile.dockerignore", wheel):
         assert (folder / name).is_file()
     assert "docker build -t 2dgs:sm_120" in done.stdout
     assert write("--out", folder).returncode == 0, "all is there as it should be"
@@ -310,17 +304,14 @@ def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write
 
 @pytest.mark.parametrize(("out", "file"), [("new", "new/Dockerfile"), ("Dockerfile.gpu", "Dockerfile.gpu")])
 def test_a_folder_that_is_not_there_is_made(out: str, file: str, tmp_path: Path, write: Splatfix) -> None:
-    done = write("--out", tmp_path / out, "--compose")
+    done = write("--out", tmp_path / out)
     assert done.returncode == 0, done.stderr
     made = tmp_path / file
-    assert made.is_file() and (made.parent / "compose.yaml").is_file()
+    assert made.is_file() and made.with_name(f"{made.name}.dockerignore").is_file()
 
 
 def test_what_lies_behind_links_is_left_alone(folder: Path, write: Splatfix, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
-    (folder / ".devcontainer").symlink_to(tmp_path / "precious")
-    assert code_of(write("--out", folder, "--devcontainer", "--force", "--json"), 3) == "cannot-write"
-    assert not list((tmp_path / "precious").iterdir()) and not (folder / "Dockerfile").exists()
     (folder / "Dockerfile").symlink_to(tmp_path / "precious" / "file")
     assert code_of(write("--out", folder, "--json")) == "file-exists"
 
@@ -329,16 +320,13 @@ def test_files_elsewhere_see_the_checkout(tmp_path: Path, splatfix: Splatfix) ->
     folder = checkout_of("mip", tmp_path / "checkout")
     (tmp_path / "deploy").mkdir()
     out = tmp_path / "deploy/mip.Dockerfile"
-    done = splatfix("dockerfile", "--repo", folder, "--target", "sm_86", "--out", out, "--compose")
+    done = splatfix("dockerfile", "--repo", folder, "--target", "sm_86", "--out", out)
     assert done.returncode == 0, done.stderr
-    text = (tmp_path / "deploy/compose.yaml").read_text("utf-8")
-    assert 'context: "../checkout"' in text and 'dockerfile: "../deploy/mip.Dockerfile"' in text
     assert "$ cp " in done.stdout, "the wheel must be in the build context"
     assert not (folder / "Dockerfile").exists()
 
 
 def test_wrong_calls(write: Splatfix, tmp_path: Path) -> None:
-    assert code_of(write("--json", "--compose")) == "needs-out"
     assert code_of(write("--json", "--out", tmp_path / "a/b/c"), 3) == "cannot-write"
     assert code_of(write("--json", "--repo", "/")) == "not-a-checkout"
 

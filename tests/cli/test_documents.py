@@ -78,8 +78,8 @@ def test_dockerfile(document: Document, tmp_path: Path) -> None:
     assert printed["image"]["targets"] == ["sm_86", "sm_120"] and printed["image"]["reasons"]
     assert printed["files"][0]["content"].startswith("# 2D Gaussian Splatting for sm_86, sm_120")
     assert printed["written"] == []
-    written = check(document(*words, "--out", folder, "--compose"))
-    assert {Path(path).name for path in written["written"]} >= {"Dockerfile", "compose.yaml"}
+    written = check(document(*words, "--out", folder))
+    assert {Path(path).name for path in written["written"]} >= {"Dockerfile", "Dockerfile.dockerignore"}
 
 
 def test_diagnose_of_this_machine(document: Document, tmp_path: Path) -> None:

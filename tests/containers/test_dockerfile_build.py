@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +71,7 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
     shutil.copytree(PROBE, checkout / "submodules" / "splat_probe")
     (checkout / ".git").mkdir()
     image = ImageRequest(str(checkout), archs("sm_86", "sm_120"), "wheels", TORCH)
-    made = make_dockerfile(DockerfileRequest(image, checkout, devcontainer=True))
+    made = make_dockerfile(DockerfileRequest(image, checkout))
     assert made.exit_code == 0
     log = said(build(docker_engine, checkout))
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
@@ -119,53 +118,6 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
     assert "cannot run on sm_75" in log or "no code for sm_75" in log, log[-3000:]
     assert "returned a non-zero code" in log
     client.images.remove(TAG, force=True)
-
-
-def test_compose_yaml_runs_an_image(docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
-    """With a lane's image in place of the stack's: Compose itself reads the file, and the container is as it says."""
-    program = shutil.which("docker-compose")
-    if program is None:
-        pytest.skip("NOT RUN: there is no docker-compose (Debian: apt-get install docker-compose)")
-    shutil.copytree(PROBE, tmp_path / "submodules" / "splat_probe")
-    (tmp_path / ".git").mkdir()
-    image = ImageRequest(str(tmp_path), archs("sm_120"), "wheels", TORCH)
-    assert make_dockerfile(DockerfileRequest(image, tmp_path, compose=True)).exit_code == 0
-    text = (tmp_path / "compose.yaml").read_text(encoding="utf-8")
-    name = json.loads(next(line for line in text.splitlines() if "image:" in line).partition(": ")[2])
-    images = docker_engine.engine.client.images
-    images.get(lane_image.id).tag(name)
-
-    def compose(*words: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "DOCKER_HOST": docker_engine.engine.endpoint.host}
-        done = [program or "", "--project-name", "splatfix-test", "-f", "compose.yaml", *words]
-        return subprocess.run(
-            done, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120
-        )
-
-    try:
-        assert compose("config", "--quiet").stderr == ""
-        # the engine has no bridge to make a network of
-        plain = text.replace("    init: true\n", "    init: true\n    network_mode: none\n")
-        (tmp_path / "compose.yaml").write_text(plain, encoding="utf-8")
-        assert "could not select device driver" in compose("run", "--rm", "-T", "trainer", "true").stderr
-        head, _, rest = plain.partition("    deploy:\n")
-        without_gpu = head + rest[rest.index("    # Data loaders") :]
-        (tmp_path / "compose.yaml").write_text(without_gpu, encoding="utf-8")
-        look = (
-            "id -u; df -m /dev/shm | tail -1; sed -n 's/^CapBnd:.//p' /proc/self/status; ls -d /home/splat/*"
-        )
-        done = compose("run", "--rm", "-T", "trainer", "sh", "-c", look)
-        assert done.returncode == 0, done.stderr
-        user, shm, capabilities, *places = done.stdout.splitlines()
-        assert (user, capabilities, places) == (
-            "10001",
-            "0000000000000000",
-            ["/home/splat/data", "/home/splat/output"],
-        )
-        assert shm.split()[1] == "8192"
-    finally:
-        compose("down", "--volumes")
-        images.remove(name)
 
 
 def diagnosis(text: str) -> dict[str, dict[str, Any]]:
