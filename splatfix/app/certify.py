@@ -164,9 +164,10 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 
 
 def next_step(made: Certificate, python: str | None) -> Step | None:
-    """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise."""
+    """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and for
+    a container's environment, of which nothing is left."""
     if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
-        return run(*made.repeat.argv, "--keep", text="Next: run it again, and look into what is left of it")
+        return None
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
         first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)

@@ -105,7 +105,7 @@ def _of_suite(
     environment_runs = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
         environment_runs = (*runs, SceneRun("", (), 0.0, measured.begun))
-    environment = environment_of(facts, environment_runs, subject.device, request.host_label)
+    environment = environment_of(facts, environment_runs, subject.device)
     return Certificate(
         verdict=verdict,
         summary=f"{opening} {summary}".strip(),
@@ -152,7 +152,7 @@ def _of_stack(
         mends=(*subject.gaps.mends, *started.mends),
         weights=started.weights,
     )
-    environment = environment_of(facts, measured.runs, subject.device, subject.request.host_label)
+    environment = environment_of(facts, measured.runs, subject.device)
     environment["stack"] = ", ".join(filter(None, (subject.name, subject.remote, subject.commit)))
     environment["training"] = stack.command.shell(windows=False)
     if subject.dropin_names:

@@ -15,14 +15,8 @@ from splatfix.facts import Facts, Gpu
 _DIGITS = 16
 
 
-def environment_of(
-    facts: Facts, scenes: Sequence[SceneRun], device: str, host_label: str = ""
-) -> dict[str, str]:
-    """By name as a report shows it; what the trainer told of itself wins over what was found from outside.
-
-    Args:
-        host_label: what the machine is to be called; "" for nothing.
-    """
+def environment_of(facts: Facts, scenes: Sequence[SceneRun], device: str) -> dict[str, str]:
+    """Name everything as a report shows it; what the trainer told of itself wins over what was found from outside."""
     interpreter, torch = facts.environment.interpreter.value, facts.environment.torch.value
     environment = {
         "splatfix": f"{splatfix.__version__}{commit()}",
@@ -44,8 +38,6 @@ def environment_of(
             environment["memory"] = f"{machine.memory / 2**30:.1f} GiB"
         for part, ran in run.record.implementations.items():
             environment[part] = " ".join(filter(None, (ran.name, ran.version, ran.engine)))
-    if host_label:
-        environment["host label"] = host_label
     return environment
 
 

@@ -20,8 +20,6 @@ class TrainingRequest:
     verbose: bool = False
     monitoring: bool = False
     """Exit codes as monitoring systems read them."""
-    host_label: str = ""
-    """What the certificate calls this machine; "" for nothing, as a certificate is made to be given away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +69,3 @@ class ContainerRequest:
     """A stack's checkout: its extensions are built where the lane has a toolkit, and its trainer is run."""
     extensions: tuple[str, ...] = ()
     """Source folders of extensions."""
-    docker_host: str | None = None
-    """Address of the engine; None: the one the docker command would use."""
-    base_image: str | None = None
-    ca_certificates: Path | None = None
-    """PEM file; None: what pip on this machine uses."""
-    host_label: str = ""
-    """What the certificate calls this machine."""
-    keep: bool = False
-    """Leave the container, stopped, with its volumes."""

@@ -56,15 +56,10 @@ def certify(
     device: options.TrainingDevice = options.Device.auto,
     seed: Annotated[int, option("certify.seed")] = 0,
     baseline: Annotated[Optional[str], option("certify.baseline")] = None,
-    host_label: Annotated[str, option("certify.host_label")] = "",
     target: options.CertifyTargets = None,
     container: Annotated[Optional[str], option("certify.container", autocompletion=LANES)] = None,
     jobs: Annotated[int, option("certify.jobs")] = 1,
     extension: Annotated[Optional[list[str]], option("certify.extension")] = None,
-    keep: Annotated[bool, option("certify.keep")] = False,
-    docker_host: Annotated[Optional[str], option("certify.docker_host")] = None,
-    base_image: Annotated[Optional[str], option("certify.base_image")] = None,
-    ca_certificates: Annotated[Optional[Path], option("certify.ca_certificates")] = None,
     verbose: options.Verbose = False,
     form: options.Format = options.Form.text,
     exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
@@ -83,11 +78,6 @@ def certify(
             targets=options.archs(target),
             repo=repo,
             extensions=tuple(extension or ()),
-            docker_host=docker_host,
-            base_image=base_image,
-            ca_certificates=ca_certificates,
-            host_label=host_label,
-            keep=keep,
         )
         finish(app.lanes.certify_in_container(in_lanes), as_json)
     if repo is not None:
@@ -100,7 +90,6 @@ def certify(
             iterations=iterations,
             resolution=resolution,
             targets=options.archs(target),
-            host_label=host_label,
             verbose=verbose,
             monitoring=monitoring,
         )
@@ -119,7 +108,6 @@ def certify(
         renderer=renderer.value,
         seed=seed,
         baseline=baseline,
-        host_label=host_label,
         verbose=verbose,
         monitoring=monitoring,
     )
@@ -278,17 +266,11 @@ def build_lane(
     name: Annotated[str, option("lanes-build.name", autocompletion=LANES)],
     tag: Annotated[str, option("lanes-build.tag")],
     out: Annotated[Path, option("lanes-build.out", callback=folder_to_write)] = Path("splatfix-report"),
-    docker_host: Annotated[Optional[str], option("certify.docker_host")] = None,
-    base_image: Annotated[Optional[str], option("certify.base_image")] = None,
-    ca_certificates: Annotated[Optional[Path], option("certify.ca_certificates")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Build the image of a lane under a name of your own, for a job of a cloud; no GPU is needed."""
     request = app.lanes.ContainerRequest(
         lanes=(name,),
         out=out,
-        docker_host=docker_host,
-        base_image=base_image,
-        ca_certificates=ca_certificates,
     )
     finish(app.lanes.build(request, tag), as_json)

@@ -80,10 +80,8 @@ def certify_in_container(
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
             no packages, timeout), 1 where the image cannot be built or there is no report.
     """
-    base_image = image_name(request.base_image or lane.base_image)
     _require_sources(lane, request)
-    given = read_certificates(request.ca_certificates)
-    engine = connect(request.docker_host)
+    engine = connect()
     try:
         if swept := sweep(engine):
             progress(f"removed containers and images that killed runs left on the engine ({swept} in all)")
@@ -92,11 +90,11 @@ def certify_in_container(
             progress(f"{limit}: rootless, without cgroup v2")
         gpu, no_gpu = _gpu(lane, engine, progress)
         prepare_folder(out)
-        recipe = recipe_for(lane, request, base_image, given)
+        recipe = recipe_for(lane, request)
         image = build_image(engine, recipe, progress=progress, log=out / IMAGE_LOG)
         host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
         command = certify_command(lane, request, recipe.targets, gpu=gpu)
-        job = ContainerJob(lane, image, command, out, gpu, request.keep, host.variables)
+        job = ContainerJob(lane, image, command, out, gpu, host.variables)
         with naming_what_is_left(out):
             outcome = run_in_container(engine, job, progress, containers)
         certificate = certificate_of(outcome, job)
@@ -115,11 +113,10 @@ def build_lane(
         SplatfixError: as :func:`certify_in_container`; ``bad-image-name`` for a tag that Docker would not take.
     """
     name = image_name(tag)
-    base_image = image_name(request.base_image or lane.base_image)
     _require_sources(lane, request)
-    engine = connect(request.docker_host)
+    engine = connect()
     try:
-        recipe = recipe_for(lane, request, base_image, read_certificates(request.ca_certificates))
+        recipe = recipe_for(lane, request)
         image = build_image(engine, recipe, progress=progress, log=log)
         tag_image(engine, image, name)
     finally:
@@ -127,7 +124,7 @@ def build_lane(
     return replace(image, tag=name)
 
 
-def recipe_for(lane: Lane, request: ContainerRequest, base_image: str, certificates: bytes) -> ImageRecipe:
+def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
     """The image for what was asked, with the pip settings of this machine."""
     settings = pip_settings(ProcessRunner())
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
@@ -136,9 +133,8 @@ def recipe_for(lane: Lane, request: ContainerRequest, base_image: str, certifica
         extensions.insert(0, CHECKOUT)
     return ImageRecipe(
         lane=lane,
-        base_image=base_image,
         source=own_source(),
-        certificates=certificates or read_certificates(certificate_file(settings)),
+        certificates=read_certificates(certificate_file(settings)),
         wheels=wheels_of_torch(lane, settings),
         pip_args=settings.build_args,
         checkout=request.repo,
@@ -161,18 +157,13 @@ def certify_command(
         command += ["--device", "cuda"]
     else:
         command += target_options(targets)
-    if request.host_label:
-        command += ["--host-label", request.host_label]
     return (*command, "--out", REPORT_FOLDER, "--json")
 
 
 def host_command(request: ContainerRequest, lane: Lane) -> Command:
     """The command line on this machine that asks for the same; what belongs to its engine and its site is left out."""
     arguments = ["splatfix", "certify", "--container", lane.name]
-    options = {"--suite": request.suite, "--repo": request.repo, "--base-image": request.base_image}
-    arguments += value_options(options)
-    if request.host_label:
-        arguments += ["--host-label", request.host_label]
+    arguments += value_options({"--suite": request.suite, "--repo": request.repo})
     arguments += target_options(request.targets)
     for folder in request.extensions:
         arguments += ["--extension", folder]

@@ -72,15 +72,15 @@ class Engine:
         self.client.close()
 
 
-def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = None) -> Engine:
-    """Connect to ``docker_host``, by default to the engine that the docker command uses.
+def connect(environ: Mapping[str, str] | None = None) -> Engine:
+    """Connect to the engine that the docker command uses.
 
     Raises:
         SplatfixError: ``docker-sdk-missing``, ``docker-host-invalid`` (exit code 2), ``docker-permission-denied``,
             ``docker-engine-unreachable`` (exit code 3), ``docker-engine-not-linux``.
     """
     docker = sdk()
-    endpoint = find_endpoint(docker_host, os.environ if environ is None else environ)
+    endpoint = find_endpoint(os.environ if environ is None else environ)
     try:
         client = docker.DockerClient(
             base_url=endpoint.host,
@@ -115,14 +115,12 @@ def connect(docker_host: str | None = None, environ: Mapping[str, str] | None = 
     return Engine(client, endpoint, version, str(answer.get("Arch", "amd64")), kind, rootless, limits)
 
 
-def find_endpoint(docker_host: str | None, environ: Mapping[str, str]) -> Endpoint:
-    """The endpoint, in the docker command's order: option, DOCKER_HOST, DOCKER_CONTEXT, current context, default.
+def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
+    """The endpoint, in the docker command's order: DOCKER_HOST, DOCKER_CONTEXT, current context, default.
 
     Source of the order: https://docs.docker.com/engine/manage-resources/contexts/.
     """
     docker = sdk()
-    if docker_host:
-        return Endpoint(docker_host, "--docker-host", _tls_from(environ))
     if environ.get("DOCKER_HOST"):
         return Endpoint(environ["DOCKER_HOST"], "DOCKER_HOST", _tls_from(environ))
     name = environ.get("DOCKER_CONTEXT") or None

@@ -54,7 +54,6 @@ class ImageRecipe:
     """Everything that goes into an image."""
 
     lane: Lane
-    base_image: str
     source: Mapping[str, Path]
     """splatfix's own files by their path in site-packages."""
     certificates: bytes = b""
@@ -71,11 +70,6 @@ class ImageRecipe:
     """GPU architectures to build for."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Sources of extensions by their folder in :data:`OWN`."""
-
-    @property
-    def build_image(self) -> str:
-        """The image of the stages that build."""
-        return self.lane.build_image or self.base_image
 
 
 @dataclass(frozen=True)
@@ -121,15 +115,16 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
         SplatfixError: ``docker-base-image-unavailable`` (exit code 3) or ``docker-build-failed`` with its root cause.
     """
     lane = recipe.lane
-    base_id = _base_image(engine, recipe.base_image, progress)
-    build_id = _base_image(engine, recipe.build_image, progress)
+    base = lane.base_image
+    base_id = _base_image(engine, base, progress)
+    build_id = _base_image(engine, lane.build_image or base, progress)
     files, arguments = _build_context(recipe), build_arguments(recipe)
     tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id + build_id)[:20]}"
     if known := image_id(engine, tag):
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
-        return Image(tag, known, recipe.base_image, base_id, reused=True)
-    progress(f"building image {tag} from {recipe.base_image}; the whole output is in {log}")
+        return Image(tag, known, base, base_id, reused=True)
+    progress(f"building image {tag} from {base}; the whole output is in {log}")
     proxies = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
     # of the OCI: https://github.com/opencontainers/image-spec/blob/main/annotations.md
     labels = {
@@ -137,7 +132,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
         "org.opencontainers.image.title": f"splatfix lane {lane.name}",
         "org.opencontainers.image.description": lane.description,
         "org.opencontainers.image.version": splatfix.__version__,
-        "org.opencontainers.image.base.name": recipe.base_image,
+        "org.opencontainers.image.base.name": base,
         "org.opencontainers.image.base.digest": base_id,
     }
     with tempfile.TemporaryFile() as context, log.open("w", encoding="utf-8") as sink:
@@ -159,7 +154,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     built = image_id(engine, tag)
     if built is None:
         raise SplatfixError.of("containers.docker-build-failed", log=log)
-    return Image(tag, built, recipe.base_image, base_id, reused=False)
+    return Image(tag, built, base, base_id, reused=False)
 
 
 def tag_image(engine: Engine, image: Image, name: str) -> None:
@@ -308,8 +303,8 @@ def build_arguments(recipe: ImageRecipe) -> dict[str, str]:
         if recipe.checkout is not None:  # its trainer is run
             install.append("--with-dependencies")
     return {
-        "BASE_IMAGE": recipe.base_image,
-        "BUILD_IMAGE": recipe.build_image,
+        "BASE_IMAGE": lane.base_image,
+        "BUILD_IMAGE": lane.build_image or lane.base_image,
         "PYTHON_VERSION": lane.python,
         "APT_PACKAGES": " ".join(lane.apt),
         "BUILD_APT_PACKAGES": " ".join(lane.build_apt),

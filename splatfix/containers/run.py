@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import secrets
 import tarfile
 import tempfile
 import threading
@@ -38,30 +36,21 @@ _OF_THIS_MACHINE = re.compile(
     rf"{re.escape(IMAGE_LOG)}|{re.escape(PROVENANCE)}|{re.escape(_LOG)}|previous(-\d+)?", re.IGNORECASE
 )
 """Names in the job's folder that no report from a container has: our record of its run, and what was certified before."""
-_ENDING = 128
-"""Bytes. The line that tells the exit code is shorter."""
-_REPLAYED = 100
-"""Lines: the one that tells the exit code is the last."""
 _GRACE_S = 20
 """For the command to write what it has, once it was told to end."""
 _PROCESSES = 4096
-_SUPERVISOR = """
+_RUNNER = """
 exec 3<&0 </dev/null
-read -r token <&3 || exit
 "$@" 3<&- & child=$!
 trap 'trap "" TERM; kill -TERM $child 2>/dev/null' TERM
 ( cat <&3 >/dev/null; kill -TERM $child; sleep 10; kill -KILL $child ) 2>/dev/null &
 while :; do wait $child 2>/dev/null; code=$?; kill -0 $child 2>/dev/null || break; done
-trap '' TERM
-cd /sys/fs/cgroup; code="$code $(cat memory.events memory/memory.oom_control 2>/dev/null | sed -n 's/^oom_kill //p')"
-echo "$token $code"; echo "$token $code" >&2
-cat <&3 >/dev/null
-exit ${code%% *}
+exit $code
 """
-"""Runs the command, tells its exit code and how many processes the kernel killed for want of memory (cgroup v2 and v1; engines
-tell only of a container that has ended), and ends with its standard input: with the connection of the splatfix that waits for it.
-The word before the exit code comes through that too: a command line is read by all that runs inside, which could then tell one.
-So the report can be fetched before the engine removes container and volumes, and a splatfix that was killed leaves none."""
+"""Runs the command, which as process 1 would hear no SIGTERM, and ends it with its standard input: with the connection of the
+splatfix that waits for it. The exit code is the command's."""
+_SIGNALLED = (128 + 9, 128 + 15)
+"""Exit codes of a command that somebody else killed or stopped."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +64,6 @@ class ContainerJob:
     """Folder on this machine for the report and the log."""
     gpu: bool = False
     """Pass GPUs in."""
-    keep: bool = False
-    """Leave the container, stopped, with its volumes."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Of its environment, beside the image's."""
 
@@ -162,12 +149,9 @@ def run_in_container(
         started = time.monotonic()
         output = _follow(engine, container, job, name, progress, containers)
         last_said = {"log": str(job.log), "last_lines": output.last_lines}
-        if output.exit_code is None:
-            with engine_errors("running the container"), suppress(sdk().errors.NotFound):
-                container.reload()
-            raise SplatfixError.of(
-                "containers.container-ended", lane=lane.name, log=job.log, details=last_said
-            )
+        with engine_errors("running the container"):
+            exit_code = int(container.wait()["StatusCode"])
+            container.reload()
         files = _fetch_report(container, job.out)
         if output.interrupted.is_set():
             raise KeyboardInterrupt
@@ -179,15 +163,16 @@ def run_in_container(
                 log=job.log,
                 details=last_said,
             )
-        if output.out_of_memory:
+        if container.attrs["State"].get("OOMKilled"):
             raise SplatfixError.of(
                 "containers.container-out-of-memory", lane=lane.name, memory=lane.memory, details=last_said
             )
-        if job.keep:
-            ways = "docker logs, docker cp; remove it with docker rm -v"
-            progress(f"kept: container {container.short_id} ({ways})")
+        if exit_code in _SIGNALLED:
+            raise SplatfixError.of(
+                "containers.container-ended", lane=lane.name, log=job.log, details=last_said
+            )
         seconds = time.monotonic() - started
-        return ContainerOutcome(output.exit_code, seconds, files, tuple(output.last_lines))
+        return ContainerOutcome(exit_code, seconds, files, tuple(output.last_lines))
 
 
 def sweep(engine: Engine) -> int:
@@ -219,8 +204,8 @@ def sweep(engine: Engine) -> int:
 
 @contextmanager
 def _container(engine: Engine, job: ContainerJob, name: str) -> Iterator[Any]:
-    """A created container of this name, removed at the end, or where it is to be kept stopped."""
-    owner = {} if job.keep else owner_label()
+    """A created container of this name, removed at the end."""
+    owner = owner_label()
     options: dict[str, Any] = {}
     if job.gpu:
         options["device_requests"] = device_requests(engine)
@@ -235,7 +220,7 @@ def _container(engine: Engine, job: ContainerJob, name: str) -> Iterator[Any]:
             container = engine.client.containers.create(
                 job.image.id,
                 name=name,
-                command=["sh", "-c", _SUPERVISOR, "splatfix", *job.command],
+                command=["sh", "-c", _RUNNER, "splatfix", *job.command],
                 environment=dict(job.variables),
                 network_mode="none",
                 read_only=True,
@@ -248,7 +233,6 @@ def _container(engine: Engine, job: ContainerJob, name: str) -> Iterator[Any]:
                 tmpfs={"/tmp": "rw,nosuid,nodev,mode=1777,size=256m"},  # nosec B108
                 healthcheck={"test": ["NONE"]},  # it would run beside what is measured
                 stdin_open=True,
-                auto_remove=not job.keep,
                 labels={LANE_LABEL: job.lane.name, **owner},
                 **options,
             )
@@ -265,17 +249,14 @@ def _container(engine: Engine, job: ContainerJob, name: str) -> Iterator[Any]:
     finally:
         try:
             with engine_errors("removing the container", ""), suppress(sdk().errors.NotFound):
-                if job.keep:
-                    _stop(container)
-                else:
-                    _remove(container)
+                container.remove(force=True, v=True)
         except SplatfixError as error:
             if error.code != "docker-engine-lost":
                 raise
-            raise _left(container, error, before, keep=job.keep) from error
+            raise _left(container, error, before) from error
 
 
-def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, keep: bool) -> SplatfixError:
+def _left(container: Any, lost: SplatfixError, before: SplatfixError | None) -> SplatfixError:
     """The error for an engine that is lost, with a container on it that cannot be removed now.
 
     Args:
@@ -288,7 +269,7 @@ def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, 
     if volumes:
         left += f" and its volumes {', '.join(name[:12] for name in volumes)}"
         removals.append(("volume", "rm", "--force", *volumes))
-    later = "" if keep else "; the next splatfix certify --container removes what is"
+    later = "; the next splatfix certify --container removes what is"
     todo = [run("docker", *arguments, text="Or remove it yourself then") for arguments in removals]
     return SplatfixError(
         lost.code,
@@ -298,14 +279,6 @@ def _left(container: Any, lost: SplatfixError, before: SplatfixError | None, *, 
         exit_code=Exit.UNDETERMINED,
         details={**error.details, "container": container.id, "volumes": volumes},
     )
-
-
-def _remove(container: Any) -> None:
-    try:
-        container.remove(force=True, v=True)
-    except sdk().errors.APIError as error:
-        if "is already in progress" not in str(error):  # the engine is at it
-            raise
 
 
 def _stop(container: Any, **signal: str) -> None:
@@ -323,7 +296,6 @@ def _follow(
 ) -> ContainerOutput:
     """Start the container and read its output until the command ends, or ask that to end after the lane's time."""
     timers: list[threading.Timer] = []
-    token = secrets.token_hex(16)
 
     def later(seconds: float, action: Callable[[], None]) -> bool:
         timers.append(threading.Timer(seconds, action))
@@ -346,10 +318,10 @@ def _follow(
         end()
 
     with job.log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
-        output = ContainerOutput(progress, sink, token)
+        output = ContainerOutput(progress, sink)
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
-        output.lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
+        lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
         containers.ended_by(name, interrupt)
         try:
             container.start()
@@ -357,50 +329,36 @@ def _follow(
             if explained := explain_gpu_failure(str(error.explanation or error), engine.endpoint.host):
                 raise explained from error
             raise
-        # of what makefile() made, which is for reading alone, the socket itself
-        getattr(output.lifeline, "_sock", output.lifeline).sendall(f"{token}\n".encode())
         if not later(job.lane.timeout_s, expire):
             progress("no thread can be started on this machine: the lane's time limit is not kept")
         try:
             output.read(stream)
         except KeyboardInterrupt:
             interrupt()
-            rest = ContainerOutput(lambda line: None, io.StringIO(), token)
-            # not attached again: what is said between the log's replay and the stream is lost
-            replayed = container.logs(stream=True, follow=True, tail=_REPLAYED)
-            rest.read((chunk, None) for chunk in replayed)
-            output.exit_code = rest.exit_code
+            container.wait()
         finally:
             for timer in timers:
                 timer.cancel()
             output.finish()
+            lifeline.close()
     return output
 
 
 class ContainerOutput:
     """Splits the container's streams into lines, without credentials: all go to the log, up to its limit, stderr also to
-    ``progress``, and the last ones are kept; and how the command ended."""
+    ``progress``, and the last ones are kept; and what ended the command."""
 
-    def __init__(self, progress: Callable[[str], None], log: IO[str], token: str) -> None:
+    def __init__(self, progress: Callable[[str], None], log: IO[str]) -> None:
         self._progress = progress
         self._log = OutputLog(log)
-        self._token = token
-        self._told = 0
         self._partial = {"out": b"", "err": b""}
-        self.exit_code: int | None = None
-        """None: the container ended before the command."""
-        self.out_of_memory = False
         self.expired, self.interrupted = threading.Event(), threading.Event()
         self.last_lines: list[str] = []
-        self.lifeline: Any = None
-        """The container's standard input: it ends when this is closed."""
 
     def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Take what comes until the supervisor tells the exit code, or the container ends."""
+        """Take what comes until the container ends."""
         for out, err in stream:
             self.feed(out or b"", err or b"")
-            if self._told == 2:  # once on each stream, behind everything else
-                return
 
     def feed(self, out: bytes, err: bytes) -> None:
         """Take what came on each stream."""
@@ -408,12 +366,9 @@ class ContainerOutput:
             *lines, self._partial[name] = (self._partial[name] + data).split(b"\n")
             for line in lines:
                 self._hear(name, line)
-            rest = self._partial[name]
-            if (
-                len(rest) > LONGEST_OUTPUT_LINE - _ENDING
-            ):  # its last bytes may be the beginning of the exit code's line
-                self._hear(name, rest[:-_ENDING])
-                self._partial[name] = rest[-_ENDING:]
+            while len(self._partial[name]) > LONGEST_OUTPUT_LINE:
+                self._hear(name, self._partial[name][:LONGEST_OUTPUT_LINE])
+                self._partial[name] = self._partial[name][LONGEST_OUTPUT_LINE:]
 
     def finish(self) -> None:
         """What came without a newline is a line too."""
@@ -423,13 +378,6 @@ class ContainerOutput:
 
     def _hear(self, stream: str, data: bytes) -> None:
         line = without_credentials(data.decode("utf-8", "replace").rstrip("\r"))
-        line, ending, code = line.partition(f"{self._token} ")
-        if ending:
-            self._told += 1
-            code, _, killed = code.partition(" ")
-            self.exit_code, self.out_of_memory = int(code), killed not in ("", "0")
-            if not line:
-                return
         self._log.write(f"{line}\n")
         if line.strip():
             self.last_lines = [*self.last_lines[-19:], line]

@@ -9,7 +9,7 @@ from tests.cli.conftest import Document
 from tests.cli.test_documents import check
 from tests.tables import data
 
-LANE = "certify --docker-host unix:///nowhere --container"
+LANE = "certify --container"
 WHY = "install --dry-run --why"
 REFUSED: dict[str, tuple[str, ...]] = data(__file__)
 
@@ -36,6 +36,7 @@ def test_it_is_refused(
     for name, text in recorded.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     made = check(document(*shlex.split(line)))
     assert (made["error"]["code"], made["exit_code"]) == (code, 2)
     assert made["command"] in f"splatfix {line}"
@@ -57,5 +58,6 @@ def test_what_cannot_be_written_ends_with_the_same_code_everywhere(
     """3, as in the smoke trainer: a full disk says nothing of a stack, and the call was not wrong."""
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     made = check(document(*shlex.split(line), tmp_path / "file" / "below"))
     assert (made["error"]["code"], made["exit_code"]) == ("cannot-write", 3)

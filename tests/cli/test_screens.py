@@ -17,7 +17,7 @@ SCREENS = {
     "diagnose-healthy": ("diagnose", "--facts", "h200"),
     "install-why": ("install", "--dry-run", "--why", "--facts", "gtx-1080-ti-dropped"),
     "wrong-usage": ("install", "--dry-run", "--why", "--facts", "h200", "--jobs", "2"),
-    "certify-wrong-usage": ("certify", "--base-image", "debian:12"),
+    "certify-wrong-usage": ("certify", "--extension", "simple-knn"),
     "diagnose-explain": ("diagnose", "--explain", "no-kernel-image"),
 }
 

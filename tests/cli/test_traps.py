@@ -92,6 +92,7 @@ def run(words: list[str], cwd: Path, tmp_path: Path, **variables: str) -> subpro
         "PATH": f".{os.pathsep}{path}{os.pathsep}",
         "PYTHONSTARTUP": str(cwd / "start.py"),
         "GIT_DIR": str(cwd / ".git"),
+        "DOCKER_HOST": "unix:///nowhere",
         **variables,
     }
     return subprocess.run(
@@ -114,7 +115,7 @@ ALL = (
     ("revert", 0),
     ("verify --device cpu", 1),
     ("certify", 3),
-    ("certify --container cpu --docker-host unix:///nowhere", 3),
+    ("certify --container cpu", 3),
     ("diagnose --list", 0),
     ("cache list", 0),
     ("cache clear --yes", 0),

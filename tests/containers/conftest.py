@@ -15,13 +15,12 @@ import pytest
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
-from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image, image_id
+from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image
 from splatfix.containers.lanes import find_lane
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 
 SCRIPT = Path(__file__).with_name("engine.sh")
-TEST_BASE = "splatfix-test-base:bookworm"
 
 # two lanes with a CUDA torch take 7 GB of layers while they are built, and their downloads and contexts some more
 ROOM_BYTES = 16 * 2**30
@@ -29,11 +28,11 @@ ROOM_BYTES = 16 * 2**30
 
 @dataclass(frozen=True)
 class TestEngine:
-    """An engine that answers, and a base image on it that the cpu lane can start from."""
+    """An engine that answers, with the base image that the cpu lane starts from."""
 
     __test__ = False
     engine: Engine
-    base_image: str
+    base_image: str = find_lane("cpu").base_image
 
 
 @pytest.fixture(scope="session")
@@ -44,10 +43,12 @@ def docker_engine() -> Iterator[TestEngine]:
             try:
                 host = _script("start", folder)
                 _script("base", folder)
-                engine = connect(host)
+                engine = connect({"DOCKER_HOST": host})
                 if shutil.disk_usage(folder).free < ROOM_BYTES:
                     engine.client.images.prune(filters={"dangling": True})
-                yield TestEngine(engine, TEST_BASE)
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setenv("DOCKER_HOST", host)
+                    yield TestEngine(engine)
                 _remove_lane_images(engine)
                 engine.close()
             finally:
@@ -61,7 +62,7 @@ def docker_engine() -> Iterator[TestEngine]:
         engine = connect()
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
-    yield TestEngine(engine, TEST_BASE if image_id(engine, TEST_BASE) else find_lane("cpu").base_image)
+    yield TestEngine(engine)
     engine.close()
 
 
@@ -95,8 +96,8 @@ def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]
         try:
             host = _script("start", folder)
             _script("base", folder)
-            engine = connect(host)
-            yield folder, TestEngine(engine, TEST_BASE)
+            engine = connect({"DOCKER_HOST": host})
+            yield folder, TestEngine(engine)
             engine.close()
         finally:
             _script("stop", folder)
@@ -113,9 +114,9 @@ def podman_engine() -> Iterator[TestEngine]:
     with tempfile.TemporaryDirectory(prefix="splatfix-podman-") as name:
         folder = Path(name)
         try:
-            engine = connect(_script("podman", folder))
+            engine = connect({"DOCKER_HOST": _script("podman", folder)})
             _script("base", folder)
-            yield TestEngine(engine, TEST_BASE)
+            yield TestEngine(engine)
             engine.close()
         finally:
             _script("unpodman", folder)
@@ -148,7 +149,7 @@ def _script(action: str, folder: Path) -> str:
 @pytest.fixture(scope="session")
 def recipe(docker_engine: TestEngine) -> ImageRecipe:
     """The cpu lane's real recipe, with the splatfix of this checkout."""
-    return recipe_for(find_lane("cpu"), ContainerRequest(lanes=("cpu",)), docker_engine.base_image, b"")
+    return recipe_for(find_lane("cpu"), ContainerRequest(lanes=("cpu",)))
 
 
 @pytest.fixture(scope="session")

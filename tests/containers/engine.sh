@@ -3,7 +3,7 @@
 # engine is touched, and no registry is needed: the base image is made with debootstrap.
 #
 #   engine.sh start FOLDER         start it; the last line printed is its DOCKER_HOST
-#   engine.sh base FOLDER [NAME]   give it a Debian base image with Python (default name: splatfix-test-base:bookworm)
+#   engine.sh base FOLDER          give it a Debian base image with Python, by the name that the lanes have for theirs
 #   engine.sh stop FOLDER          stop it; its data stays in FOLDER
 #   engine.sh podman FOLDER        Podman in its place, rootless: as a user of its own that is made for it, and removed with
 #   engine.sh unpodman FOLDER      FOLDER
@@ -146,13 +146,13 @@ make_tar() {
     mv "$1.part" "$1"
 }
 
-[ $# -ge 2 ] || die "usage: engine.sh start|base|stop|podman|unpodman FOLDER [NAME]"
+[ $# -ge 2 ] || die "usage: engine.sh start|base|stop|podman|unpodman FOLDER"
 mkdir -p "$2"
 FOLDER="$(cd "$2" && pwd)"
 HOST="unix://$FOLDER/docker.sock"
 [ ! -S "$FOLDER/run/podman.sock" ] || HOST="unix://$FOLDER/run/podman.sock"
 PODMAN_USER=splatfix-test-podman
-NAME="${3:-splatfix-test-base:$SUITE}"
+NAME="debian:$SUITE-slim"
 case "$1" in
     start) start ;;
     base) base ;;

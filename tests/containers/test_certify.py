@@ -18,7 +18,7 @@ from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.machines import facts_of
 from tests.plan.machines import refused
 
-REQUEST = ContainerRequest(lanes=("nvrtc",), targets=archs("sm_120"), docker_host="tcp://10.0.0.1:2375")
+REQUEST = ContainerRequest(lanes=("nvrtc",), targets=archs("sm_120"))
 REPEAT = host_command(REQUEST, find_lane("nvrtc"))
 HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REPEAT)
 
@@ -47,9 +47,8 @@ def test_the_certificate_says_where_it_ran(
     document = json.loads((tmp_path / "certificate.json").read_text())
     assert document["environment"]["container"] == container == result.environment["container"]
     stored = read_stored(tmp_path)
-    step = next_step(stored.certificate, stored.python)
     assert stored.certificate.repeat == HOST.repeat and stored.python is None
-    assert step is not None and step.command is not None and step.command.shell() == f"{repeat} --keep"
+    assert next_step(stored.certificate, stored.python) is None
 
 
 def test_outside_of_a_container_it_says_none(recorded: None, tmp_path: Path) -> None:
@@ -75,13 +74,11 @@ def test_the_host_s_command_has_everything_that_was_asked() -> None:
         targets=archs("sm_90"),
         repo=Path("repo"),
         extensions=("a", "b"),
-        base_image="debian:12",
-        host_label="bench 7",
     )
     inside = certify_command(find_lane("cu130"), request, (), gpu=False)
-    assert inside[-5:] == ("--host-label", "bench 7", "--out", "/report", "--json")
+    assert inside[-3:] == ("--out", "/report", "--json")
     assert host_command(request, find_lane("cu130")).shell(windows=False) == (
-        "splatfix certify --container cu130 --suite standard --repo repo --base-image debian:12 --host-label 'bench 7' "
+        "splatfix certify --container cu130 --suite standard --repo repo "
         "--target sm_90 --extension a --extension b"
     )
 

@@ -63,12 +63,11 @@ def run(
     command: list[str],
     progress: Any = print,
     gpu: bool = False,
-    keep: bool = False,
     **lane: Any,
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
     changed = dataclasses.replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
-    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu, keep), progress)
+    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), progress)
 
 
 def containers_of(engine: Engine, lane: str) -> list[Any]:
@@ -149,7 +148,8 @@ class TestImage:
         assert "python-mismatch" in (tmp_path / "log").read_text()
 
     def test_missing_base_image(self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path) -> None:
-        missing = dataclasses.replace(recipe, base_image="splatfix-no-such-base:1")
+        lane = dataclasses.replace(recipe.lane, base_image="splatfix-no-such-base:1")
+        missing = dataclasses.replace(recipe, lane=lane)
         with pytest.raises(SplatfixError) as caught:
             build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
         assert (caught.value.code, caught.value.exit_code) == (
@@ -224,22 +224,16 @@ class TestRun:
         assert containers_of(docker_engine.engine, lane) == []
 
     def test_a_killed_client_leaves_no_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
-        """Nobody sweeps: what runs inside ends with the connection, and the engine removes the rest."""
+        """What runs inside ends with the connection; the next run sweeps the rest."""
         lane = f"killed-{uuid.uuid4().hex}"
         before = {volume.id for volume in docker_engine.engine.client.volumes.list()}
         ended(docker_engine, lane, signal.SIGKILL, tmp_path)
         deadline = time.monotonic() + 40
-        while containers_of(docker_engine.engine, lane):
-            assert time.monotonic() < deadline, "the container is still there"
+        while any(item.status != "exited" for item in containers_of(docker_engine.engine, lane)):
+            assert time.monotonic() < deadline, "it still runs"
             time.sleep(0.2)
+        assert sweep(docker_engine.engine) == 1
         assert {volume.id for volume in docker_engine.engine.client.volumes.list()} <= before
-
-    def test_a_container_is_kept(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
-        lane = f"kept-{uuid.uuid4().hex}"
-        run(docker_engine.engine, lane_image, tmp_path, report_and_exit(1), name=lane, keep=True)
-        (kept,) = containers_of(docker_engine.engine, lane)
-        assert kept.status == "exited" and sweep(docker_engine.engine) == 0
-        kept.remove(force=True, v=True)
 
     def test_a_report_too_large_for_the_disk_of_the_engine(
         self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
@@ -281,7 +275,7 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
         "from splatfix.containers.run import ContainerJob, run_in_container\n"
         "lane, image = replace(find_lane('cpu'), name=sys.argv[3]), Image('', sys.argv[2], '', '', True)\n"
         "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
-        "run_in_container(connect(sys.argv[1]), job, print)\n"
+        "run_in_container(connect({'DOCKER_HOST': sys.argv[1]}), job, print)\n"
     )
     engine = docker_engine.engine
     child = subprocess.Popen(
@@ -306,9 +300,7 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
 
 
 def certify(docker_engine: TestEngine, out: Path, lane: str = "cpu", **options: Any) -> Any:
-    host, base = docker_engine.engine.endpoint.host, docker_engine.base_image
-    request = ContainerRequest(lanes=(lane,), docker_host=host, base_image=base, **options)
-    return certify_in_container(request, find_lane(lane), out, print)
+    return certify_in_container(ContainerRequest(lanes=(lane,), **options), find_lane(lane), out, print)
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
@@ -382,7 +374,6 @@ class TestSeveral:
         )
         engine, out = docker_engine.engine, tmp_path / "out"
         words = ["certify", "--container", "cpu,cu130", "--jobs", "2", "--out", str(out), "--json"]
-        words += ["--docker-host", engine.endpoint.host, "--base-image", docker_engine.base_image]
         child = subprocess.Popen(
             [sys.executable, "-c", script, *words],
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -433,17 +424,11 @@ class TestDoomed:
         volumes = caught.value.details["volumes"]
         assert len(volumes) == 2 and all(name[:12] in caught.value.meaning for name in volumes)
         start_engine(folder)
-        deadline = time.monotonic() + 60
-        while containers_of(engine.engine, "doomed"):
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
-        sweep(engine.engine)
-        assert set(volumes) >= {volume.name for volume in engine.engine.client.volumes.list()}, (
-            "our own lives"
-        )
+        assert sweep(engine.engine) == 0, "our own lives"
+        assert {volume.name for volume in engine.engine.client.volumes.list()} == set(volumes)
         monkeypatch.setattr("splatfix.containers.run.is_dead", lambda label: bool(label))
-        sweep(engine.engine)
-        assert not engine.engine.client.volumes.list()
+        assert sweep(engine.engine) == 1
+        assert not containers_of(engine.engine, "doomed") and not engine.engine.client.volumes.list()
 
 
 class TestGpu:
@@ -476,10 +461,8 @@ class TestGpu:
     def test_the_engine_s_own_words_and_what_to_do(self, docker_engine: TestEngine) -> None:
         """A whole lane, asked as a user does; it is refused before anything is built or downloaded."""
         started = time.monotonic()
-        host = docker_engine.engine.endpoint.host
         with pytest.raises(SplatfixError) as caught:
-            request = ContainerRequest(lanes=("cu130",), docker_host=host)
-            certify_in_container(request, find_lane("cu130"), Path("nothing-is-written"), print)
+            certify(docker_engine, Path("nothing-is-written"), "cu130")
         assert time.monotonic() - started < 30
         assert "could not select device driver" in caught.value.what
         todo = [step.line() for step in caught.value.todo]

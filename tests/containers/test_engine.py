@@ -19,8 +19,8 @@ from splatfix.facts import Fact, Gpu, MachineFacts
 from tests.plan.machines import refused
 
 
-def connection_error(host: str | None, environ: dict[str, str] | None = None) -> SplatfixError:
-    return refused(connect, host, environ)
+def connection_error(environ: dict[str, str]) -> SplatfixError:
+    return refused(connect, environ)
 
 
 @pytest.fixture
@@ -39,27 +39,22 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("option", "variable", "code", "exit_code"),
+    ("host", "code", "exit_code"),
     [
-        ("unix:///no/such.sock", None, "docker-engine-unreachable", Exit.UNDETERMINED),
-        ("tcp://no-such-host.invalid:2375", None, "docker-engine-unreachable", Exit.UNDETERMINED),
-        (None, "tcp://127.0.0.1:CLOSED", "docker-engine-unreachable", Exit.UNDETERMINED),
-        ("carrier-pigeon://roof", None, "docker-host-invalid", Exit.USAGE),
-        ("tcp://", None, "docker-host-invalid", Exit.USAGE),
-        ("tcp://127.0.0.1:99999999", None, "docker-host-invalid", Exit.USAGE),
+        ("unix:///no/such.sock", "docker-engine-unreachable", Exit.UNDETERMINED),
+        ("tcp://no-such-host.invalid:2375", "docker-engine-unreachable", Exit.UNDETERMINED),
+        ("tcp://127.0.0.1:CLOSED", "docker-engine-unreachable", Exit.UNDETERMINED),
+        ("carrier-pigeon://roof", "docker-host-invalid", Exit.USAGE),
+        ("tcp://", "docker-host-invalid", Exit.USAGE),
+        ("tcp://127.0.0.1:99999999", "docker-host-invalid", Exit.USAGE),
     ],
 )
-def test_an_address_without_an_engine(
-    option: str | None, variable: str | None, code: str, exit_code: Exit, closed_port: int
-) -> None:
-    environ = {}
-    if variable is not None:
-        environ["DOCKER_HOST"] = variable.replace("CLOSED", str(closed_port))
-    error = connection_error(option, environ)
+def test_an_address_without_an_engine(host: str, code: str, exit_code: Exit, closed_port: int) -> None:
+    environ = {"DOCKER_HOST": host.replace("CLOSED", str(closed_port))}
+    error = connection_error(environ)
     assert (error.code, error.exit_code) == (code, exit_code)
     if code == "docker-engine-unreachable":
-        source = "--docker-host" if option else "DOCKER_HOST"
-        assert error.details == {"host": option or environ["DOCKER_HOST"], "found_via": source}
+        assert error.details == {"host": environ["DOCKER_HOST"], "found_via": "DOCKER_HOST"}
 
 
 def test_socket_without_an_engine(open_folder: Path) -> None:
@@ -78,7 +73,7 @@ def test_socket_without_an_engine(open_folder: Path) -> None:
                     return
 
         threading.Thread(target=hang_up, daemon=True).start()
-        error = connection_error(f"unix://{path}")
+        error = connection_error({"DOCKER_HOST": f"unix://{path}"})
     assert (error.code, error.exit_code) == ("docker-engine-unreachable", Exit.UNDETERMINED)
 
 
@@ -92,7 +87,7 @@ def test_socket_of_another_user(open_folder: Path) -> None:
         if is_root:  # root may open anything, so be nobody for a moment
             os.seteuid(65534)
         try:
-            error = connection_error(f"unix://{path}")
+            error = connection_error({"DOCKER_HOST": f"unix://{path}"})
         finally:
             if is_root:
                 os.seteuid(0)
@@ -101,7 +96,7 @@ def test_socket_of_another_user(open_folder: Path) -> None:
 
 def test_missing_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    error = connection_error(None)
+    error = connection_error({})
     assert (error.code, error.exit_code) == ("docker-sdk-missing", Exit.UNDETERMINED)
     (todo,) = error.todo
     assert todo.command and todo.command.argv == (sys.executable, "-m", "pip", "install", "docker")
@@ -113,7 +108,7 @@ def test_missing_certificates(tmp_path: Path) -> None:
         "DOCKER_TLS_VERIFY": "1",
         "DOCKER_CERT_PATH": str(tmp_path),
     }
-    error = connection_error(None, environ)
+    error = connection_error(environ)
     assert (error.code, error.exit_code) == ("docker-tls-invalid", Exit.USAGE)
     assert str(tmp_path) in error.what
 
@@ -134,27 +129,26 @@ class TestOrder:
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
 
     @pytest.mark.parametrize(
-        ("option", "environ", "host", "told"),
+        ("environ", "host", "told"),
         [
-            ("unix:///a", {"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"}, "unix:///a", "--docker-host"),
-            (None, {"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"}, "unix:///b", "DOCKER_HOST"),
-            (None, {"DOCKER_CONTEXT": "lab"}, "unix:///run/lab.sock", "DOCKER_CONTEXT (lab)"),
-            (None, {}, "unix:///run/desk.sock", "the current Docker context (desk)"),
+            ({"DOCKER_HOST": "unix:///b", "DOCKER_CONTEXT": "lab"}, "unix:///b", "DOCKER_HOST"),
+            ({"DOCKER_CONTEXT": "lab"}, "unix:///run/lab.sock", "DOCKER_CONTEXT (lab)"),
+            ({}, "unix:///run/desk.sock", "the current Docker context (desk)"),
         ],
     )  # fmt: skip
-    def test_order(self, option: str | None, environ: dict[str, str], host: str, told: str) -> None:
-        endpoint = find_endpoint(option, environ)
+    def test_order(self, environ: dict[str, str], host: str, told: str) -> None:
+        endpoint = find_endpoint(environ)
         assert (endpoint.host, endpoint.found_via) == (host, told)
 
     def test_unknown_context(self) -> None:
-        error = connection_error(None, {"DOCKER_CONTEXT": "nowhere"})
+        error = connection_error({"DOCKER_CONTEXT": "nowhere"})
         assert (error.code, error.exit_code) == ("docker-context-invalid", Exit.USAGE)
         assert "nowhere" in error.what
 
 
 def test_default_is_the_system_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    assert find_endpoint(None, {}).host == "unix:///var/run/docker.sock"
+    assert find_endpoint({}).host == "unix:///var/run/docker.sock"
 
 
 def test_nothing_is_created_without_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def test_bundled_lanes_are_complete() -> None:
     for name, lane in lanes.items():
         dockerfile = lane.dockerfile_path.read_text()
         assert lane.name == name
-        for argument in build_arguments(ImageRecipe(lane, "base", {})):
+        for argument in build_arguments(ImageRecipe(lane, {})):
             assert f"ARG {argument}" in dockerfile
         torch = Requirement(lane.torch)
         assert len(torch.specifier) == 1, "one build, not a range of them"
@@ -65,9 +65,7 @@ def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
     assert (ours.build_apt, ours.downloads) == ((), ())
     same = ("base_image", "dockerfile", "python", "torch", "torch_index", "requirements", "apt")
     assert all(getattr(ours, name) == getattr(other, name) for name in same)
-    arguments = build_arguments(
-        ImageRecipe(ours, "base", {}, extensions=ours.extensions, targets=ours.targets)
-    )
+    arguments = build_arguments(ImageRecipe(ours, {}, extensions=ours.extensions, targets=ours.targets))
     assert arguments["INSTALL_ARGUMENTS"] == "--target sm_120 --backend nvrtc"
 
 
