@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage samples native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,9 +86,6 @@ security: $(VENV)/.dev
 audit: $(VENV)/.dev ## Known vulnerabilities of what is installed here (error 3: the service could not be asked)
 	@$(PY) -m tools.audit
 
-samples: $(VENV)/.dev ## Regenerate the sample scenes from their recipes (some minutes)
-	$(PY) -m tools.scenes
-
 native-venv: $(NATIVE)/.made
 
 $(NATIVE)/.made: ## A second venv with a CUDA build of torch (2.8 GB), kept in the user cache
@@ -103,27 +100,20 @@ native: $(VENV)/.dev $(NATIVE)/.made ## Real CUDA builds for sm_120 against cuob
 native-slow: $(VENV)/.dev $(NATIVE)/.made ## The whole CUDA torch and real Windows wheels against cuobjdump
 	SPLATFIX_NATIVE_LANE=1 SPLATFIX_NATIVE_PYTHON=$(NATIVE)/venv/bin/python $(PY) -m pytest -q -m "native and slow and not gpu"
 
-# GSPLAT_SOURCES=DIR: checkouts of gsplat (v1.5.3), rmbrualla/pycolmap (cc7ea4b) and nerfstudio-project/nerfview (4538024)
+# GSPLAT_CHECKOUT=DIR: gsplat's repository at v1.5.3
 GSPLAT ?= $(CACHE)/gsplat-lane
-GSPLAT_SOURCES ?= build/gsplat-sources
-GSPLAT_NEEDS := torchvision gsplat==1.5.3 viser "imageio[ffmpeg]" "numpy<2" scikit-learn tqdm "torchmetrics[image]" opencv-python "pytest<9" \
-  "tyro>=0.8.8" pillow tensorboard tensorly pyyaml matplotlib splines
+GSPLAT_CHECKOUT ?= build/gsplat
 
 $(GSPLAT)/.made: $(VENV)/.dev
-	@[ -d "$(GSPLAT_SOURCES)/gsplat/examples" ] || { echo "GSPLAT_SOURCES=DIR: see the Makefile for what lies there"; exit 2; }
-	for name in trainer nerfstudio; do $(PYTHON) -m venv $(GSPLAT)/$$name; $(GSPLAT)/$$name/bin/python -m pip install -q --upgrade "pip>=24"; done
-	$(GSPLAT)/trainer/bin/python -m pip install -q "$(TORCH)" $(GSPLAT_NEEDS) $(GSPLAT_SOURCES)/pycolmap $(GSPLAT_SOURCES)/nerfview
-	$(GSPLAT)/nerfstudio/bin/python -m pip install -q "$(TORCH)" nerfstudio==1.1.5
-	$(PY) -m splatfix install gsplat fused_ssim --backend pure --python $(GSPLAT)/trainer
-	$(PY) -m splatfix install gsplat --backend pure --python $(GSPLAT)/nerfstudio
-	$(PY) -m splatfix install nerfstudio --in-place --python $(GSPLAT)/nerfstudio
-	$(PY) -m splatfix scenes fix smoke_trainer/samples/fruit --out $(GSPLAT)/fruit
+	@[ -d "$(GSPLAT_CHECKOUT)/tests" ] || { echo "GSPLAT_CHECKOUT=DIR: see the Makefile for what lies there"; exit 2; }
+	$(PYTHON) -m venv $(GSPLAT)/venv
+	$(GSPLAT)/venv/bin/python -m pip install -q --upgrade "pip>=24"
+	$(GSPLAT)/venv/bin/python -m pip install -q "$(TORCH)" gsplat==1.5.3 "numpy<2" "pytest<9"
+	$(PY) -m splatfix install gsplat --backend pure --python $(GSPLAT)/venv
 	@touch $@
 
-gsplat: $(GSPLAT)/.made ## gsplat's and nerfstudio's own trainers on the CPU with the drop-in, and gsplat's own tests; the record of it (an hour and a half on two busy cores)
-	$(PY) -m tools.gsplat_rehearsals $(GSPLAT_SOURCES) $(GSPLAT) --scene $(GSPLAT)/fruit
-	$(PY) -m tools.gsplat_quality $(GSPLAT_SOURCES) $(GSPLAT)
-	$(PY) -m tools.gsplat_tests $(GSPLAT_SOURCES) $(GSPLAT)
+gsplat: $(GSPLAT)/.made ## gsplat's own tests on the CPU with the drop-in, and the record of it
+	$(PY) -m tools.gsplat_tests $(GSPLAT_CHECKOUT) $(GSPLAT)/venv/bin/python
 
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds

@@ -158,8 +158,8 @@ def test_a_room_imports_only_what_the_table_allows(room: str) -> None:
         allowed = MAY_IMPORT[room] | STAGED.get(path.relative_to(ROOT).as_posix(), set())
         for line, module in imports(path):
             parts = module.split(".")
-            if parts[0] == "smoke_trainer" or (parts[0] == "splatfix" and len(parts) > 1):
-                other = parts[1] if parts[0] == "splatfix" else "smoke_trainer"
+            if parts[0] in ("smoke_trainer", "tools") or (parts[0] == "splatfix" and len(parts) > 1):
+                other = parts[1] if parts[0] == "splatfix" else parts[0]
                 if other in (room, "core", "__version__"):
                     continue
                 if room == "report" and module in DATA_CLASSES:

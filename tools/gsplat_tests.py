@@ -1,23 +1,32 @@
 """Runs gsplat's own published tests, unmodified, on the CPU with splatfix's drop-in as gsplat's compiled module.
 
-``python -m tools.gsplat_tests SOURCES ENVIRONMENTS`` (``make gsplat``; both as for ``tools.gsplat_rehearsals``) puts into
-``tests/records/gsplat.json`` how many passed, and by name each that was refused, skipped or failed. Their inputs are gsplat's
-``assets/test_garden.npz``: 138,766 points of a garden, three cameras. They compare with ``gsplat.cuda._torch_impl``, whose
-rasterizer takes two functions of nerfacc; nerfacc has them for CUDA alone, so the driver has them in PyTorch.
+``python -m tools.gsplat_tests CHECKOUT PYTHON`` (``make gsplat``) takes a checkout of gsplat at v1.5.3 and the interpreter of an
+environment that has gsplat 1.5.3 with the drop-in. It puts into ``tests/records/gsplat.json`` how many passed, and by name each
+that was refused, skipped or failed. Their inputs are gsplat's ``assets/test_garden.npz``: 138,766 points of a garden, three
+cameras. They compare with ``gsplat.cuda._torch_impl``, whose rasterizer takes two functions of nerfacc; nerfacc has them for CUDA
+alone, so the driver has them in PyTorch. What the tests ask of CUDA lands on the CPU, as in ``splatfix rehearse``.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
+import os
 import sys
 import xml.etree.ElementTree as ElementTree  # nosec B405 - what pytest wrote in this run
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from splatfix.certify.stacks.child import stage_inside
+from splatfix.certify.stacks.subject import Gaps
+from splatfix.certify.stacks.threads import Threads
 from splatfix.core.files import make_folder
-from tools.gsplat_rehearsals import update_record
-from tools.gsplat_trainers import arguments, observed_run
+from splatfix.core.lenient import object_in
+from splatfix.core.runner import ProcessRunner
 
+RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "gsplat.json"
 TESTS = ("test_basic.py", "test_rasterization.py", "test_strategy.py", "test_2dgs.py")
 """Not those of f-theta cameras, of compression by another package, and of several GPUs."""
 _DRIVER = '''# runs gsplat's tests: gsplat_tests.py RESULTS TEST...
@@ -67,19 +76,52 @@ def results_of(document: Path) -> dict[str, Any]:
     return results
 
 
+def run_on_cpu(python: Path, argv: list[str], root: Path, folder: Path) -> None:
+    """Run a program as ``splatfix rehearse`` runs a trainer. Ends the tool where it failed.
+
+    Args:
+        root: where its own code lies.
+        folder: for all that it writes.
+    """
+    subject = SimpleNamespace(
+        gaps=Gaps((), (), ()),
+        source=root,
+        rehearsed=True,
+        extensions=("gsplat",),
+        needed=(),
+        dropins=None,
+        threads=Threads(1, ""),
+    )
+    inside, observed = make_folder(folder / "inside"), make_folder(folder / "observed")
+    variables = stage_inside(inside, cast("Any", subject), observed, (folder,))
+    # no compiler is found by a program that looks for one
+    variables["PATH"] = os.pathsep.join((str(folder / "inside" / "bin"), str(python.parent)))
+    variables["TORCHDYNAMO_DISABLE"] = "1"
+    log = folder / "tests.log"
+    done = ProcessRunner().run([str(python), *argv], timeout=3 * 3600.0, env=variables, cwd=folder, log=log)
+    if not done.ok:
+        sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
+
+
 def main() -> int:
     """Run them, and replace that part of the record."""
-    options = arguments(__doc__, "gsplat-tests").parse_args()
-    out, root = make_folder(options.out.resolve()), options.sources.resolve() / "gsplat"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("python", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("build") / "gsplat-tests")
+    options = parser.parse_args()
+    out, root = make_folder(options.out.resolve()), options.checkout.resolve()
     driver = out / "pytest_seeded.py"
     driver.write_text(_DRIVER, encoding="utf-8")
     results = out / "results.xml"
     tests = [str(root / "tests" / name) for name in TESTS]
-    python = options.environments / "trainer" / "bin" / "python"
-    observed_run(python, [str(driver), str(results), *tests], root, out)
+    run_on_cpu(options.python, [str(driver), str(results), *tests], root, out)
     found = results_of(results)
     print(json.dumps(found, indent=1))
-    update_record({"tests": found})
+    record = object_in(RECORD) | {"date": datetime.date.today().isoformat(), "tests": found}
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 1 if found["failed"] else 0
 
 

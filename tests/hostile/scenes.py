@@ -13,7 +13,7 @@ from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
 from splatfix.facts.scene.size import read_scene_size
-from tests.smoke_trainer.tiny import LAYOUTS, tiny_scene
+from tests.smoke_trainer.tiny import LAYOUTS, SCENES
 
 from .bad_files import bad_files, replace
 from .harness import Case, seeded
@@ -24,10 +24,9 @@ CPU = torch.device("cpu")
 
 def cases(count: int, seed: int) -> Iterator[Case]:
     """Scenes of each layout in turn, one damage each."""
-    scenes = [tiny_scene(layout) for layout in LAYOUTS]  # here, so that the cases' children find them made
 
     def run(folder: Path, number: int) -> None:
-        scenes[number % len(LAYOUTS)].write(folder / "scene")
+        shutil.copytree(SCENES / LAYOUTS[number % len(LAYOUTS)], folder / "scene")
         load_damaged(folder / "scene", number)
 
     return seeded(run, count, seed)

@@ -8,7 +8,7 @@ import pytest
 from smoke_trainer.__main__ import config_from, parser
 from smoke_trainer.config import PRESETS
 from smoke_trainer.train import train
-from tools.scenes.recipes import RECIPES
+from splatfix.certify.scenes import find_samples
 
 
 def run(scene: str, preset: str, seed: int, tmp_path: Path) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def run(scene: str, preset: str, seed: int, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_every_sample_has_a_standard_preset_with_a_floor():
-    assert set(PRESETS["standard"]) == set(RECIPES)
+    assert set(PRESETS["standard"]) == {sample.name for sample in find_samples()}
     for preset in PRESETS.values():
         assert all(entry.psnr_floor > 15.0 for entry in preset.values())
 

@@ -2,7 +2,6 @@
 
 import resource
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
 from tests.hostile.bad_files import bad_files
+from tests.smoke_trainer.tiny import SCENES
 
 
 def read_nerfstudio_at(path: Path) -> object:
@@ -128,10 +128,8 @@ def test_no_image_is_handed_to_another_program(content: bytes, tmp_path: Path) -
         images.decode(tmp_path / "a.png", (9, 9))
 
 
-def test_a_size_that_cannot_be_trained(
-    written_scenes: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_size_that_cannot_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smoke_trainer.data.load.MAX_TRAINED", 10)
     with pytest.raises(SceneError, match="pixels to train on") as caught:
-        load_scene(str(written_scenes("colmap-binary")))
+        load_scene(str(SCENES / "colmap-binary"))
     assert "--resolution" in caught.value.hint

@@ -10,19 +10,20 @@ from PIL import Image
 from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
 from smoke_trainer.errors import SceneError, UsageError
 from smoke_trainer.train import train
-from tests.smoke_trainer.tiny import LAYOUTS
+from splatfix.certify.scenes import check_sample, find_samples
+from tests.smoke_trainer.tiny import LAYOUTS, poses_of
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder, tiny_scenes):
-    tiny, scene = tiny_scenes(layout), load_scene(str(scene_folder(layout)))
+def test_every_layout_loads_with_every_eighth_held_out(layout, scene_folder):
+    scene = load_scene(str(scene_folder(layout)))
     assert scene.layout == layout
     below = "" if layout.startswith("colmap") else "images/"
     assert [view.name for view in scene.test] == [f"{below}view_000.png", f"{below}view_008.png"]
     assert len(scene.train) == 8
     assert len(scene.points.xyz) > 100
     for view in scene.train + scene.test:
-        pose = tiny.recipe.poses[int(Path(view.name).stem[5:8])]
+        pose = poses_of(layout)[int(Path(view.name).stem[5:8])]
         assert np.abs(view.world_to_camera - pose).max() < 1e-6
 
 
@@ -213,7 +214,7 @@ def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_ru
     assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
 
 
-def test_extent_is_the_cameras_spread(scene_folder, tiny_scenes):
+def test_extent_is_the_cameras_spread(scene_folder):
     scene = load_scene(str(scene_folder("colmap-binary")))
     centers = np.array([view.position for view in scene.train])
     assert scene.extent == pytest.approx(1.1 * np.linalg.norm(centers - centers.mean(axis=0), axis=1).max())
@@ -226,6 +227,13 @@ def test_samples_are_found_by_name_and_strangers_refused(tmp_path: Path):
     assert "courtyard" in caught.value.hint
     with pytest.raises(SceneError, match="no scene"):
         load_scene(str(tmp_path))
+
+
+def test_samples_are_small_and_as_indexed():
+    samples = find_samples()
+    assert {sample.name for sample in samples} == {path.name for path in SAMPLES.iterdir() if path.is_dir()}
+    assert [check_sample(sample) for sample in samples] == [()] * 6
+    assert sum(path.stat().st_size for path in SAMPLES.rglob("*") if path.is_file()) <= 8_000_000
 
 
 @pytest.mark.parametrize("name", ["courtyard", "study", "fruit", "figurine", "trellis", "plaza"])

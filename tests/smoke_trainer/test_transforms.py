@@ -16,7 +16,7 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.data.transforms import read_nerfstudio
 from smoke_trainer.errors import SceneError
 from smoke_trainer.train import prepare, train
-from tests.smoke_trainer.tiny import FUZZ
+from tests.smoke_trainer.tiny import FUZZ, LENS, TINY
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object], name: str = "transforms.json") -> None:
@@ -25,11 +25,10 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object], name: str = "
     (folder / name).write_text(json.dumps(document))
 
 
-def test_distortion_and_intrinsics_are_read(scene_folder, tiny_scenes):
-    recipe = tiny_scenes("nerfstudio").recipe
+def test_distortion_and_intrinsics_are_read(scene_folder):
     image = read_nerfstudio(scene_folder("nerfstudio")).images[0]
-    assert image.camera == recipe.camera
-    assert image.distortion == recipe.distortion
+    assert image.camera == TINY
+    assert image.distortion == LENS
 
 
 def test_a_frame_may_state_its_own_camera(scene_folder):

@@ -13,7 +13,7 @@ from splatfix.kernels import knn, rasterizer, ssim
 from splatfix.kernels.knn_cuda import mean_of_three
 from splatfix.kernels.rasterizer_cuda import rasterize
 from splatfix.kernels.ssim_cuda import mean_ssim
-from tests.smoke_trainer.conftest import short_run_in, tiny_scenes, written_scenes  # noqa: F401
+from tests.smoke_trainer.conftest import short_run_in  # noqa: F401
 
 
 @pytest.mark.parametrize(
