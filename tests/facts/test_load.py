@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.app.diagnose import DiagnoseRequest, diagnose
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import load
-from tests.hostile.bad_files import CONTENTS, bad_files
 from tests.machines import facts_of
 
 TORCH = "environment.torch.value"
@@ -61,35 +59,8 @@ def test_the_place_of_a_wrong_value(place: str, value: object, tmp_path: Path) -
     assert error.code == "not-facts" and f"${named}" in str(error)
 
 
-@pytest.mark.parametrize("place", [f"{TORCH}.folder", "machine.kernel", "environment.torch.found_via"])
-@pytest.mark.parametrize("value", ["\ud800", "\udcff", "\0", "\x1b[2J", "9" * 10_000, "\u00b2"])
-def test_any_text_is_diagnosed(place: str, value: str, tmp_path: Path) -> None:
-    made = document()
-    put(made, place, value)
-    (tmp_path / "f.json").write_text(json.dumps(made))
-    findings = diagnose(DiagnoseRequest(facts_file=tmp_path / "f.json"), as_json=True).data()["findings"]
-    assert findings and "crash" not in {finding["status"] for finding in findings}
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 100_000, "-" + "9" * 5000])
-def test_numbers_that_are_none(number: str, tmp_path: Path) -> None:
-    (tmp_path / "f.json").write_text(json.dumps(document()).replace('"index": 0', f'"index": {number}'))
-    assert refused(tmp_path / "f.json").code == "not-json"
-
-
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a":' * 100_000, '{"machine": ' + "[" * 900 + "]" * 900 + "}"]
-)
-def test_deep_documents(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1e999}', "[" * 100_000, "{", "\0"])
+def test_what_is_no_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(text)
-    assert refused(tmp_path / "f.json").code in ("not-json", "not-facts")
-
-
-@pytest.mark.parametrize("name", [name for name, _ in bad_files() if name != "folder"])
-def test_no_facts_at_all(name: str, tmp_path: Path) -> None:
-    dict(bad_files())[name](tmp_path / "f.json")
-    path = tmp_path / "f.json"
-    if path.is_dir():
-        assert refused(path).code == "cannot-read"
-    else:
-        assert refused(path).code == ("not-json" if name in CONTENTS else "cannot-read")
+    assert refused(tmp_path / "f.json").code == "not-json"
+    assert refused(tmp_path).code == "cannot-read"

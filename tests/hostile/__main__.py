@@ -15,10 +15,7 @@ KINDS = {
     "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
     "binaries": ("binaries", "cases", 40_000),
-    "facts": ("documents", "facts_cases", 200),
-    "recordings": ("documents", "recording_cases", 100),
     "overrides": ("documents", "override_cases", 200),
-    "certificates": ("certificates", "cases", 200),
 }
 
 

@@ -1,4 +1,4 @@
-"""Damaged documents: saved facts, recorded machines, knowledge overrides, build logs, wheels."""
+"""Damaged documents: knowledge overrides, build logs, wheels."""
 
 import io
 import json
@@ -16,7 +16,7 @@ from splatfix.explain import explain_build
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.tables import table, table_names
 from tests.explain import test_build_output
-from tests.machines import NAMES, facts_of, raw_machines
+from tests.machines import NAMES, facts_of
 
 from .commands import command, enter
 from .harness import Case, seeded
@@ -28,43 +28,6 @@ COMMANDS = (
     ("install", "--dry-run", "--why", "--facts", "facts.json", "--json"),
     ("install", "--dry-run", "--why", "--facts", "facts.json"),
 )
-
-
-def facts_cases(count: int, seed: int) -> Iterator[Case]:
-    """Saved facts of the simulated machines with nodes replaced, or bytes damaged."""
-    documents = [to_json(facts_of(name)) for name in NAMES]
-
-    def run(folder: Path, number: int) -> None:
-        rng = random.Random(number)
-        text = json.dumps(damaged_document(rng, documents[number % len(documents)])).encode()
-        (folder / "facts.json").write_bytes(text if rng.random() < 0.8 else damaged_text(rng, text))
-        _judge(folder, number)
-
-    return seeded(run, count, seed)
-
-
-def recording_cases(count: int, seed: int) -> Iterator[Case]:
-    """Recorded machines, one to four of whose files are damaged."""
-
-    def run(folder: Path, number: int) -> None:
-        rng = random.Random(number)
-        raw_machines()[NAMES[number % len(NAMES)]].write(folder / "facts.json")
-        files = sorted(path for path in (folder / "facts.json").rglob("*") if path.is_file())
-        for path in rng.sample(files, min(len(files), rng.choice((1, 1, 2, 4)))):
-            data = path.read_bytes()
-            if path.suffix == ".json" and rng.random() < 0.7:
-                path.write_text(json.dumps(damaged_document(rng, json.loads(data))))
-            else:
-                path.write_bytes(damaged_text(rng, data))
-        _judge(folder, number)
-
-    return seeded(run, count, seed)
-
-
-def _judge(folder: Path, number: int) -> None:
-    enter(folder)
-    command(folder, *COMMANDS[number % 2])
-    command(folder, *COMMANDS[2 + number // 2 % 2])
 
 
 def overrides(rng: random.Random) -> dict[str, Any]:

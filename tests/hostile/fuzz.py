@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 GUIDED = importlib.util.find_spec("atheris") is not None
-TARGETS = ("binaries", "source", "colmap", "ply", "facts", "logs", "overrides", "wheels")
+TARGETS = ("binaries", "source", "colmap", "ply", "logs", "overrides", "wheels")
 
 
 def main() -> int:

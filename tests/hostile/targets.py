@@ -1,21 +1,15 @@
 """What is fuzzed: for each reader of strangers' bytes a function that reads some, and seeds. Imported by ``fuzz`` when it may."""
 
-import json
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
-from splatfix.checks import Status, run_checks
-from splatfix.context import Goal, make_context
-from splatfix.core.codec import to_json
-from splatfix.core.errors import SplatfixError
-from splatfix.facts import load, read_source
+from splatfix.facts import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.knowledge import KnowledgeError, load_overrides
 from splatfix.knowledge.breakages import source_patterns
-from tests.machines import facts_of
 
 from . import binaries
 from .checkouts import FILES
@@ -84,22 +78,6 @@ def _ply(data: bytes, folder: Path) -> None:
     read_ply(folder / "p.ply")
 
 
-def _facts(data: bytes, folder: Path) -> None:
-    (folder / "facts.json").write_bytes(data)
-    try:
-        facts = load(folder / "facts.json")
-    except SplatfixError:
-        return
-    findings = run_checks(make_context(facts, Goal()))
-    broken = [item.summary for item in findings if item.status is Status.CRASH]
-    assert not broken, broken
-
-
-def _facts_seeds() -> Mapping[str, bytes]:
-    names = ("rtx-5080", "a100-mig-kubernetes", "rtx-4090-windows-vs2022")
-    return {name: json.dumps(to_json(facts_of(name)), separators=(",", ":")).encode() for name in names}
-
-
 def _overrides(data: bytes, folder: Path) -> None:
     (folder / "extra.toml").write_bytes(data)
     try:
@@ -126,7 +104,6 @@ READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
     ),
     "colmap": (_colmap, _colmap_seeds),
     "ply": (_ply, ply_files),
-    "facts": (_facts, _facts_seeds),
     "logs": (lambda data, _: read_log(data), lambda: {str(n): text for n, text in enumerate(logs())}),
     "overrides": (_overrides, lambda: {"example": TOML}),
     "wheels": (_wheel, wheels),
