@@ -4,7 +4,7 @@
 environment that has gsplat 1.5.3 with the drop-in. It puts into ``tests/records/gsplat.json`` how many passed, and by name each
 that was refused, skipped or failed. Their inputs are gsplat's ``assets/test_garden.npz``: 138,766 points of a garden, three
 cameras. They compare with ``gsplat.cuda._torch_impl``, whose rasterizer takes two functions of nerfacc; nerfacc has them for CUDA
-alone, so the driver has them in PyTorch. What the tests ask of CUDA lands on the CPU, as in ``splatfix rehearse``.
+alone, so the driver has them in PyTorch. What the tests ask of CUDA lands on the CPU, as in ``splatfix certify --repo``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def results_of(document: Path) -> dict[str, Any]:
 
 
 def run_on_cpu(python: Path, argv: list[str], root: Path, folder: Path) -> None:
-    """Run a program as ``splatfix rehearse`` runs a trainer. Ends the tool where it failed.
+    """Run a program as ``splatfix certify --repo`` runs a trainer. Ends the tool where it failed.
 
     Args:
         root: where its own code lies.

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.budget.model import Budget
-from splatfix.certify.model import Certificate, KernelCheck
+from splatfix.certify.model import Certificate
 from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import Refusal
-from splatfix.containers import Image, Lane
+from splatfix.containers import Lane
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
@@ -252,7 +252,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
     "cache clear": {"folder": str, "removed": int},
-    "verify": {"device": str, "kernels": list[KernelCheck]},
     "certify": CERTIFIED,
     "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},
     "report merge": {
@@ -262,16 +261,13 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "files": list[str],
     },
     "report diff": typing.get_type_hints(Difference),
-    "rehearse": CERTIFIED,
-    "rehearse dry-run": typing.get_type_hints(DryRun),
+    "certify dry-run": typing.get_type_hints(DryRun),
     "monitor": {
         "command_exit_code": int | None,
         **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
     },
     "vram": typing.get_type_hints(Budget),
-    "lanes list": {"lanes": list[Lane]},
-    "lanes build": typing.get_type_hints(Image),
-    "lanes show": typing.get_type_hints(Lane),
+    "certify lanes": {"lanes": list[Lane]},
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},
     "scenes fix": {"folder": str, "changes": list[str], "scene": SceneDocument},

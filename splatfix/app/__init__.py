@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         report,
         revert,
         scenes,
-        verify,
         vram,
     )
 

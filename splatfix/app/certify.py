@@ -1,4 +1,4 @@
-"""``splatfix certify`` and ``splatfix rehearse``: train, and write the certificate as it goes."""
+"""``splatfix certify``: train, and write the certificate as it goes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def certify(request: CertifyRequest) -> Result:
             for note in notes:
                 show_message(f"Note: {note}.")
             made, options = run_and_report(subject, facts, progress)
-    return _result("certify", request, made, facts, options)
+    return _result(request, made, facts, options)
 
 
 def rehearse(request: RehearseRequest) -> Result:
@@ -83,21 +83,16 @@ def rehearse(request: RehearseRequest) -> Result:
             for note in notes:
                 show_message(f"Note: {note}.")
             made, options = run_and_report(subject, facts, progress)
-    return _result("rehearse", request, made, facts, options)
+    return _result(request, made, facts, options)
 
 
-def _result(
-    command: str, request: TrainingRequest, made: Certificate, facts: Facts, options: Options | None
-) -> Result:
+def _result(request: TrainingRequest, made: Certificate, facts: Facts, options: Options | None) -> Result:
     def show(console: Console) -> None:
         page, step = request.out / "certificate.html", next_step(made, request.python)
         certificate.show(console, made, page, step, options, verbose=request.verbose)
 
-    exit_code: int = exit_code_of(made)
-    if request.monitoring:
-        exit_code = monitoring_code_of(made)
     document = partial(certificate.document, made, facts, options)
-    return Result(command, document, show, exit_code, forms=forms_of(made, options))
+    return Result("certify", document, show, exit_code_of(made), forms=forms_of(made, options))
 
 
 def forms_of(made: Certificate, options: Options | None, sha256: str = "") -> dict[str, Callable[[], str]]:
@@ -126,7 +121,6 @@ def run_and_report(
     Raises:
         Interrupted: Ctrl-C or SIGTERM; it says where partial results are.
     """
-    command = "certify" if isinstance(subject, SmokeSubject) else "rehearse"
 
     def write(made: Certificate) -> tuple[Certificate, Options | None]:
         made = placed(made, os.environ)
@@ -134,7 +128,7 @@ def run_and_report(
         # to look for options takes a while, and is not done while the training waits for it
         if isinstance(subject, SmokeSubject) and not made.unfinished:
             options = suggested_options(made, facts)
-        document = envelope(command, exit_code_of(made), certificate.document(made, facts, options))
+        document = envelope("certify", exit_code_of(made), certificate.document(made, facts, options))
         write_json(subject.out / NAME, document)
         sha256 = sha256_of(subject.out / NAME)
         write_text(subject.out / "certificate.md", markdown(made, options, sha256))
@@ -194,13 +188,3 @@ def exit_code_of(made: Certificate) -> Exit:
 def code_of_verdict(verdict: Verdict) -> Exit:
     """The same of a certificate that was read."""
     return _EXIT_CODES.get(verdict, Exit.UNDETERMINED)
-
-
-def monitoring_code_of(made: Certificate) -> int:
-    """As monitoring systems read it: 0 ok, 1 warning (certified with reservations, or with scenes left out), 2 critical,
-    3 unknown."""
-    if made.verdict is Verdict.UNDETERMINED:
-        return 3
-    if made.verdict is Verdict.NOT_CERTIFIED:
-        return 2
-    return int(bool(made.notes or made.skipped))

@@ -201,4 +201,4 @@ def next_step(facts: Facts, python: str | None) -> Step | None:
     packages = facts.environment.packages.value or ()
     if not any(has_reference(item.module) for item in packages):
         return run("splatfix", "certify", *named, text="Next: test training")
-    return run("splatfix", "verify", *named, text="Next: check the accuracy of the kernels")
+    return run("splatfix", "certify", "--level", "2", *named, text="Next: check the accuracy of the kernels")

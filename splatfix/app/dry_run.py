@@ -1,4 +1,4 @@
-"""``splatfix rehearse --dry-run``: what a checkout's trainer would run on, from text alone."""
+"""``splatfix certify --dry-run --repo``: what a checkout's trainer would run on, from text alone."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         beside_the_point=beside,
     )
     return Result(
-        "rehearse dry-run",
+        "certify dry-run",
         lambda: to_json(result),
         lambda console: report.show(console, result, exit_code, why=why),
         exit_code,

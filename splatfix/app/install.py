@@ -424,4 +424,4 @@ def next_step(outcome: InstallOutcome) -> Step | None:
         for rung in item.proof:
             if rung.name is RungName.COMPUTES and rung.reached:
                 return run("splatfix", "certify", "--python", python, text="Next: test training")
-    return run("splatfix", "verify", "--python", python, text="Next: check accuracy")
+    return run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy")

@@ -1,15 +1,10 @@
-"""``splatfix lanes`` and ``splatfix certify --container``: the container lanes, and certification inside them."""
+"""``splatfix certify --container``: the container lanes, and certification inside them."""
 
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.report import merge
@@ -17,22 +12,16 @@ from splatfix.app.result import Result
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
 from splatfix.containers import (
-    IMAGE_LOG,
     ContainerResult,
     Lane,
-    LiveContainers,
-    build_lane,
     find_lane,
     load_lanes,
 )
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder
-from splatfix.core.threads import start
-from splatfix.core.words import few
 from splatfix.report import certificate
-from splatfix.report.console import err, escape, prose, show_error, table
+from splatfix.report.console import err, show_error, table
 from splatfix.report.documents import ENVELOPE
 from splatfix.report.progress import lanes as lanes_progress
 
@@ -48,45 +37,9 @@ def list_lanes() -> Result:
         torch, targets = lane.torch.removeprefix("torch=="), ", ".join(lane.targets) or "-"
         rows.append((lane.name, torch, lane.gpu.value, targets, lane.description))
     return Result(
-        "lanes list",
+        "certify lanes",
         lambda: {"lanes": [to_json(lane) for lane in lanes]},
         lambda console: table(console, ("lane", "torch", "GPU", "builds for", "for"), rows),
-    )
-
-
-def show_lane(name: str) -> Result:
-    """Everything that is known of one lane.
-
-    Raises:
-        SplatfixError: ``unknown-lane`` (exit code 2).
-    """
-    values: dict[str, Any] = to_json(find_lane(name))
-
-    def text(console: Console) -> None:
-        for key, value in values.items():
-            shown = str(value)
-            if isinstance(value, list):
-                shown = few(list(map(str, value)))
-            if value and shown:
-                prose(console, f"{key:<14}", escape(shown))
-
-    return Result("lanes show", lambda: values, text)
-
-
-def build(request: ContainerRequest, tag: str) -> Result:
-    """Build the image of a lane for use elsewhere, such as a job of a cloud; what the build says goes to ``out``.
-
-    Raises:
-        SplatfixError: no such lane or engine, or an image that cannot be built.
-    """
-    lane = find_lane(request.lanes[0])
-    make_folder(request.out)
-    with on_interrupt("Interrupted: no image was built."), lanes_progress(err(), request.lanes) as tell:
-        image = build_lane(request, lane, tag, partial(tell, lane.name), request.out / IMAGE_LOG)
-    return Result(
-        "lanes build",
-        lambda: to_json(image),
-        lambda console: prose(console, "", escape(f"Built {image.tag} ({image.id}) on {image.base_image}.")),
     )
 
 
@@ -99,20 +52,19 @@ def certify_in_container(request: ContainerRequest) -> Result:
     """
     lanes = [find_lane(name) for name in request.lanes]
     several = len(lanes) > 1
-    containers = LiveContainers()
 
     def certify(lane: Lane) -> Result:
         out = request.out / lane.name if several else request.out
-        # several are in a folder that is locked, and their threads may not come to unlocking
+        # several are in a folder that is locked
         with nullcontext() if several else report_lock(out):
-            result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name), containers)
+            result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
         return _single(lane, result, out)
 
     with on_interrupt("Interrupted: nothing was certified."), lanes_progress(err(), request.lanes) as tell:
         if not several:
             return certify(lanes[0])
         with report_lock(request.out):
-            return _merged(request.out, _all(lanes, request.jobs, certify, containers))
+            return _merged(request.out, _all(lanes, certify))
 
 
 def _single(lane: Lane, result: ContainerResult, out: Path) -> Result:
@@ -126,50 +78,24 @@ def _single(lane: Lane, result: ContainerResult, out: Path) -> Result:
     )
 
 
-def _all(
-    lanes: Sequence[Lane], jobs: int, certify: Callable[[Lane], Result], containers: LiveContainers
-) -> dict[str, Result | SplatfixError]:
-    """What became of each lane, ``jobs`` at a time; with Ctrl-C, of those that had ended before, if there are any. What
-    ends a lane without a certificate is shown at once.
+def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, Result | SplatfixError]:
+    """Certify in each lane, one after another; with Ctrl-C, what became of those that had ended before, if there are any.
 
-    The threads do not outlive the process: an engine ends what they build.
+    What ends a lane without a certificate is shown at once.
     """
-    waiting: queue.SimpleQueue[Lane] = queue.SimpleQueue()
-    outcomes: dict[str, Result | SplatfixError] = {}
-
-    def work() -> None:
-        while True:
-            try:
-                lane = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                outcomes[lane.name] = certify(lane)
-            except KeyboardInterrupt:  # it was ended from the main thread
-                return
-            except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
-                if not isinstance(error, SplatfixError):
-                    text = f"Lane {lane.name} crashed: {type(error).__name__}: {error}"
-                    error = SplatfixError("crashed", text)
-                outcomes[lane.name] = error
-                show_error(error, whose=f"{lane.name}: ")
-
-    for lane in lanes:
-        waiting.put(lane)
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, len(lanes)))]
-    started = [worker for worker in workers if start(worker)]
-    try:
-        if not started:
-            work()
-        for worker in workers:
-            while worker.is_alive():
-                worker.join(0.2)  # so that Ctrl-C is heard
-    except KeyboardInterrupt:
-        containers.end()
-        if not outcomes:
-            raise
     text = "It was interrupted; what it left in its folder certifies nothing."
     stopped = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
+    outcomes: dict[str, Result | SplatfixError] = {}
+    try:
+        for lane in lanes:
+            try:
+                outcomes[lane.name] = certify(lane)
+            except SplatfixError as error:
+                outcomes[lane.name] = error
+                show_error(error, whose=f"{lane.name}: ")
+    except KeyboardInterrupt:
+        if not outcomes:
+            raise
     return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
 
 

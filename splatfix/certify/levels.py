@@ -74,7 +74,7 @@ def evaluate_stack(
             Rung(RungName.TRAINS, None, _NOTHING_OF_CUDA),
         )
     else:
-        unverified = "kernels were not compared with references; splatfix verify does that"
+        unverified = "kernels were not compared with references; splatfix certify --level 2 does that"
         upper = (
             Rung(RungName.REHEARSED, None, "it ran on the GPU", needed=False),
             Rung(RungName.COMPUTES, None, unverified),

@@ -1,4 +1,4 @@
-"""What ``splatfix certify`` and ``splatfix rehearse`` were asked for, as typed; None is the default of a suite or device."""
+"""What ``splatfix certify`` was asked for, as typed; None is the default of a suite or device."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from splatfix.knowledge import Arch
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRequest:
-    """What both commands take."""
+    """What splatfix's own trainer and a stack's take."""
 
     python: str | None = None
     out: Path = Path("splatfix-report")
@@ -18,8 +18,6 @@ class TrainingRequest:
     targets: tuple[Arch, ...] = ()
     """On the CPU: the GPU architectures that installed extensions are judged for."""
     verbose: bool = False
-    monitoring: bool = False
-    """Exit codes as monitoring systems read them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class CertifyRequest(TrainingRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RehearseRequest(TrainingRequest):
-    """Of ``rehearse``, and of ``certify --repo``: a checkout with a trainer of its own."""
+    """Of ``certify --repo``: a checkout with a trainer of its own."""
 
     checkout: Path
     scene: Path | None = None
@@ -60,8 +58,6 @@ class ContainerRequest:
     lanes: tuple[str, ...]
     out: Path = Path("splatfix-report")
     """With several lanes, each has its folder in it."""
-    jobs: int = 1
-    """Lanes at a time."""
     suite: str | None = None
     targets: tuple[Arch, ...] = ()
     """That extensions are built for."""

@@ -27,7 +27,7 @@ from splatfix.cli.options import examples, option
 from splatfix.core.errors import usage_error
 from splatfix.core.streams import exit_on_broken_pipe, use_plain_signs_where_needed
 
-FIND, FIX, PROVE = "Find out what is wrong", "Make it right", "Show that it trains"
+FIRST, MORE = "Get a stack running", "Beside that"
 
 app = typer.Typer(
     name="splatfix",
@@ -65,25 +65,22 @@ def _options(
 
 # Panel of the help, name, function, and what else typer is told.
 _COMMANDS: tuple[tuple[str, str, Callable[..., None], dict[str, Any]], ...] = (
-    (FIND, "diagnose", diagnose.diagnose, {}),
-    (FIND, "inspect", diagnose.inspect, {}),
-    (FIND, "explain", explain.explain, {"cls": explain.WithCommand}),
-    (FIND, "vram", vram.vram, {}),
-    (FIX, "install", install.install, {}),
-    (FIX, "dockerfile", dockerfile.dockerfile, {}),
-    (FIX, "revert", install.revert, {}),
-    (PROVE, "verify", certify.verify, {}),
-    (PROVE, "certify", certify.certify, {}),
-    (PROVE, "rehearse", certify.rehearse, {}),
+    (FIRST, "diagnose", diagnose.diagnose, {}),
+    (FIRST, "install", install.install, {}),
+    (FIRST, "revert", install.revert, {}),
+    (FIRST, "certify", certify.certify, {}),
+    (FIRST, "explain", explain.explain, {"cls": explain.WithCommand}),
+    (MORE, "inspect", diagnose.inspect, {}),
+    (MORE, "dockerfile", dockerfile.dockerfile, {}),
+    (MORE, "vram", vram.vram, {}),
     # options after the command to watch are the command's own
-    (PROVE, "monitor", certify.monitor, {"context_settings": {"allow_interspersed_args": False}}),
+    (MORE, "monitor", certify.monitor, {"context_settings": {"allow_interspersed_args": False}}),
 )
 for _panel, _name, _function, _more in _COMMANDS:
     app.command(_name, rich_help_panel=_panel, epilog=examples(_name), **_more)(_function)
-app.add_typer(install.cache_app, name="cache", rich_help_panel=FIX)
-app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=PROVE)
-app.add_typer(certify.lanes_app, name="lanes", rich_help_panel=PROVE)
-app.add_typer(report.report_app, name="report", rich_help_panel=PROVE)
+app.add_typer(report.report_app, name="report", rich_help_panel=MORE)
+app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=MORE)
+app.add_typer(install.cache_app, name="cache", rich_help_panel=MORE)
 
 
 def narrowed(name: str) -> typer.Typer:

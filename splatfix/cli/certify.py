@@ -1,4 +1,4 @@
-"""Does it compute, and does it train: ``splatfix verify``, ``certify``, ``rehearse``, ``monitor``, ``scenes`` and ``lanes``."""
+"""Does it compute, and does it train: ``splatfix certify``, ``monitor`` and ``scenes``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from splatfix.core.errors import SplatfixError
 scenes_app = typer.Typer(
     help="Check or mend a scene of yours; list and export the sample scenes.", no_args_is_help=True
 )
-lanes_app = typer.Typer(
-    help="List or build the container lanes of certify --container.", no_args_is_help=True
-)
 
 LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
 SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
@@ -32,17 +29,9 @@ class RendererChoice(str, Enum):
     inria = "inria"
 
 
-def verify(
-    python: options.Python = None,
-    device: Annotated[options.Device, option("verify.device")] = options.Device.auto,
-    as_json: options.Json = False,
-) -> None:
-    """Check kernels against float64 references: SSIM, kNN and rasterizer, native and drop-in."""
-    finish(app.verify.verify(python, device.value), as_json)
-
-
 def certify(
     context: typer.Context,
+    train_arguments: Annotated[Optional[list[str]], option("certify.train_arguments")] = None,
     level: Annotated[Optional[int], option("certify.level")] = None,
     suite: Annotated[Optional[str], option("certify.suite")] = None,
     data: Annotated[Optional[Path], option("certify.data")] = None,
@@ -51,29 +40,30 @@ def certify(
     iterations: Annotated[Optional[int], option("certify.iterations")] = None,
     resolution: Annotated[Optional[int], option("certify.resolution")] = None,
     python: options.Python = None,
-    out: options.Out = Path("splatfix-report"),
+    out: Annotated[Path, option("certify.out")] = Path("splatfix-report"),
     renderer: Annotated[RendererChoice, option("certify.renderer")] = RendererChoice.torch,
-    device: options.TrainingDevice = options.Device.auto,
+    device: Annotated[options.Device, option("certify.device")] = options.Device.auto,
     seed: Annotated[int, option("certify.seed")] = 0,
     baseline: Annotated[Optional[str], option("certify.baseline")] = None,
-    target: options.CertifyTargets = None,
+    target: Annotated[Optional[list[str]], option("certify.target")] = None,
+    script: Annotated[str, option("certify.script")] = "",
+    face: Annotated[str, option("certify.face")] = "",
+    dry_run: Annotated[bool, option("certify.dry_run")] = False,
     container: Annotated[Optional[str], option("certify.container", autocompletion=LANES)] = None,
-    jobs: Annotated[int, option("certify.jobs")] = 1,
     extension: Annotated[Optional[list[str]], option("certify.extension")] = None,
     verbose: options.Verbose = False,
     form: options.Format = options.Form.text,
-    exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
     options.one_form(as_json, form.value)
-    monitoring = exit_codes is options.ExitCodes.monitoring
     conflicts.refuse(context, {f"--level {level}"})
+    if container == "list":
+        finish(app.lanes.list_lanes(), as_json)
     if container is not None:
         in_lanes = app.lanes.ContainerRequest(
             lanes=tuple(dict.fromkeys(name.strip() for name in container.split(","))),
             out=out,
-            jobs=jobs,
             suite=suite,
             targets=options.archs(target),
             repo=repo,
@@ -84,6 +74,9 @@ def certify(
         of_checkout = app.certify.RehearseRequest(
             checkout=repo,
             scene=Path(scene) if scene else None,
+            script=script,
+            face=face,
+            train_arguments=tuple(train_arguments or ()),
             python=python,
             out=out,
             device=device.value,
@@ -91,8 +84,9 @@ def certify(
             resolution=resolution,
             targets=options.archs(target),
             verbose=verbose,
-            monitoring=monitoring,
         )
+        if dry_run:
+            finish(app.dry_run.dry_run(of_checkout, why=verbose), as_json)
         finish(app.certify.rehearse(of_checkout), as_json, form.value)
     request = app.certify.CertifyRequest(
         suite=suite,
@@ -109,51 +103,8 @@ def certify(
         seed=seed,
         baseline=baseline,
         verbose=verbose,
-        monitoring=monitoring,
     )
     finish(app.certify.certify(request), as_json, form.value)
-
-
-def rehearse(
-    checkout: Annotated[Path, option("rehearse.checkout")],
-    train_arguments: Annotated[Optional[list[str]], option("rehearse.train_arguments")] = None,
-    scene: Annotated[Optional[Path], option("rehearse.scene")] = None,
-    script: Annotated[str, option("rehearse.script")] = "",
-    face: Annotated[str, option("rehearse.face")] = "",
-    dry_run: Annotated[bool, option("rehearse.dry_run")] = False,
-    why: Annotated[bool, option("rehearse.why")] = False,
-    python: options.Python = None,
-    iterations: Annotated[Optional[int], option("rehearse.iterations")] = None,
-    resolution: Annotated[Optional[int], option("rehearse.resolution")] = None,
-    out: options.Out = Path("splatfix-report"),
-    device: options.TrainingDevice = options.Device.auto,
-    target: options.CertifyTargets = None,
-    verbose: options.Verbose = False,
-    form: options.Format = options.Form.text,
-    exit_codes: options.ExitCodesOption = options.ExitCodes.splatfix,
-    as_json: options.Json = False,
-) -> None:
-    """Run a stack's own trainer on a small scene: on a GPU as it is, without one on the CPU, and report what was verified."""
-    request = app.certify.RehearseRequest(
-        checkout=checkout,
-        scene=scene,
-        script=script,
-        face=face,
-        train_arguments=tuple(train_arguments or ()),
-        python=python,
-        out=out,
-        device=device.value,
-        iterations=iterations,
-        resolution=resolution,
-        targets=options.archs(target),
-        verbose=verbose,
-        monitoring=exit_codes is options.ExitCodes.monitoring,
-    )
-    if why and not dry_run:
-        raise SplatfixError.of("cli.why-alone")
-    if dry_run:
-        finish(app.dry_run.dry_run(request, why=why), as_json)
-    finish(app.certify.rehearse(request), as_json, form.value)
 
 
 def monitor(
@@ -244,33 +195,3 @@ def fix_scene(
         folder=scene, out=out, copies=divisors(copies), model=model.value, undistort=undistort, split=split
     )
     finish(app.scenes.fix(request), as_json)
-
-
-@lanes_app.command("list", epilog=examples("lanes-list"))
-def list_lanes(as_json: options.Json = False) -> None:
-    """List the lanes: torch, GPU, what extensions are built for."""
-    finish(app.lanes.list_lanes(), as_json)
-
-
-@lanes_app.command("show", epilog=examples("lanes-show"))
-def show_lane(
-    name: Annotated[str, option("lanes-show.name", autocompletion=LANES)],
-    as_json: options.Json = False,
-) -> None:
-    """Show everything about one lane: images, packages, what it can prove without a GPU, what was run of it."""
-    finish(app.lanes.show_lane(name), as_json)
-
-
-@lanes_app.command("build", epilog=examples("lanes-build"))
-def build_lane(
-    name: Annotated[str, option("lanes-build.name", autocompletion=LANES)],
-    tag: Annotated[str, option("lanes-build.tag")],
-    out: Annotated[Path, option("lanes-build.out", callback=folder_to_write)] = Path("splatfix-report"),
-    as_json: options.Json = False,
-) -> None:
-    """Build the image of a lane under a name of your own, for a job of a cloud; no GPU is needed."""
-    request = app.lanes.ContainerRequest(
-        lanes=(name,),
-        out=out,
-    )
-    finish(app.lanes.build(request, tag), as_json)

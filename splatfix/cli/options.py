@@ -89,13 +89,6 @@ class Annotations(str, Enum):
     github = "github"
 
 
-class ExitCodes(str, Enum):
-    """Whose exit codes: ``monitoring`` are those of Nagios' plugins, 0 ok, 1 warning, 2 critical, 3 unknown."""
-
-    splatfix = "splatfix"
-    monitoring = "monitoring"
-
-
 Python = Annotated[
     Optional[str],
     option("shared.python"),
@@ -110,20 +103,9 @@ Json = Annotated[bool, option("shared.json")]
 Verbose = Annotated[bool, option("shared.verbose")]
 Yes = Annotated[bool, option("shared.yes")]
 
-# Of certify and rehearse.
-Out = Annotated[Path, option("shared.out")]
-TrainingDevice = Annotated[Device, option("shared.training_device")]
-CertifyTargets = Annotated[
-    Optional[list[str]],
-    option("shared.certify_targets"),
-]
 Format = Annotated[
     Form,
     option("shared.format"),
-]
-ExitCodesOption = Annotated[
-    ExitCodes,
-    option("shared.exit_codes_option"),
 ]
 
 

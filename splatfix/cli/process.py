@@ -31,9 +31,6 @@ class Invocation:
     command: str = "splatfix"
     """Such as ``cache list``; ``splatfix`` where no command, or none of a group's, was recognised."""
     as_json: bool = False
-    unknown: Exit | None = None
-    """The exit code of whatever keeps a command from a verdict, where a program acts on that: with ``--exit-codes monitoring``
-    3, because a monitoring system takes 1 for a warning, and 2 and what is above 3 for critical."""
     python: str = ""
     """The environment that was named."""
     debug: bool = False
@@ -51,9 +48,23 @@ class Invocation:
         lenient = command.context_class(command, parent=context, info_name=path[-1], **settings)
         typed, _, _ = command.make_parser(lenient).parse_args(list(arguments))
         self.as_json = bool(typed.get("as_json"))
-        if typed.get("exit_codes") == "monitoring":
-            self.unknown = Exit.UNDETERMINED
         self.python = typed.get("python") or ""
+
+
+MOVED = {
+    "attest": "cosign attest-blob or gh attestation, see docs/commands/report.md",
+    "checks": "splatfix diagnose --list, or --explain CODE",
+    "find": "splatfix install NAME --dry-run",
+    "fleet": "splatfix report merge, and a job of your scheduler, see docs/clusters.md",
+    "gate": "splatfix diagnose and its exit code, see docs/clusters.md",
+    "lanes": "splatfix certify --container list",
+    "mcp": "splatfix COMMAND --json",
+    "project": "uv, pixi or Poetry, see docs/commands/install.md",
+    "rehearse": "splatfix certify --repo CHECKOUT",
+    "repair": "splatfix install --repair PACKAGE",
+    "verify": "splatfix certify --level 2",
+}
+"""Words that were commands up to 0.1, each with what serves in its place; they go with the next release."""
 
 
 class Commands(TyperGroup):
@@ -69,6 +80,8 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in MOVED and args[0] not in self.commands:
+            raise SplatfixError.of("cli.moved", word=args[0], instead=MOVED[args[0]])
         name, command, arguments = super().resolve_command(ctx, args)
         ctx.ensure_object(Invocation).read(ctx, name, command, arguments)
         return name, command, arguments
@@ -125,14 +138,12 @@ def _ignore_interrupts(problem: threading.ExceptHookArgs) -> None:
 def end_with(problem: SplatfixError, invocation: Invocation) -> NoReturn:
     """Show an error in the form that was asked for, and end the process."""
     problem.todo = tuple(naming_python(step, invocation.python) for step in problem.todo)
-    if invocation.unknown is not None:
-        problem.exit_code = invocation.unknown
     raise SystemExit(deliver_error(problem, invocation.command, as_json=invocation.as_json))
 
 
 def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
     """Show words that the command line could not parse: as typer does, unless a program reads it."""
-    if invocation.as_json or invocation.unknown is not None:
+    if invocation.as_json:
         todo = say("splatfix --help, or --help after the command's name, lists the options.")
         end_with(usage_error("wrong-usage", error.format_message(), todo), invocation)
     from typer.rich_utils import rich_format_error
@@ -143,15 +154,14 @@ def end_with_usage(error: Any, invocation: Invocation) -> NoReturn:
 
 def end_interrupted(text: str, invocation: Invocation) -> int:
     """Say in which state an interrupted command leaves things, with ``--json`` as an error document; returns the exit code."""
-    code = Exit.INTERRUPTED if invocation.unknown is None else invocation.unknown
     if invocation.as_json:
-        problem = SplatfixError("interrupted", text, exit_code=code)
+        problem = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
         return deliver_error(problem, invocation.command, as_json=True)
     show_message(text)
-    return int(code)
+    return int(Exit.INTERRUPTED)
 
 
-_FOR_ENVIRONMENT = ("install", "repair", "revert", "diagnose", "verify", "certify")
+_FOR_ENVIRONMENT = ("install", "revert", "diagnose", "certify")
 """Commands of ours with ``--python``, as advice names them."""
 
 

@@ -1,7 +1,6 @@
 """A certification inside a container: engine, wheels, image, run, report."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,6 @@ from splatfix.containers.image import (
     build_image,
     own_source,
     read_inside,
-    tag_image,
 )
 from splatfix.containers.lanes import GpuNeed, Lane, ToolkitFrom
 from splatfix.containers.packages import certificate_file, pip_settings, wheels_of_torch
@@ -36,19 +34,13 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
-from splatfix.core.data import dataclass, replace
+from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.files import read_json, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
-
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::\d+)?"
-_IMAGE = re.compile(
-    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[a-z0-9]+:[0-9a-f]{{32,}})?", re.ASCII
-)
 
 
 @dataclass(frozen=True)
@@ -102,26 +94,6 @@ def certify_in_container(
     finally:
         engine.close()
     return ContainerResult(certificate, outcome.exit_code, image)
-
-
-def build_lane(
-    request: ContainerRequest, lane: Lane, tag: str, progress: Callable[[str], None], log: Path
-) -> Image:
-    """Build the image of a lane, and give it a name by which it can be pushed; needs no GPU.
-
-    Raises:
-        SplatfixError: as :func:`certify_in_container`; ``bad-image-name`` for a tag that Docker would not take.
-    """
-    name = image_name(tag)
-    _require_sources(lane, request)
-    engine = connect()
-    try:
-        recipe = recipe_for(lane, request)
-        image = build_image(engine, recipe, progress=progress, log=log)
-        tag_image(engine, image, name)
-    finally:
-        engine.close()
-    return replace(image, tag=name)
 
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
@@ -297,14 +269,3 @@ def read_certificates(path: Path | None) -> bytes:
     if b"-----BEGIN CERTIFICATE-----" not in content:
         raise SplatfixError.of("containers.no-certificates", path=path)
     return content
-
-
-def image_name(text: str) -> str:
-    """The name of an image, as Docker's reference grammar has it (https://pkg.go.dev/github.com/distribution/reference).
-
-    Raises:
-        SplatfixError: ``not-an-image`` (exit code 2).
-    """
-    if len(text) <= 512 and _IMAGE.fullmatch(text):
-        return text
-    raise SplatfixError.of("containers.not-an-image", text=text)

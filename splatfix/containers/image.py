@@ -157,12 +157,6 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     return Image(tag, built, base, base_id, reused=False)
 
 
-def tag_image(engine: Engine, image: Image, name: str) -> None:
-    """Give an image one more name, such as ``registry.example/lane:1``."""
-    with engine_errors("naming the image"):
-        engine.client.images.get(image.id).tag(name)
-
-
 def read_inside(engine: Engine, image: Image, path: str) -> bytes | None:
     """A small file of an image; None where it has none of that name."""
     with engine_errors("reading a file of the image", ""):

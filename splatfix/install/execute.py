@@ -480,7 +480,7 @@ def _killed_for_memory(error: Exception) -> bool:
 
 def _not_verified(subject: str) -> tuple[Rung, ...]:
     """What an installation leaves open."""
-    computes, trains = "not run; next: splatfix verify", "not trained; next: splatfix certify"
+    computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
     if not has_reference(subject):
         computes, trains = "not run; splatfix has no reference for it", "not trained"
     return (Rung(RungName.COMPUTES, None, computes), Rung(RungName.TRAINS, None, trains))

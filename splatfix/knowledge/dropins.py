@@ -237,6 +237,6 @@ def dropin_for_variant(variant_key: str) -> Dropin | None:
 
 
 def has_reference(distribution: str) -> bool:
-    """``splatfix verify`` has something to hold its kernels against."""
+    """``splatfix certify --level 2`` has something to hold its kernels against."""
     module = distribution.replace("-", "_")
     return bool(variants(module)) or any(distribution in (item.distribution, item.name) for item in DROPINS)

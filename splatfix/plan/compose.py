@@ -173,7 +173,7 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         installs.append(CheckImport(subject=step.subject))
     proves = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS]
     limits = [
-        Limit(RungName.COMPUTES, "nothing is run; splatfix verify does that"),
+        Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
         Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
     ]
     if wheels.kind is OptionKind.DROPIN:

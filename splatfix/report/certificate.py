@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
@@ -22,9 +22,7 @@ from splatfix.report.view import (
     Kernel,
     Level,
     count_met,
-    device_name,
     headline,
-    kernel_view,
 )
 
 _STYLES = {Mark.GOOD: "green", Mark.BAD: "bold red", Mark.UNSURE: "bold yellow"}
@@ -78,6 +76,10 @@ def show(
         section(console, "Diagnosis")
         for check in certificate.diagnosis:
             marked(console, OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
+    if verbose or not certificate.scenes:
+        section(console, "Kernels")
+        for kernel in view.kernels:
+            _show_kernel(console, kernel)
     _show_scenes(console, view, verbose=verbose)
     if verbose and view.baseline:
         show_baseline(console, view.baseline)
@@ -144,60 +146,6 @@ def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequenc
     for reason in reasons:
         marked(console, Mark.BAD, escape(reason))
     prose(console, "  Report: ", escape(str(report)))
-
-
-def kernels_document(kernels: Sequence[KernelCheck], device: str) -> dict[str, Any]:
-    """The content of ``verify``'s JSON document."""
-    return {"device": device, "kernels": to_json(tuple(kernels))}
-
-
-def show_kernels(
-    console: Console,
-    kernels: Sequence[KernelCheck],
-    device: str,
-    idle_gpu: str = "",
-    next_step: Step | None = None,
-) -> None:
-    """The verdict, then every implementation with its errors against float64, then what was not run."""
-    # one wrong kernel outweighs all that agree: a training would use it
-    mark, text = _kernels_verdict(kernels, device)
-    paragraph(console, f"{mark.markup} [bold]{text}[/]", first=0, then=2)
-    if next_step is not None:
-        show_step(console, next_step, indent=2)
-    console.print()
-    not_run: dict[str, list[str]] = {}
-    not_measured = []
-    for check in kernels:
-        if check.kind or check.outcome is Outcome.FAILED:
-            _show_kernel(console, kernel_view(check))
-        else:
-            not_run.setdefault(check.detail, []).append(check.implementation)
-        if check.native_not_measured:
-            not_measured.append(check.implementation)
-    for reason, names in not_run.items():
-        prose(console, f"[dim]{escape(reason.capitalize())}:[/] ", f"[dim]{escape(', '.join(names))}[/]")
-    if not_measured:
-        prose(console, "Not measured: ", escape(", ".join(not_measured)))
-    if idle_gpu:
-        prose(console, "", escape(idle_gpu))
-
-
-def _kernels_verdict(kernels: Sequence[KernelCheck], device: str) -> tuple[Mark, str]:
-    failed = [check for check in kernels if check.outcome is Outcome.FAILED]
-    if failed:
-        wrong = [check for check in failed if check.imported]
-        texts = [f"{escape(check.implementation)} does not import" for check in failed if not check.imported]
-        if wrong:
-            names = ", ".join(check.implementation or check.name for check in wrong)
-            texts.insert(0, f"Wrong results on {device_name(device)}: {escape(names)}")
-        return Mark.BAD, "; ".join(texts)
-    if not any(check.outcome is Outcome.MET for check in kernels):
-        return Mark.UNKNOWN, f"No kernel could be verified on {device_name(device)}"
-    if not any(check.native_not_measured for check in kernels):
-        return Mark.GOOD, f"All kernels match their float64 references on {device_name(device)}"
-    if device == "cpu":
-        return Mark.UNKNOWN, "CUDA extensions need a GPU to verify"
-    return Mark.UNKNOWN, "Not all extensions could be measured"
 
 
 def _show_kernel(console: Console, kernel: Kernel) -> None:

@@ -64,17 +64,15 @@ NO_GPU = SplatfixError(
         ({"cu126": NO_GPU, "cu130": NO_GPU}, 3),
     ],
 )
-@pytest.mark.parametrize("jobs", [1, 4])
 def test_one_matrix(
     codes: dict[str, Any],
     worst: int,
-    jobs: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
-    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path, jobs=jobs))
+    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path))
     assert int(result.exit_code) == worst
     content = result.data()
     refused = {name: item for name, item in codes.items() if isinstance(item, SplatfixError)}
@@ -102,46 +100,15 @@ def python_hears_ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_ctrl_c_keeps_what_had_ended(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_what_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
-    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path, jobs=jobs))
+    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path))
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
     assert "of 3 lanes 1 had ended" in result.error.what
     content = result.data()
     assert [row["lane"] for row in content["refused"]] == ["cu126", "cu128"]
     assert "interrupted" in content["refused"][0]["error"]["what"] and content["files"]
-
-
-@pytest.mark.parametrize("names", ["cu130,cpu", "cpu,cu130"])
-def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
-    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told: list[str] = []
-
-    def certify(
-        request: ContainerRequest, lane: Lane, out: Path, progress: Any, live: Any
-    ) -> ContainerResult:
-        if lane.name == "cu130":
-            raise NO_GPU
-        deadline = time.monotonic() + 10
-        while not told and time.monotonic() < deadline:
-            told.extend(filter(None, [capsys.readouterr().err]))
-            time.sleep(0.05)
-        _thread.interrupt_main()
-        while not live.over:
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", certify)
-    result = certify_in_container(ContainerRequest(lanes=tuple(names.split(",")), out=tmp_path, jobs=2))
-    assert "cu130: The engine cannot pass GPUs in." in told[0], "while the other lane still ran"
-    assert result.exit_code == Exit.INTERRUPTED and result.error is not None
-    assert "of 2 lanes 1 had ended" in result.error.what
-    refused = {row["lane"]: row["error"]["code"] for row in result.data()["refused"]}
-    assert refused == {"cu130": NO_GPU.code, "cpu": "interrupted"}
-    assert NO_GPU.what in (tmp_path / "certificates.md").read_text()
 
 
 def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "splatfix", "rehearse", *words, "--python", sys.executable]
+    argv = [sys.executable, "-m", "splatfix", "certify", "--repo", *words, "--python", sys.executable]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
@@ -159,7 +159,7 @@ def test_an_extension_alone_is_told_apart_from_a_trainer(tmp_path: Path, name: s
     error = refused(choose_script, RehearseRequest(checkout=tmp_path), read(tmp_path))
     assert error.code == "no-trainer" and f"a package ({name})" in error.what
     commands = [step.command.argv[1:3] for step in error.todo if step.command]
-    assert commands[0] == ("install", str(tmp_path)) and (("verify",) in commands) is compared
+    assert commands[0] == ("install", str(tmp_path)) and (("certify", "--level") in commands) is compared
 
 
 def test_trainers_by_what_they_reach(tmp_path: Path) -> None:

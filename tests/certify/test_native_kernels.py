@@ -1,6 +1,5 @@
 """Installed extensions, as stand-ins with the public signatures: every variant is called rightly, and no fault hits another."""
 
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from splatfix.app.verify import exit_code_of
 from splatfix.certify import KernelCheck, Outcome, kernel_probe, kernels, verify
 from splatfix.certify.levels import evaluate
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import from_json
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts
-from splatfix.report.certificate import show_kernels
-from splatfix.report.console import page
 from tests import standins
 
 pytestmark = [
@@ -92,7 +88,7 @@ def test_right_kernels_reach_computes(tmp_path: Path, own: Path, variant: str) -
     ],
 )
 def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why: str) -> None:
-    """And verify and the certificate say so, each in words."""
+    """And the certificate says so, in words."""
     row = probed(tmp_path, variant)
     assert row["outcome"] == "not-measured" and row["value_error"] is None
     ran = variant != "stopthepop"
@@ -104,10 +100,6 @@ def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why
         one for one in evaluate((), (ours, found), (), None, "inria", "cuda") if one.name is RungName.COMPUTES
     ]
     assert rung.reached and f"not measured: {module} ({row['detail']})" in rung.shown_by
-    text = io.StringIO()
-    show_kernels(page(text, width=200), (ours, found), "cuda")
-    assert why in text.getvalue() and f"Not measured: {module}" in text.getvalue()
-    assert exit_code_of((ours, found)) == 3
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ import pytest
 
 from smoke_trainer.renderers import TorchRenderer
 from splatfix.app.certify import run_and_report
-from splatfix.app.verify import exit_code_of
 from splatfix.certify import (
     SUITES,
     Certificate,
     Interrupted,
-    KernelCheck,
     Outcome,
     Suite,
     Verdict,
@@ -275,16 +273,6 @@ class TestVerify:
             run(tmp_path, known, runner=ProcessRunner(), device="cuda")
         assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
         assert list(tmp_path.iterdir()) == []
-
-    def test_extension_that_was_not_run_is_undetermined(self) -> None:
-        ours = KernelCheck("knn", "splatfix.kernels.knn", Outcome.MET, 1e-7, 1e-5, kind="ours")
-        theirs = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="GPU", kind="native")
-        not_installed = dataclasses.replace(theirs, kind="")
-        wrong = dataclasses.replace(ours, outcome=Outcome.FAILED)
-        assert int(exit_code_of((ours,))) == 0
-        assert int(exit_code_of((ours, theirs))) == 3
-        assert int(exit_code_of((ours, not_installed))) == 0
-        assert int(exit_code_of((ours, theirs, wrong))) == 1
 
 
 def test_an_interrupt_before_any_scene(tmp_path: Path, known: Facts) -> None:

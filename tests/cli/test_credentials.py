@@ -77,7 +77,7 @@ def test_reading_commands(place: Place) -> None:
     place.run("install", "--dry-run", "--why", "--facts", "facts.json")
     place.run("inspect", place.environment.purelib, "-v")
     place.run("inspect", secrets.LOGIN)
-    place.run("verify", *python)
+    place.run("certify", "--level", "2", *python)
     place.run("certify", *python, "--out", place.kept / "report")
     place.run("certify", "--data", secrets.LOGIN, *python)
     place.run("certify", "--container", "cpu", "--out", place.kept / "lane")

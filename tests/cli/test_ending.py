@@ -45,7 +45,7 @@ def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_p
 
 
 def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
-    for words in (["rehearse", "absent", "--"], ["explain", "--", "/no/such/program"]):
+    for words in (["certify", "--repo", "absent", "--"], ["explain", "--", "/no/such/program"]):
         theirs = splatfix(*words, "--json")
         assert (theirs.returncode, theirs.stdout) == (2, "") and "error (" in theirs.stderr
 

@@ -58,7 +58,7 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("lanes show cuda-from", ["cuda-from-pypi"]),
+        ("certify --container cuda-from", ["cuda-from-pypi"]),
         ("certify --container nvrtc,cuda-from", ["nvrtc,cuda-from-pypi"]),
         ("diagnose --explain no-kernel", ["no-kernel-image"]),
         ("diagnose --only no-kernel", ["no-kernel-image"]),

@@ -113,7 +113,7 @@ ALL = (
     ("revert --list", 0),
     ("revert --dry-run", 0),
     ("revert", 0),
-    ("verify --device cpu", 1),
+    ("certify --level 2 --device cpu", 1),
     ("certify", 3),
     ("certify --container cpu", 3),
     ("diagnose --list", 0),
@@ -125,10 +125,10 @@ ALL = (
 )
 WITH_TORCH = (
     ("scenes export study --out ../scenes", 0),
-    ("verify --device cpu", 0),
+    ("certify --level 2 --device cpu", 0),
     ("certify --data ../scenes --iterations 1 --resolution 16 --device cpu --out ../report", 3),
 )
-FOR_ENVIRONMENT = {"diagnose", "install", "revert", "verify", "certify"}
+FOR_ENVIRONMENT = {"diagnose", "install", "revert", "certify"}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
     for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
         step = next_step(facts_of("rtx-5080"), python)
         assert step is not None and step.command is not None
-        assert step.command.argv == ("splatfix", "verify", *argv)
+        assert step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
     facts = facts_of("rtx-5080")
     without = dataclasses.replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
     assert next_step(dataclasses.replace(facts, environment=without), None) is None

@@ -60,7 +60,7 @@ def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> No
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("verify", "--device", "\x1b[31m\u202e"), "--device"),
+        (("certify", "--device", "\x1b[31m\u202e"), "--device"),
         (("--kno\x1bwledge",), "No such option"),
         (("no\x9bcommand",), "no\\x9bcommand"),
         (("diagnose", "--explain", "\x1b[2J"), "unknown-check"),

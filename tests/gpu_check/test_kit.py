@@ -29,15 +29,6 @@ def test_every_test_for_a_gpu_is_a_part() -> None:
     assert marked <= {*OTHERS, "kernels/test_waits_on_gpu.py", "kernels/test_rasterizer_golden.py"}
 
 
-    kept = {
-        "gsplat/setup.py",
-        "gsplat/glm/glm/glm.hpp",
-        "fused_ssim-1-cp312.whl",
-        "needs/fastjsonschema-1-py3.whl",
-    }
-    (tmp_path / "given" / "needs" / "fastjsonschema-1-py3.whl").rename(
-        tmp_path / "given" / "fastjsonschema-1-py3.whl"
-    )
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(bool(standins.missing()), reason=standins.missing())

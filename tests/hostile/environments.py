@@ -54,7 +54,7 @@ WAYS = (
     ("diagnose", "-v"),
     ("install", "fused_ssim", "--backend", "pure", "--dry-run", "--json"),
     ("revert", "--list", "--json"),
-    ("verify", "--json"),
+    ("certify", "--level", "2", "--json"),
 )
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from splatfix.app.certify import exit_code_of, next_step
-from splatfix.app.verify import next_step as verified_step
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.core.errors import Exit
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
-from splatfix.report.certificate import show, show_kernels
+from splatfix.report.certificate import show
 from splatfix.report.markdown import markdown
 from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
@@ -105,55 +104,6 @@ OURS = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 6e-8, 1e-6, 4e-
 ABSENT = KernelCheck("ssim", "fused_ssim", Outcome.NOT_MEASURED, detail="not installed in this environment")
 NATIVE = KernelCheck("knn", "simple_knn._C", Outcome.NOT_MEASURED, detail="it needs a GPU", kind="native")
 WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="native")
-
-
-def kernels_screen(*kernels: KernelCheck, device: str = "cpu") -> list[str]:
-    step = verified_step(kernels, device, None)
-    return on_screen(show_kernels, kernels, device, next_step=step).splitlines()
-
-
-def test_kernels_that_match_lead_to_training() -> None:
-    assert kernels_screen(OURS, ABSENT) == [
-        "✓ All kernels match their float64 references on the CPU",
-        "  → Next: test training",
-        "    $ splatfix certify",
-        "",
-        "✓ ssim        splatfix.kernels.ssim (ours)",
-        "              value error 6.0e-08 (allowed 1e-06), gradient error 4.0e-07",
-        "              (allowed 5e-05)",
-        "Not installed in this environment: fused_ssim",
-    ]
-
-
-RASTERIZER = dataclasses.replace(OURS, implementation="diff_gaussian_rasterization._C", kind="native")
-
-
-@pytest.mark.parametrize(
-    ("kernels", "device", "argv"),
-    [
-        ((OURS, WRONG), "cuda", ("install", "SOURCE")),
-        ((OURS, NATIVE), "cpu", None),
-        ((ABSENT,), "cpu", None),
-        ((RASTERIZER,), "cuda", ("certify", "--renderer", "inria")),
-        ((RASTERIZER,), "cpu", ("certify",)),
-    ],
-)
-def test_what_is_next_after_the_kernels(
-    kernels: tuple[KernelCheck, ...], device: str, argv: tuple[str, ...] | None
-) -> None:
-    step = verified_step(kernels, device, None)
-    assert (step and step.command and step.command.argv[1:]) == argv
-
-
-def test_what_does_not_import_is_not_said_to_be_wrong() -> None:
-    why = "does not import: ModuleNotFoundError: No module named 'packaging'"
-    check = KernelCheck("gsplat", "gsplat.csrc", Outcome.FAILED, detail=why, kind="drop-in", imported=False)
-    first, *rest = kernels_screen(OURS, check)
-    assert first == "✗ gsplat.csrc does not import" and rest[1].strip() == "$ splatfix diagnose"
-    first, *_ = kernels_screen(
-        check, KernelCheck("ssim", "fused_ssim", Outcome.FAILED, 0.3, 1e-5, kind="drop-in")
-    )
-    assert first == "✗ Wrong results on the CPU: fused_ssim; gsplat.csrc does not import"
 
 
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])

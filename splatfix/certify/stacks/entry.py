@@ -48,7 +48,7 @@ def _start_with(
     request: RehearseRequest, trainers: tuple[str, ...], typed: tuple[str, ...]
 ) -> tuple[Step, ...]:
     given = {"--scene": request.scene, "--python": request.python, "--face": request.face or None}
-    words = ("splatfix", "rehearse", str(request.checkout), *typed, *value_options(given))
+    words = ("splatfix", "certify", "--repo", str(request.checkout), *typed, *value_options(given))
     return tuple(run(*words, "--script", name) for name in trainers[:_MOST_LISTED])
 
 
@@ -63,7 +63,7 @@ def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
         dropin = run(
             "splatfix", "install", folder, "--backend", "pure", text="Or take a drop-in in its place"
         )
-        verify = run("splatfix", "verify", text="Compare what is installed with references")
+        verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
         return alone.with_todo(*alone.todo, dropin, verify)
     return SplatfixError.of("certify.no-trainer", folder=folder)
 

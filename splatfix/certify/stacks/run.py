@@ -312,7 +312,7 @@ def _no_length(subject: StackSubject) -> SplatfixError:
         meaning="It would train as long as it does by default: it was not run.",
         todo=(
             fill_in(
-                *("splatfix", "rehearse", str(checkout), "--", "--OPTION", "100"),
+                *("splatfix", "certify", "--repo", str(checkout), "--", "--OPTION", "100"),
                 text="Name its own option for the length",
             ),
         ),

@@ -87,7 +87,7 @@ class StackSubject:
     def command(self) -> Command:
         """The command line that asks for the same."""
         request = self.request
-        arguments = ["splatfix", "rehearse", str(request.checkout)]
+        arguments = ["splatfix", "certify", "--repo", str(request.checkout)]
         arguments += ["--python", self.python, "--device", self.device]
         arguments += value_options({"--scene": request.scene, "--script": request.script or None})
         arguments += value_options({"--face": request.face or None})

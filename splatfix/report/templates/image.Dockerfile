@@ -25,7 +25,7 @@ RUN if [ -n "${CA_PEM}" ]; then \
 # A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does.
 #
 # The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
-# shows: splatfix verify, splatfix certify.
+# shows: splatfix certify --level 2, splatfix certify.
 #
 # Chosen, and why:
 {% for item in plan.reasons %}

@@ -7,7 +7,7 @@
 # A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does.
 #
 # The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
-# shows: splatfix verify, splatfix certify.
+# shows: splatfix certify --level 2, splatfix certify.
 #
 # Chosen, and why:
 # - torch 2.5.1 cu118: it carries machine code for sm_75; the driver where it runs must be 450.80.02 or newer

@@ -6,7 +6,7 @@
 # A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does.
 #
 # The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
-# shows: splatfix verify, splatfix certify.
+# shows: splatfix certify --level 2, splatfix certify.
 #
 # Chosen, and why:
 # - torch 2.15.0 cu132: it carries machine code for sm_121; the driver where it runs must be 580 or newer
