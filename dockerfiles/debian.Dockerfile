@@ -8,15 +8,12 @@
 # /opt/splatfix).
 
 ARG BASE_IMAGE
-ARG BUILD_IMAGE=${BASE_IMAGE}
 
-FROM ${BUILD_IMAGE} AS packages
-# The minor version of Python that both images must have, such as 3.11.
+FROM ${BASE_IMAGE} AS packages
+# The minor version of Python that it must have, such as 3.11.
 ARG PYTHON_VERSION
-# Debian packages besides Python, separated by spaces.
-ARG APT_PACKAGES=""
 COPY base/ /
-RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
 
 # The site's package index; pip reads these names itself. Their values stay with this stage.
 ARG PIP_INDEX_URL=""
@@ -39,11 +36,11 @@ RUN set -eu; umask 022; \
     cp -r /context/splatfix-*.dist-info "${site}/"; \
     pip() { /opt/splatfix/venv/bin/python -m pip --disable-pip-version-check "$@"; }; \
     install() { pip install --progress-bar off --no-compile --find-links /context/wheels \
-        --constraint /context/constraints.txt --report /context/report.json "$@"; }; \
+        --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
     || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
-    /opt/splatfix/venv/bin/python -B /context/packages.py /context/report.json > /out/opt/splatfix/packages.txt; \
-    rm -rf /root/.cache /context/wheels /context/report.json; \
+    pip freeze --all > /out/opt/splatfix/packages.txt; \
+    rm -rf /root/.cache /context/wheels; \
     PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
     find /out -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
@@ -101,9 +98,8 @@ RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
 
 FROM ${BASE_IMAGE}
 ARG PYTHON_VERSION
-ARG APT_PACKAGES=""
 COPY base/ /
-RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${APT_PACKAGES}"
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
 COPY --from=packages /out/ /
 ARG LIBRARIES=""
 RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${LIBRARIES}"

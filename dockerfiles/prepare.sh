@@ -5,7 +5,7 @@
 set -eu
 certificates=/usr/local/share/splatfix/certificates.pem
 export PYTHONDONTWRITEBYTECODE=1 DEBIAN_FRONTEND=noninteractive
-wanted="$2"
+wanted="${2:-}"
 # ensurepip is a separate package in Debian (python3-venv)
 python3 -c 'import ensurepip, venv' 2>/dev/null || wanted="${wanted} python3 python3-venv"
 if [ -n "${wanted}" ]; then

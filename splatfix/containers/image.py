@@ -117,9 +117,8 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     lane = recipe.lane
     base = lane.base_image
     base_id = _base_image(engine, base, progress)
-    build_id = _base_image(engine, lane.build_image or base, progress)
     files, arguments = _build_context(recipe), build_arguments(recipe)
-    tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id + build_id)[:20]}"
+    tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id)[:20]}"
     if known := image_id(engine, tag):
         progress(f"using image {tag}")
         log.write_text(f"{tag} was built before\n", encoding="utf-8")
@@ -279,7 +278,7 @@ def _digest(files: Mapping[str, bytes | Path], arguments: Mapping[str, str], bas
         else:
             digests[name] = sha256_of(content)
     # images are told by their ids: one may have another name
-    named = {name: value for name, value in arguments.items() if not name.endswith("_IMAGE")}
+    named = {name: value for name, value in arguments.items() if name != "BASE_IMAGE"}
     content_of_all = {"base": base_id, "args": named, "files": digests}
     return hashlib.sha256(json.dumps(content_of_all, sort_keys=True).encode()).hexdigest()
 
@@ -298,9 +297,7 @@ def build_arguments(recipe: ImageRecipe) -> dict[str, str]:
             install.append("--with-dependencies")
     return {
         "BASE_IMAGE": lane.base_image,
-        "BUILD_IMAGE": lane.build_image or lane.base_image,
         "PYTHON_VERSION": lane.python,
-        "APT_PACKAGES": " ".join(lane.apt),
         "BUILD_APT_PACKAGES": " ".join(lane.build_apt),
         "LIBRARIES": " ".join(lane.libraries),
         "TORCH": lane.torch,
@@ -310,7 +307,6 @@ def build_arguments(recipe: ImageRecipe) -> dict[str, str]:
         "INSTALL_ARGUMENTS": shlex.join(install),
         "SOURCE_DATE_EPOCH": str(_source_date()),
         **recipe.pip_args,
-        **lane.build_args,
     }
 
 
@@ -322,13 +318,12 @@ def _source_date() -> int:
 
 def _build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
     """The build context: content or file by path, sorted."""
-    lane, ours = recipe.lane, recipe.lane.dockerfile_path.parent
+    lane, ours = recipe.lane, bundled("dockerfiles")
     base = "base/usr/local/share/splatfix"
     files: dict[str, bytes | Path] = {
-        "Dockerfile": lane.dockerfile_path,
+        "Dockerfile": ours / "debian.Dockerfile",
         f"{base}/prepare.sh": ours / "prepare.sh",
         f"{base}/certificates.pem": recipe.certificates,
-        "packages/packages.py": ours / "packages.py",
         "packages/requirements.txt": requirements(lane).encode(),
         "packages/constraints.txt": constraints(lane).encode(),
     }

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from splatfix.core.codec import CodecError, Spelled, from_json
-from splatfix.core.data import dataclass, field
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.proof import RungName
 from splatfix.core.resources import bundled
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
@@ -32,7 +31,6 @@ class ToolkitFrom(str, Enum):
 
     NOTHING = ""
     PYPI = "pypi"
-    IMAGE = "image"
     NVRTC = "nvrtc"
 
 
@@ -43,33 +41,23 @@ class Lane:
     name: str
     description: str
     base_image: str
-    dockerfile: str
     python: Annotated[str, _PYTHON]
     torch: Annotated[str, _TORCH]
     gpu: GpuNeed
-    proves: tuple[RungName, ...]
     suite: str
     memory: Annotated[str, _MEMORY]
     timeout_s: int
     shown: str
     sources: tuple[str, ...]
     torch_index: str = ""
-    build_image: str = ""
     toolkit: ToolkitFrom = ToolkitFrom.NOTHING
     targets: tuple[Annotated[str, _TARGET], ...] = ()
     extensions: tuple[str, ...] = ()
-    stack: str = ""
     repository: str = ""
     requirements: tuple[str, ...] = ()
     downloads: tuple[str, ...] = ()
-    apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    build_args: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def dockerfile_path(self) -> Path:
-        return bundled("dockerfiles") / self.dockerfile
 
 
 def load_lanes(path: Path | None = None) -> dict[str, Lane]:
@@ -84,7 +72,7 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
         rows = from_json(dict[str, dict[str, Any]], document.get("lanes", {}))
         lanes = {name: from_json(Lane, {**_inherited(name, rows), "name": name}) for name in rows}
         for lane in lanes.values():
-            _check(lane, path.parent)
+            _check(lane)
     except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
         problem = "has an invalid lane" if isinstance(error, CodecError) else "cannot be read"
         raise SplatfixError.of(
@@ -124,10 +112,8 @@ def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _check(lane: Lane, folder: Path) -> None:
-    """Raise CodecError for values that are valid one by one, and not together or not beside the files of the folder."""
-    if not (folder / lane.dockerfile).is_file():
-        raise CodecError(f"{lane.name}: there is no dockerfile {lane.dockerfile!r} beside the file")
+def _check(lane: Lane) -> None:
+    """Raise CodecError for values that are valid one by one, and not together."""
     if bool(lane.toolkit.value) != bool(lane.targets) or (lane.extensions and not lane.targets):
         raise CodecError(f"{lane.name}: toolkit, targets and extensions belong together")
     if lane.timeout_s <= 0:

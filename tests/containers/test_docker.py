@@ -117,7 +117,7 @@ class TestImage:
             assert config["Healthcheck"]["Test"] == ["CMD", "python", "-m", "splatfix", "diagnose"]
         assert labels["org.opencontainers.image.base.name"] == docker_engine.base_image
         packages = read_inside(docker_engine.engine, lane_image, PACKAGES)
-        assert packages is not None and b"torch==2.13.0+cpu --hash=sha256:" in packages
+        assert packages is not None and b"torch==2.13.0+cpu\n" in packages
         assert read_inside(docker_engine.engine, lane_image, BUILT) is None
 
     @pytest.mark.slow
@@ -126,9 +126,12 @@ class TestImage:
     ) -> None:
         """Built again from pip on; a build argument that was never given before keeps the builder from using its cache."""
         trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
-        lane = dataclasses.replace(recipe.lane, build_args={"PIP_TRUSTED_HOST": trusted})
+        pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
         again = build_image(
-            docker_engine.engine, dataclasses.replace(recipe, lane=lane), progress=print, log=tmp_path / "log"
+            docker_engine.engine,
+            dataclasses.replace(recipe, pip_args=pip_args),
+            progress=print,
+            log=tmp_path / "log",
         )
         assert "Installing collected packages" in (tmp_path / "log").read_text()
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
@@ -323,7 +326,7 @@ class TestCertify:
         assert made_in["image"]["id"] == result.image.id
         told = json.loads(result.certificate["told"])
         assert (told["lane"], told["image"]) == ("cpu", result.image.id)
-        assert any(pin.startswith("torch==2.13.0+cpu ") for pin in made_in["packages"])
+        assert any(pin == "torch==2.13.0+cpu" for pin in made_in["packages"])
         assert containers_of(docker_engine.engine, "cpu") == []
 
     def test_missing_certificate_is_an_error(
