@@ -60,7 +60,8 @@ def certify_in_container(request: ContainerRequest) -> Result:
             result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
         return _single(lane, result, out)
 
-    with on_interrupt("Interrupted: nothing was certified."), lanes_progress(err(), request.lanes) as tell:
+    tell = lanes_progress(err(), request.lanes)
+    with on_interrupt("Interrupted: nothing was certified."):
         if not several:
             return certify(lanes[0])
         with report_lock(request.out):
@@ -79,23 +80,24 @@ def _single(lane: Lane, result: ContainerResult, out: Path) -> Result:
 
 
 def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, Result | SplatfixError]:
-    """Certify in each lane, one after another; with Ctrl-C, what became of those that had ended before, if there are any.
-
-    What ends a lane without a certificate is shown at once.
-    """
-    text = "It was interrupted; what it left in its folder certifies nothing."
-    stopped = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
+    """What became of each lane; with Ctrl-C, of those that had ended before, if there are any. What ends a lane without a
+    certificate is shown at once."""
     outcomes: dict[str, Result | SplatfixError] = {}
     try:
         for lane in lanes:
             try:
                 outcomes[lane.name] = certify(lane)
-            except SplatfixError as error:
+            except Exception as error:  # noqa: BLE001  # one lane's bug shall not take the others' results
+                if not isinstance(error, SplatfixError):
+                    text = f"Lane {lane.name} crashed: {type(error).__name__}: {error}"
+                    error = SplatfixError("crashed", text)
                 outcomes[lane.name] = error
                 show_error(error, whose=f"{lane.name}: ")
     except KeyboardInterrupt:
         if not outcomes:
             raise
+    text = "It was interrupted; what it left in its folder certifies nothing."
+    stopped = SplatfixError("interrupted", text, exit_code=Exit.INTERRUPTED)
     return {lane.name: outcomes.get(lane.name, stopped) for lane in lanes}
 
 

@@ -3,3 +3,4 @@
 from splatfix.containers.certify import ContainerResult, certify_in_container
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import GpuNeed, Lane, find_lane, load_lanes
+from splatfix.containers.run import IMAGE_LOG

@@ -30,7 +30,6 @@ from splatfix.containers.run import (
     REPORT_FOLDER,
     ContainerJob,
     ContainerOutcome,
-    LiveContainers,
     run_in_container,
     sweep,
 )
@@ -58,7 +57,6 @@ def certify_in_container(
     lane: Lane,
     out: Path,
     progress: Callable[[str], None],
-    containers: LiveContainers | None = None,
 ) -> ContainerResult:
     """Certify inside a container of a lane and copy the report.
 
@@ -66,7 +64,6 @@ def certify_in_container(
         lane: one of those that were asked for.
         out: the folder for its report, ``container.json`` and the logs.
         progress: gets one line at a time; must not raise.
-        containers: ends it from another thread.
 
     Raises:
         SplatfixError: exit code 2 for wrong options, 3 where the certification could not run (no engine, no GPU runtime,
@@ -88,7 +85,7 @@ def certify_in_container(
         command = certify_command(lane, request, recipe.targets, gpu=gpu)
         job = ContainerJob(lane, image, command, out, gpu, host.variables)
         with naming_what_is_left(out):
-            outcome = run_in_container(engine, job, progress, containers)
+            outcome = run_in_container(engine, job, progress)
         certificate = certificate_of(outcome, job)
         write_json(out / PROVENANCE, _provenance(lane, engine, image, outcome, no_gpu))
     finally:

@@ -84,48 +84,10 @@ class ContainerOutcome:
     """The last lines of output, for an error message."""
 
 
-class LiveContainers:
-    """Containers of several threads, for the main one to end: only that hears Ctrl-C."""
-
-    def __init__(self) -> None:
-        self._over = threading.Event()
-        self._ends: dict[str, Callable[[], None]] = {}
-
-    def end(self) -> None:
-        """Tell what runs in them to end, let no other begin, and wait until they are removed: not long after the grace."""
-        self._over.set()
-        for end in list(self._ends.values()):
-            end()
-        deadline = time.monotonic() + 2 * _GRACE_S
-        while self._ends and time.monotonic() < deadline:
-            time.sleep(0.1)
-
-    @property
-    def over(self) -> bool:
-        """No other is to begin."""
-        return self._over.is_set()
-
-    @contextmanager
-    def holding(self, name: str) -> Iterator[None]:
-        """There is a container, or will be; not to be ended yet."""
-        self._ends[name] = lambda: None
-        try:
-            yield
-        finally:
-            del self._ends[name]
-
-    def ended_by(self, name: str, end: Callable[[], None]) -> None:
-        """It is about to run, and this ends it."""
-        self._ends[name] = end
-        if self.over:
-            raise KeyboardInterrupt
-
-
 def run_in_container(
     engine: Engine,
     job: ContainerJob,
     progress: Callable[[str], None],
-    containers: LiveContainers | None = None,
 ) -> ContainerOutcome:
     """Run a command as the image's own user, without network and privileges, and copy ``/report`` into the job's folder.
 
@@ -133,29 +95,24 @@ def run_in_container(
     go to the log. The report is copied whatever became of the command, and the container is removed in any case: success,
     failure, timeout (the lane's), Ctrl-C, and by the engine where this process is killed.
 
-    Args:
-        containers: ends it from another thread, which counts as Ctrl-C in this one.
-
     Raises:
         SplatfixError: ``container-timeout``, ``container-out-of-memory``, ``container-ended``,
             ``docker-gpu-runtime-missing``, and the errors of :mod:`splatfix.containers.engine`.
         KeyboardInterrupt: the command was told to end, and what it left was copied.
     """
     name, lane = f"splatfix-{uuid.uuid4().hex}", job.lane
-    containers = containers or LiveContainers()
-
-    with containers.holding(name), _container(engine, job, name) as container:
+    with _container(engine, job, name) as container:
         progress(f"container {container.short_id} runs: {' '.join(job.command)}")
         started = time.monotonic()
-        output = _follow(engine, container, job, name, progress, containers)
+        output = _follow(engine, container, job, progress)
         last_said = {"log": str(job.log), "last_lines": output.last_lines}
         with engine_errors("running the container"):
             exit_code = int(container.wait()["StatusCode"])
             container.reload()
         files = _fetch_report(container, job.out)
-        if output.interrupted.is_set():
+        if output.interrupted:
             raise KeyboardInterrupt
-        if output.expired.is_set():
+        if output.expired:
             raise SplatfixError.of(
                 "containers.container-timeout",
                 seconds=lane.timeout_s,
@@ -290,9 +247,7 @@ def _follow(
     engine: Engine,
     container: Any,
     job: ContainerJob,
-    name: str,
     progress: Callable[[str], None],
-    containers: LiveContainers,
 ) -> ContainerOutput:
     """Start the container and read its output until the command ends, or ask that to end after the lane's time."""
     timers: list[threading.Timer] = []
@@ -309,12 +264,7 @@ def _follow(
         later(_GRACE_S, partial(_stop, container))
 
     def expire() -> None:
-        output.expired.set()
-        end()
-
-    def interrupt() -> None:
-        output.interrupted.set()
-        progress("interrupted: what runs in the container was told to end")
+        output.expired = True
         end()
 
     with job.log.open("w", encoding="utf-8") as sink, engine_errors("running the container"):
@@ -322,7 +272,6 @@ def _follow(
         # attached before the start, to get every line; streaming reads have no timeout
         stream = container.attach(stream=True, stdout=True, stderr=True, logs=True, demux=True)
         lifeline = container.attach_socket(params={"stdin": 1, "stream": 1})
-        containers.ended_by(name, interrupt)
         try:
             container.start()
         except sdk().errors.APIError as error:
@@ -334,7 +283,9 @@ def _follow(
         try:
             output.read(stream)
         except KeyboardInterrupt:
-            interrupt()
+            output.interrupted = True
+            progress("interrupted: what runs in the container was told to end")
+            end()
             container.wait()
         finally:
             for timer in timers:
@@ -352,7 +303,7 @@ class ContainerOutput:
         self._progress = progress
         self._log = OutputLog(log)
         self._partial = {"out": b"", "err": b""}
-        self.expired, self.interrupted = threading.Event(), threading.Event()
+        self.expired = self.interrupted = False
         self.last_lines: list[str] = []
 
     def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:

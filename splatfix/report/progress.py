@@ -60,22 +60,15 @@ def one_line(console: Console, title: str) -> Iterator[Callable[[str], None]]:
     yield show
 
 
-@contextmanager
-def lanes(console: Console, names: Sequence[str]) -> Iterator[Callable[[str, str], None]]:
-    """A callback for what a lane says: its last line beside its name on a terminal with several lanes, else every line."""
-    if len(names) > 1 and _is_live(console):
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[line]}"))
-        with Progress(*columns, console=console) as rows:
-            tasks = {name: rows.add_task(escape(name), total=None, line="") for name in names}
-            yield lambda name, line: rows.update(tasks[name], line=escape(line.strip()[:120]))
-        return
+def lanes(console: Console, names: Sequence[str]) -> Callable[[str, str], None]:
+    """Make the callback for what a lane says: every line, of several with its name."""
 
     def show(name: str, line: str) -> None:
         # the output of a container build: its own colours and brackets are no markup of ours
         label = f"{name}: " if len(names) > 1 else ""
         console.print(f"{label}{line}", style="dim", markup=False, soft_wrap=True)
 
-    yield show
+    return show
 
 
 @contextmanager

@@ -1,11 +1,6 @@
-"""Several lanes at once: what each gives, and the one matrix that is left."""
+"""Several lanes: what each gives, and the one matrix that is left."""
 
-import _thread
 import json
-import signal
-import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +22,10 @@ IMAGE = Image("tag", "id", "base", "base-id", reused=True)
 def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
     """Certifies as told: writes a real certificate, or raises."""
 
-    def certify(
-        request: ContainerRequest, lane: Lane, out: Path, progress: Any, live: Any
-    ) -> ContainerResult:
-        progress(f"begun {threading.current_thread().name}")
+    def certify(request: ContainerRequest, lane: Lane, out: Path, progress: Any) -> ContainerResult:
+        progress("begun")
         outcome = codes[lane.name]
         if outcome == CTRL_C:
-            time.sleep(0.5)
-            _thread.interrupt_main()
-            while not live.over:
-                time.sleep(0.01)
             raise KeyboardInterrupt
         if isinstance(outcome, SplatfixError):
             raise outcome
@@ -92,14 +81,6 @@ def test_one_matrix(
     assert ("Lanes without a certificate" in shown) is bool(refused) and "Not read" not in shown
 
 
-@pytest.fixture(autouse=True)
-def python_hears_ctrl_c() -> Iterator[None]:
-    """Not a handler of splatfix's that a test in this process left."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_ctrl_c_keeps_what_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
@@ -109,6 +90,27 @@ def test_ctrl_c_keeps_what_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     content = result.data()
     assert [row["lane"] for row in content["refused"]] == ["cu126", "cu128"]
     assert "interrupted" in content["refused"][0]["error"]["what"] and content["files"]
+
+
+def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def certify(request: ContainerRequest, lane: Lane, out: Path, progress: Any) -> ContainerResult:
+        if lane.name == "cu130":
+            raise NO_GPU
+        told.append(capsys.readouterr().err)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", certify)
+    result = certify_in_container(ContainerRequest(lanes=("cu130", "cpu"), out=tmp_path))
+    assert "cu130: The engine cannot pass GPUs in." in told[0], "before the other lane ran"
+    assert result.exit_code == Exit.INTERRUPTED and result.error is not None
+    assert "of 2 lanes 1 had ended" in result.error.what
+    refused = {row["lane"]: row["error"]["code"] for row in result.data()["refused"]}
+    assert refused == {"cu130": NO_GPU.code, "cpu": "interrupted"}
+    assert NO_GPU.what in (tmp_path / "certificates.md").read_text()
 
 
 def test_ctrl_c_before_anything_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from splatfix.app.lanes import certify_in_container
-from splatfix.certify.request import ContainerRequest
 from splatfix.certify.stacks.progress import following
 from splatfix.containers.building import Building
 from splatfix.core.passthrough import run_and_copy
@@ -19,7 +17,6 @@ from splatfix.facts.system.parallel import each, within
 from splatfix.install.parallel import Piece, parallel
 from splatfix.report.console import page
 from splatfix.report.progress import install_progress, training
-from tests.app.test_lanes import stand_in
 
 BOTH = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); sys.exit(3)"
 
@@ -69,12 +66,6 @@ def test_a_command_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[
         assert run_and_copy([sys.executable, "-c", BOTH], copy) == 3
     assert capfd.readouterr() == ("out\n", "err\n")
     assert sorted((tmp_path / "copy").read_bytes().split()) == [b"err", b"out"]
-
-
-def test_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in({"cpu": 0, "cu126": 1}))
-    result = certify_in_container(ContainerRequest(lanes=("cpu", "cu126"), out=tmp_path, jobs=2))
-    assert result.exit_code == 1 and result.data()["refused"] == []
 
 
 def test_what_only_tells_how_far_it_is(tmp_path: Path) -> None:
