@@ -125,14 +125,6 @@ def monitor(
     finish(watched, as_json)
 
 
-class ModelForm(str, Enum):
-    """Of a COLMAP model."""
-
-    binary = "binary"
-    text = "text"
-    same = "same"
-
-
 def divisors(text: str) -> tuple[int, ...]:
     """Of ``--copies``.
 
@@ -182,16 +174,12 @@ def fix_scene(
     scene: Annotated[Path, option("scenes-fix.scene")],
     out: Annotated[Path, option("scenes-fix.out")],
     copies: Annotated[str, option("scenes-fix.copies")] = "2,4,8",
-    model: Annotated[ModelForm, option("scenes-fix.model")] = ModelForm.binary,
-    undistort: Annotated[bool, option("scenes-fix.undistort")] = False,
     split: Annotated[bool, option("scenes-fix.split")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Make a mended copy of a scene: photos upright, images_2 to images_8, a binary model in sparse/0, a split.
+    """Make a mended copy of a scene: photos upright, images_2 to images_8, the model in sparse/0, a split.
 
     A run that was stopped goes on with what is missing. Needs the extra splatfix[scenes].
     """
-    request = app.scenes.FixRequest(
-        folder=scene, out=out, copies=divisors(copies), model=model.value, undistort=undistort, split=split
-    )
+    request = app.scenes.FixRequest(folder=scene, out=out, copies=divisors(copies), split=split)
     finish(app.scenes.fix(request), as_json)

@@ -1,10 +1,10 @@
-"""Writes the mended copy of a scene: photos, smaller copies, model and split. What was begun goes on where it stopped."""
+"""Writes the mended copy of a scene: photos, smaller copies, the model as it is, and a split. What was begun goes on where it
+stopped."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -14,32 +14,19 @@ from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_bytes, write_json, write_text
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_bytes, read_text
-from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
-from splatfix.facts.scene.model import Scene
+from splatfix.facts.scene.model import Model, Scene
 from splatfix.facts.scene.reader import read_scene
 from splatfix.facts.scene.transforms import TEST, TRAIN
-from splatfix.scenes.photos import Change, PhotoJob, jobs_of, needs, write_photos
+from splatfix.scenes.photos import Change, PhotoJob, jobs_of, write_photos
 
 MARKER = "splatfix-scene.json"
 """In a copy: what it was made of, with which options, and whether it is finished."""
 TEST_EVERY = 8
 """Of the sorted names the first of every eight is held out, as all the field's COLMAP readers do."""
 _FOLDERS = ("folder", "out")
-_TIMEOUT = 4 * 3600.0
 _MOST_FILE = 8 << 30
-_UNDISTORTED = ".undistorted"
-_CONVERT = """
-import sys, pycolmap
-model = pycolmap.Reconstruction(sys.argv[1])
-getattr(model, "write_" + sys.argv[3])(sys.argv[2])
-"""
-_UNDISTORT = """
-import sys, pycolmap
-pycolmap.undistort_images(sys.argv[3], sys.argv[1], sys.argv[2])
-"""
-"""Of pycolmap, in a process of its own: a damaged model must not end ours."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +36,6 @@ class FixRequest:
     folder: Path
     out: Path
     copies: tuple[int, ...] = (2, 4, 8)
-    model: str = "binary"
-    """The form of a COLMAP model: binary, text, or same."""
-    undistort: bool = False
     split: bool = False
     """Also write lists of training and test views where the layout has no files for them."""
 
@@ -68,35 +52,25 @@ class Fixed:
 Progress = Callable[[str], None]
 
 
-def fix_scene(request: FixRequest, progress: Progress, runner: Runner | None = None) -> Fixed:
+def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     """Write the copy.
 
     Raises:
-        SplatfixError: ``not-a-scene``, ``copy-elsewhere``, ``copy-exists``, ``needs-pillow``, ``needs-pycolmap`` (exit code 2);
-            ``scene-damaged``, ``photos-elsewhere``, ``photo-not-readable``, ``model-not-converted`` (1); ``cannot-write`` (3).
+        SplatfixError: ``not-a-scene``, ``copy-elsewhere``, ``copy-exists``, ``needs-pillow`` (exit code 2); ``scene-damaged``,
+            ``photos-elsewhere``, ``photo-not-readable`` (1); ``cannot-write`` (3).
     """
-    runner = runner or ProcessRunner()
     request = replace(request, folder=request.folder.resolve(), out=request.out.resolve())
     scene = read_scene(request.folder)
     _require_scene(scene)
     begun = _begin(request)
     _require_room(scene, request)
-    changes: list[str] = []
-    if request.undistort and scene.model is not None:
-        masks = scene.masks
-        scene = _undistorted(scene, request, runner, progress)
-        changes.append("photos undistorted")
-        if masks:
-            changes.append("masks left out: they would have to be undistorted, too")
     jobs = jobs_of(scene, request.copies)
     counts = write_photos(
         scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
     )
-    changes += _in_words(counts, jobs)
-    changes += _write_rest(scene, request, runner)
-    shutil.rmtree(request.out / _UNDISTORTED, ignore_errors=True)
+    changes = (*_in_words(counts, jobs), *_write_rest(scene, request))
     write_json(request.out / MARKER, {**begun, "finished": True})
-    return Fixed(str(request.out), tuple(changes))
+    return Fixed(str(request.out), changes)
 
 
 def _require_scene(scene: Scene) -> None:
@@ -148,8 +122,6 @@ def _require_room(scene: Scene, request: FixRequest) -> None:
     photos = sum(photo.size_bytes for photo in scene.photos.values() if photo is not None)
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
-    if request.undistort:
-        needed += photos
     if scene.model is not None:
         needed += sum(
             path.stat().st_size for path in (scene.folder / scene.model.folder).iterdir() if path.is_file()
@@ -171,10 +143,10 @@ def _in_words(counts: Mapping[Change, int], jobs: list[PhotoJob]) -> Iterator[st
         yield "smaller copies in " + ", ".join(f"images_{divisor}" for divisor in divisors)
 
 
-def _write_rest(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[str]:
+def _write_rest(scene: Scene, request: FixRequest) -> Iterator[str]:
     """Everything but the photos; yields what was done."""
     if scene.model is not None:
-        yield from _write_model(scene, request, runner)
+        yield from _copy_model(scene, scene.model, request.out)
     for name in scene.masks:
         _copy(scene.folder / "masks" / name, request.out / "masks" / name)
     for path in sorted(scene.folder.glob("*.json")) + sorted(scene.folder.glob("*.ply")):
@@ -186,56 +158,14 @@ def _write_rest(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[s
         yield _write_lists(scene, request.out)
 
 
-def _write_model(scene: Scene, request: FixRequest, runner: Runner) -> Iterator[str]:
-    assert scene.model is not None  # nosec B101 - for the type checker
-    source, target = scene.folder / scene.model.folder, request.out / "sparse" / "0"
-    suffix = {"binary": ".bin", "text": ".txt", "same": scene.model.suffix}[request.model]
-    make_folder(target)
-    if suffix != scene.model.suffix:
-        form = {".bin": "binary", ".txt": "text"}[suffix]
-        # beside its place first, so that what lies there is whole
-        made = request.out / f".model-{form}"
-        shutil.rmtree(made, ignore_errors=True)
-        make_folder(made)
-        _pycolmap(runner, _CONVERT, source, made, form)
-        for path in sorted(made.iterdir()):
-            path.replace(target / path.name)
-        made.rmdir()
-        yield f"model converted to {form}"
-    else:
-        for path in sorted(source.glob(f"*{suffix}")):
-            _copy(path, target / path.name)
-    if scene.model.folder != "sparse/0" and request.folder == scene.folder:
-        yield f"model moved from {scene.model.folder} to sparse/0"
+def _copy_model(scene: Scene, model: Model, out: Path) -> Iterator[str]:
+    """Copy a COLMAP model to the one place where all trainers look; yields what was done."""
+    for path in sorted((scene.folder / model.folder).glob(f"*{model.suffix}")):
+        _copy(path, out / "sparse" / "0" / path.name)
+    if model.folder != "sparse/0":
+        yield f"model moved from {model.folder} to sparse/0"
     if scene.ply_points is not None:
         yield "points3D.ply left out: the trainer writes it again"
-
-
-def _undistorted(scene: Scene, request: FixRequest, runner: Runner, progress: Progress) -> Scene:
-    """The scene as pycolmap undistorts it, in a folder of the copy that goes away at the end."""
-    assert scene.model is not None  # nosec B101 - for the type checker
-    done = request.out / _UNDISTORTED
-    if not (done / MARKER).is_file():
-        progress("photos are undistorted")
-        shutil.rmtree(done, ignore_errors=True)
-        photos = next((image.path.split("/")[0] for image in scene.images), "images")
-        _pycolmap(runner, _UNDISTORT, scene.folder / scene.model.folder, scene.folder / photos, done)
-        write_json(done / MARKER, {"finished": True})
-    return read_scene(done)
-
-
-def _pycolmap(runner: Runner, script: str, *arguments: object) -> None:
-    """Run a script that uses pycolmap.
-
-    Raises:
-        SplatfixError: ``needs-pycolmap`` (exit code 2), ``model-not-converted`` (1).
-    """
-    done = runner.run([sys.executable, "-c", script, *map(str, arguments)], timeout=_TIMEOUT)
-    if done.returncode == 0:
-        return
-    if "No module named 'pycolmap'" in done.stderr:
-        raise needs("pycolmap")
-    raise SplatfixError.of("scenes.model-not-converted", reason=done.why())
 
 
 def _split_frames(source: Path, out: Path) -> str:

@@ -166,14 +166,10 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise needs("pillow") from error
+        step = run(sys.executable, "-m", "pip", "install", "pillow")
+        text = "This needs pillow, which is not installed beside splatfix."
+        raise usage_error("needs-pillow", text, step) from error
     return Image
-
-
-def needs(name: str) -> SplatfixError:
-    """A package of the extra ``scenes`` is not there."""
-    step = run(sys.executable, "-m", "pip", "install", name)
-    return usage_error(f"needs-{name}", f"This needs {name}, which is not installed beside splatfix.", step)
 
 
 def _saved(image: Any, like: Any) -> bytes:

@@ -58,7 +58,7 @@ def test_scenes_below_a_folder_are_checked(document: Document, tmp_path: Path) -
 
 def test_a_mended_copy_and_its_page(document: Document, splatfix: Splatfix, tmp_path: Path) -> None:
     splatfix("scenes", "export", "fruit", "--out", tmp_path)
-    words = ("--out", tmp_path / "copy", "--copies", "4", "--model", "same")
+    words = ("--out", tmp_path / "copy", "--copies", "4")
     made = check(document("scenes", "fix", tmp_path / "fruit", *words))
     assert (made["exit_code"], made["scene"]["problems"]) == (0, [])
     assert (tmp_path / "copy" / "images_4" / "view_000.png").is_file()

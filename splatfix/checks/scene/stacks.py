@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from splatfix.checks.scene.model import Refusal, StackVerdict
 from splatfix.checks.scene.photos import of_images
 from splatfix.core.data import dataclass, field
+from splatfix.core.step import run
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Model, Scene, SceneImage
 from splatfix.knowledge.scene_readers import SceneReader, scene_readers
@@ -44,7 +45,7 @@ class _Fault:
 def _faults(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
     if scene.layout not in reader.layouts:
         if scene.layout == "colmap-text" and "colmap-binary" in reader.layouts:
-            yield _Fault("text-model", "splatfix scenes fix, which writes the model as binary")
+            yield _Fault("text-model", _to_binary(scene))
         else:
             yield _Fault("layout")
         return
@@ -67,7 +68,7 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Faul
             option = f"{reader.folder_option} {model.folder}"
         yield _Fault("model-elsewhere", f"move the model to {reader.folders[0]}", option)
     names = sorted({image.camera.model for image in scene.images if image.camera is not None})
-    undistort = "splatfix scenes fix --undistort"
+    undistort = _undistorter(scene, model)
     for name in names:
         if name not in reader.models:
             yield _Fault(
@@ -80,6 +81,22 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Faul
         yield _Fault("camera-unknown")
     if reader.copies and reader.copies not in scene.copies:
         yield _Fault("copies", "splatfix scenes fix", reader.copies_option)
+
+
+def _undistorter(scene: Scene, model: Model) -> str:
+    """Return COLMAP's command that makes pinhole photos, and a model of them."""
+    photos = next((image.path.partition("/")[0] for image in scene.images), "images")
+    inputs = ("--image_path", scene.folder / photos, "--input_path", scene.folder / model.folder)
+    command = run("colmap", "image_undistorter", *inputs, "--output_path", f"{scene.folder}-undistorted")
+    return f"{command.line()}, then move the model that it writes to sparse/0"
+
+
+def _to_binary(scene: Scene) -> str:
+    """Return COLMAP's command that writes a text model as binary."""
+    assert scene.model is not None  # a layout of COLMAP's has one
+    folder = scene.folder / scene.model.folder
+    converter = ("colmap", "model_converter", "--input_path", folder, "--output_path", folder)
+    return run(*converter, "--output_type", "BIN").line()
 
 
 def _of_blender(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
