@@ -52,7 +52,7 @@ class Page:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, page: Path | str, width: int = 1200, *, dark: bool = False, media: str = "screen") -> None:
+    def open(self, page: Path | str, width: int = 1200) -> None:
         """Load a file, or an address, as a window of that width shows it."""
         self.events.clear()
         self(
@@ -62,8 +62,6 @@ class Page:
             deviceScaleFactor=1,
             mobile=width < 600,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self("Emulation.setEmulatedMedia", media=media, features=[scheme])
         for address in ("about:blank", page.as_uri() if isinstance(page, Path) else page):
             self("Page.navigate", url=address)
         loaded = "location.href != 'about:blank' && document.readyState == 'complete'"
@@ -96,10 +94,10 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             self("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
-    def screenshot(self, path: Path, *, whole: bool = True, **clip: float) -> None:
-        """Write a PNG of the window, of the whole page, or of a part (x, y, width, height)."""
-        part = {"clip": {**clip, "scale": 1}} if clip else {}
-        data = self("Page.captureScreenshot", captureBeyondViewport=whole or bool(clip), **part)["data"]
+    def screenshot(self, path: Path, **clip: float) -> None:
+        """Write a PNG of a part: x, y, width, height."""
+        part = {**clip, "scale": 1}
+        data = self("Page.captureScreenshot", captureBeyondViewport=True, clip=part)["data"]
         path.write_bytes(base64.b64decode(data))
 
     def _next(self) -> dict[str, Any]:
