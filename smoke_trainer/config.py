@@ -103,11 +103,6 @@ class TrainConfig:
     stop_after: int = 0  # end there as a run of `iterations` would go on; 0: at its end
     psnr_floor: Optional[float] = None  # dB that the preset is known to exceed
 
-    @property
-    def late(self) -> int:
-        """The iteration after which held-out quality is measured once more: a training that memorises gets worse from here."""
-        return self.iterations * 3 // 4
-
 
 def _for_method(config: TrainConfig) -> TrainConfig:
     """The run with what its strategy and background change in the published defaults."""

@@ -100,13 +100,6 @@ class PeakMemory:
         return MemoryReport(rss, memory_limit(), host, growth(self._unexplained), cuda)
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether it says that memory ran out, of the host or of a GPU; torch has a class of its own for it since 1.13 only."""
-    message = str(error).lower().replace("_", " ")
-    phrases = ("out of memory", "not enough memory", "can't allocate memory")
-    return isinstance(error, MemoryError) or any(phrase in message for phrase in phrases)
-
-
 def give_back() -> None:
     """Have the C library return to the system what it holds of freed tensors, which is no growth of anything.
 

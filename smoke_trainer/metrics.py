@@ -60,21 +60,20 @@ class QualityMean:
         self._ssim = ssim
         self._rows: List[List[float]] = []  # PSNR, SSIM, L1
 
-    def add(self, rendered: Tensor, gt: Tensor, mask: Optional[Tensor] = None) -> float:
-        """Add a pair [3, H, W]; the rendering is clamped to 0..1 as a viewer would. Returns its PSNR.
+    def add(self, rendered: Tensor, gt: Tensor, mask: Optional[Tensor] = None) -> None:
+        """Add a pair [3, H, W]; the rendering is clamped to 0..1 as a viewer would.
 
         Where `mask` [1, H, W] is zero both are black for SSIM, and PSNR and L1 are means over the other pixels.
-        A view that is masked out altogether is left out, and gives NaN.
+        A view that is masked out altogether is left out.
         """
         rendered, share = rendered.clamp(0.0, 1.0), 1.0
         if mask is not None:
             rendered, gt, share = rendered * mask, gt * mask, float(mask.mean())
         if share == 0.0:
-            return math.nan
+            return
         value = psnr_from(float(torch.mean((rendered - gt) ** 2)) / share)
         similarity = float(self._ssim(rendered[None], gt[None]))
         self._rows.append([value, similarity, float((rendered - gt).abs().mean()) / share])
-        return value
 
     def result(self) -> Quality:
         """The means; raises SceneError where no pixel of any view counts."""

@@ -32,7 +32,6 @@ FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
-WINDOWS = 10  # parts of a run, for the trend of its loss
 
 
 class LatestMeasures(NamedTuple):
@@ -268,13 +267,6 @@ class Monitor:
         if not first:
             return None, None
         return statistics.fmean(first), statistics.fmean(last)
-
-    def loss_windows(self) -> List[float]:
-        """Mean losses of ten equal parts of the run, in order; [] for a run below ten iterations."""
-        size = len(self.losses) // WINDOWS
-        if not size:
-            return []
-        return [statistics.fmean(self.losses[part * size : (part + 1) * size]) for part in range(WINDOWS)]
 
     def close(self) -> None:
         """Close the files. On a full disk the rest stays unwritten; the run has reported that already."""

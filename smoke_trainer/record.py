@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 def to_json(value: Any) -> Any:
@@ -114,44 +114,11 @@ class RunSetup:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Names of the views; `repeated`: held-out ones whose image is also trained on; `shown`: how many steps were made on each."""
+    """Names of the views; `repeated`: held-out ones whose image is also trained on."""
 
     train: List[str]
     test: List[str]
     repeated: List[str]
-    shown: Dict[str, int]
-
-
-@dataclass(frozen=True)
-class PhotoReport:
-    """A photo as it was trained on: its file below the scene's folder, and the mean colors of rows of cells, in 0..255.
-
-    `sha256` is of its planes as they were decoded, before any resizing; "" for a large one and a JPEG, of which `details` has
-    the energy for each of the first rows of cells.
-    """
-
-    name: str
-    file: str
-    grid: List[List[List[float]]]
-    sha256: str
-    details: List[float]
-
-
-@dataclass(frozen=True)
-class ViewReport:
-    """A held-out view after training: its PSNR in dB (None where a mask hides all of it), and its picture in the output, the
-    rendering left and the photo right.
-
-    `picture` is empty where a mask hides a part; `photo`, its file below the scene's folder, where the photo is shown as no
-    file has it: of a lens that was straightened, over white. `drawn_again`: of some, the PSNR when it is drawn as a step does,
-    with gradients recorded.
-    """
-
-    name: str
-    psnr: Optional[float]
-    picture: str
-    photo: str
-    drawn_again: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -174,11 +141,10 @@ class Quality:
 
 @dataclass(frozen=True)
 class LossReport:
-    """Mean loss over the first and the last iterations, and over ten equal parts of the run."""
+    """Mean loss over the first and over the last iterations."""
 
     first: Optional[float]
     last: Optional[float]
-    windows: List[float]
 
 
 @dataclass(frozen=True)
@@ -284,14 +250,12 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class PlyReport:
-    """The PLY file: path below the output folder, the largest difference of a pixel when it is read and rendered again, and what
-    the model has for some of its rows, by group."""
+    """The PLY file: path below the output folder, and the largest difference of a pixel when it is read and rendered again."""
 
     path: str
     bytes: int
     round_trip_difference: float
     tolerance: float
-    rows: Dict[int, Dict[str, List[Optional[float]]]]
 
 
 @dataclass(frozen=True)
@@ -310,20 +274,15 @@ class TrainingReport:
     machine: HardwareReport
     iterations: int
     split: SplitReport
-    photos: List[PhotoReport]
     notes: List[str]
     iterations_per_second: Optional[float]
     heldout: Quality
-    heldout_views: List[ViewReport]
     training_views: Quality
     initial_heldout: Optional[Quality]
-    late_heldout: Optional[Quality]  # after three quarters of the run
     train_loss: LossReport
     gaussians: CountReport
     gradients: Dict[str, GradientReport]
-    updates: Dict[str, Dict[str, Any]]  # by group, see `updates.UpdateReport`
-    slopes: Dict[str, Optional[float]]  # by group, see `slopes.slopes_of`
-    slopes_note: str  # why some were not measured
+    updates: Dict[str, Dict[str, int]]  # by group, see `updates.UpdateReport`
     reached: ReachReport
     opacity_resets: int
     sh_degree: int

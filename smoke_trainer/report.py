@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Union
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from smoke_trainer.identity import implementation_of
 from smoke_trainer.memory import largest_tensors, memory_limit
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.monitor import WARM_UP
-from smoke_trainer.photos import photo_reports
 from smoke_trainer.record import (
     SCHEMA_VERSION,
     ConfigReport,
@@ -116,16 +115,7 @@ def write_ply(run: Run) -> PlyReport:
         bytes=path.stat().st_size,
         round_trip_difference=ply_difference(run, path),
         tolerance=PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
-        rows={index: _row(run.model, index) for index in (0, len(run.model) // 2, len(run.model) - 1)},
     )
-
-
-def _row(model: Gaussians, index: int) -> Dict[str, List[Optional[float]]]:
-    row = {}
-    for name in GROUPS:
-        numbers = model.params[name][index].detach().flatten().tolist()
-        row[name] = [number if math.isfinite(number) else None for number in numbers]
-    return row
 
 
 def run_setup(run: Run) -> RunSetup:
@@ -161,17 +151,13 @@ def training_report(
             train=[view.name for view in scene.train],
             test=[view.name for view in scene.test],
             repeated=scene.repeated(),
-            shown=run.shown,
         ),
-        photos=photo_reports(scene, run.images, run.config.scene),
         notes=list(scene.notes),
         iterations_per_second=run.speed(),
         heldout=heldout,
-        heldout_views=run.heldout_views,
         training_views=trained,
         initial_heldout=run.initial_quality,
-        late_heldout=run.late_quality,
-        train_loss=LossReport(first_loss, last_loss, monitor.loss_windows()),
+        train_loss=LossReport(first_loss, last_loss),
         gaussians=CountReport(
             initial=run.initial_count,
             final=len(run.model),
@@ -180,8 +166,6 @@ def training_report(
         ),
         gradients=monitor.gradients.summary(),
         updates={name: row._asdict() for name, row in monitor.updates.summary().items()},
-        slopes=run.slopes,
-        slopes_note=run.slopes_note,
         reached=monitor.gradients.reached(),
         opacity_resets=monitor.opacity_resets,
         sh_degree=run.model.sh_degree,
@@ -203,13 +187,12 @@ def training_report(
 
 def eventful_iterations(run: Run) -> Set[int]:
     """Those that had more to do than their neighbours, and the ones behind them, whose memory is allocated anew: Gaussians
-    were added or removed, a photo was decoded, an update computed again, a degree of spherical harmonics came in, or held-out
+    were added or removed, a photo was decoded, an update looked at, a degree of spherical harmonics came in, or held-out
     views had been rendered."""
     config = run.config
     eventful = set(run.monitor.eventful)
     interval = config.sh_degree_interval
     eventful.update(interval * degree for degree in range(1, run.model.max_sh_degree + 1))
-    eventful.add(config.late + 1)
     if config.evaluate_every:
         eventful.update(range(config.evaluate_every + 1, run.iteration + 1, config.evaluate_every))
     return eventful | {iteration + 1 for iteration in eventful}
@@ -318,8 +301,8 @@ def _processor() -> Optional[str]:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
-def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> Path:
-    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right; returns its path.
+def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> None:
+    """Write a PNG of two images [3, H, W] in 0..1: the rendering left, the ground truth right.
 
     Where they are wider than :data:`THUMBNAIL`, a smaller copy goes to ``thumbnails`` beside the folder, for reports.
     """
@@ -334,7 +317,6 @@ def write_preview(path: Path, rendered: Tensor, gt: Tensor) -> Path:
         smaller.parent.mkdir(exist_ok=True)
         halves = [Image.fromarray(half).reduce(factor) for half in np.split(pixels, 2, axis=1)]
         Image.fromarray(np.concatenate([np.asarray(half) for half in halves], axis=1)).save(smaller)
-    return target
 
 
 def _write_json(out: Path, document: Dict[str, Any]) -> None:

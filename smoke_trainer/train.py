@@ -6,7 +6,6 @@ import math
 import time
 import traceback
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
@@ -28,20 +27,15 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
-from smoke_trainer.memory import ran_out
 from smoke_trainer.metrics import QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
-from smoke_trainer.photos import view_report
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.record import ProgressState, Quality, ViewReport
+from smoke_trainer.record import ProgressState, Quality
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
-from smoke_trainer.slopes import slopes_of
 from smoke_trainer.transfer import to_device
-from smoke_trainer.updates import AdamRule
 
 Progress = Callable[[ProgressState], None]
-MOST_AGAIN = 4  # held-out views that are drawn once more
 CPU_HINT = "run again with --renderer torch on the CPU: if that works, the GPU kernels are at fault"
 
 
@@ -65,12 +59,7 @@ class Run:
     remaining_views: List[int] = field(default_factory=list)  # not yet seen in this epoch
     cameras: Dict[int, RenderCamera] = field(default_factory=dict)  # by the view's id: names may come twice
     seconds: Dict[str, float] = field(default_factory=dict)
-    heldout_views: List[ViewReport] = field(default_factory=list)  # of the last evaluation
     initial_quality: Optional[Quality] = None
-    late_quality: Optional[Quality] = None
-    shown: Dict[str, int] = field(default_factory=dict)  # steps on each view, by its name
-    slopes: Dict[str, Optional[float]] = field(default_factory=dict)  # at the end, see `slopes_of`
-    slopes_note: str = ""  # why some were not measured, or no view drawn again
 
     def speed(self) -> Optional[float]:
         """Iterations per second of this training, without its first WARM_UP where it is longer; None where none was run."""
@@ -132,7 +121,6 @@ def train_step(run: Run, iteration: int) -> None:
     if iteration % config.sh_degree_interval == 0:
         model.raise_sh_degree()
     view, background = run.next_view(), run.background()
-    run.shown[view.name] = run.shown.get(view.name, 0) + 1
     decoded = run.images.decoded
     gt = run.images.get(view)
     timer.lap("data")
@@ -155,7 +143,8 @@ def train_step(run: Run, iteration: int) -> None:
     if follow or run.images.decoded > decoded:
         run.monitor.eventful.append(iteration)
     if follow:
-        follow_step(run, iteration, xyz_lr)
+        for name, parameter in model.params.items():
+            run.monitor.updates.before(name, parameter)
     model.optimizer.step()
     if follow:
         run.monitor.updates.after()
@@ -167,18 +156,8 @@ def train_step(run: Run, iteration: int) -> None:
 
 
 def followed_steps(iterations: int) -> Tuple[int, ...]:
-    """The iterations whose update is computed again: of the first, whose bias Adam corrects most, and of all parts; each with
-    one beside it, for an optimizer that is wrong in every second."""
-    quarters = (iterations * quarter // 4 for quarter in (1, 2, 3, 4))
-    return (2, 3, 10, *(step - before for step in quarters for before in (1, 0)))
-
-
-def follow_step(run: Run, iteration: int, xyz_lr: float) -> None:
-    """Compute what Adam is about to do, by the rates of the configuration."""
-    model, lrs = run.model, run.config.lrs
-    for name, parameter in model.params.items():
-        rule = AdamRule(lr=xyz_lr if name == "xyz" else getattr(lrs, name), step=iteration)
-        run.monitor.updates.before(name, parameter, model.optimizer.state[parameter], rule)
+    """Return the iterations after which it is looked whether every group moved: early ones, and the end of each quarter."""
+    return (2, 10, *(iterations * quarter // 4 for quarter in (1, 2, 3, 4)))
 
 
 def prepare(config: TrainConfig) -> Run:
@@ -223,12 +202,11 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     mean = QualityMean(run.ssim.function)
     run.monitor.memory.begin()
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
-        psnr = mean.add(rendered, gt, mask)
+        mean.add(rendered, gt, mask)
         if previews is not None:
             # Flat: a name may hold folders, and even lead out of them (../).
             flat = view.name.replace("/", "_").replace("\\", "_")
-            picture = report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
-            run.heldout_views.append(view_report(run.config, view, psnr, picture))
+            report.write_preview(run.config.out / "renders" / f"{previews}_{flat}", rendered, gt)
     run.monitor.memory.end("eval")
     run.seconds["eval"] = run.seconds.get("eval", 0.0) + time.perf_counter() - started
     quality = mean.result()
@@ -273,56 +251,6 @@ def evaluate_training_views(run: Run) -> Quality:
     return mean.result()
 
 
-def look_again(run: Run) -> None:
-    """After the training: held-out views drawn as a step draws, and slopes. Where memory runs out, no training has failed."""
-    try:
-        draw_again(run)
-        measure_slopes(run)
-    except (RuntimeError, MemoryError) as error:
-        if not ran_out(error):
-            raise
-        message = str(error).partition("\n")[0]
-        run.slopes_note = f"memory ran out: {message[:200]}"
-    run.model.optimizer.zero_grad(set_to_none=True)
-    if run.slopes_note and run.device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def draw_again(run: Run) -> None:
-    """Some held-out views with gradients recorded, by which nothing may change."""
-    views, quality = {view.name: view for view in run.scene.test}, QualityMean(run.ssim.function)
-    for number in range(0, len(run.heldout_views), -(-len(run.heldout_views) // MOST_AGAIN)):
-        before = run.heldout_views[number]
-        view = views.get(before.name)
-        if view is None or before.psnr is None:
-            continue
-        background, image = run.plain_background(), run.images.get(view)
-        drawn = run.renderer.render(run.camera(view), run.model.splats(), background).color.detach()
-        psnr = quality.add(drawn, image.over(background), image.mask)
-        if not math.isfinite(psnr):
-            psnr = 0.0  # which none has, for JSON
-        run.heldout_views[number] = replace(before, drawn_again=psnr)
-
-
-def measure_slopes(run: Run) -> None:
-    """How the loss follows the gradients of each group; of two views that where it does worse."""
-    worst = run.slopes
-    for view in run.scene.train[:: max(1, len(run.scene.train) // 2)][:2]:
-        for name, slope in slopes_of(run.model, partial(_loss_of, run, view)).items():
-            before = worst.get(name, 1.0)
-            if before is not None and (slope is None or abs(slope - 1.0) >= abs(before - 1.0)):
-                worst[name] = slope
-
-
-def _loss_of(run: Run, view: View) -> Tensor:
-    """What a step on this view would descend."""
-    background, gt = run.plain_background(), run.images.get(view)
-    color = run.renderer.render(run.camera(view), run.model.splats(), background).color
-    return photometric_loss(
-        color, gt.over(background), run.ssim.function, run.config.lambda_dssim, gt.mask
-    ).total
-
-
 def _rendered(run: Run, views: Sequence[View]) -> Iterator[Tuple[View, Tensor, Tensor, Optional[Tensor]]]:
     """Each view, its rendering and its ground truth [3, H, W], and the mask."""
     background, splats = run.plain_background(), run.model.splats()
@@ -347,7 +275,6 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
         trained = evaluate_training_views(run)
-        look_again(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
     except SmokeTrainerError as error:
@@ -384,9 +311,7 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
                 progress(_state(run))
             if _is_due(config.checkpoint_every, run.iteration):
                 checkpoint.save(run)
-            if run.iteration == config.late or (
-                _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations
-            ):
+            if _is_due(config.evaluate_every, run.iteration) and run.iteration < config.iterations:
                 _evaluate_between(run, progress)
     if interrupt.requested:
         checkpoint.save(run)
@@ -406,8 +331,6 @@ def _evaluate_between(run: Run, progress: Optional[Progress]) -> None:
     run.monitor.memory.end("train")
     quality = evaluate(run)
     run.monitor.memory.begin()
-    if run.iteration == run.config.late:
-        run.late_quality = quality
     if progress is not None:
         progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
 

@@ -33,7 +33,6 @@ from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
 from splatfix.facts import Facts
-from splatfix.install.undo import written_files
 from splatfix.plan import Options
 from splatfix.report import annotations as github
 from splatfix.report import certificate, console
@@ -138,8 +137,7 @@ def run_and_report(
         return made, options
 
     try:
-        journal = written_files(subject.python)
-        return write(train_and_judge(subject, facts, progress, interim=write, journal=journal))
+        return write(train_and_judge(subject, facts, progress, interim=write))
     except Interrupted as stop:
         if stop.certificate is not None:
             write(stop.certificate)

@@ -33,7 +33,6 @@ from splatfix.context import Goal, make_context
 from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
-from splatfix.core.words import few
 from splatfix.facts import Facts
 
 Findings: TypeAlias = tuple[Finding, ...]
@@ -53,7 +52,7 @@ class Measured:
     sources: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each source file of the trainer and its kernels."""
     loaded: LoadedCode | None = None
-    """None where nothing ran, or what it loaded is still being compared."""
+    """None where nothing ran, or it did not come to its end."""
     started: Started = field(default_factory=Started)
     """Of a stack's own trainer."""
     begun: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +91,6 @@ def _of_suite(
     code = as_installed(measured.loaded, subject.python)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
-    left_open += _untold(measured)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
     idle = idle_gpu(facts, subject.device)
     if request.level is not None and request.level < run_levels.TRAINS_FROM:
@@ -139,8 +137,7 @@ def _of_stack(
         if rung.name is RungName.BUILT and rung.reached is False:
             reasons.append(f"built: {rung.shown_by}")
     passed = Verdict.REHEARSED if subject.rehearsed else Verdict.CERTIFIED
-    untold = _untold(measured)
-    verdict = _verdict(reasons, measured, passed=passed, left_open=bool(untold))
+    verdict = _verdict(reasons, measured, passed=passed)
     stack = TestedStack(
         name=subject.name,
         folder=str(subject.checkout),
@@ -161,7 +158,7 @@ def _of_stack(
         environment["threads"] = subject.threads.words()
     return Certificate(
         verdict=verdict,
-        summary=summarize_stack(verdict, subject, run, untold),
+        summary=summarize_stack(verdict, subject, run),
         reasons=tuple(reasons),
         suite=subject.scene.folder.name,
         renderer=", ".join(subject.extensions) or "its own",
@@ -251,13 +248,6 @@ def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:
 def _altered(code: Sequence[Criterion]) -> list[str]:
     """That other code ran than was installed, which explains what failed besides."""
     return [_reason(item) for item in code if item.outcome is Outcome.FAILED]
-
-
-def _untold(measured: Measured) -> tuple[str, ...]:
-    """What ran and was not told of, in words."""
-    if not measured.finished or measured.loaded is None or not measured.loaded.untold:
-        return ()
-    return (f"code that ran, and was not told of by {few(measured.loaded.untold)}",)
 
 
 def _reason(item: Criterion) -> str:

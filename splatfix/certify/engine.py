@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from splatfix.certify.certificate import conclude
@@ -55,14 +54,12 @@ def certify(
     *,
     interim: Callable[[Certificate], object] = lambda certificate: None,
     runner: Runner | None = None,
-    journal: Mapping[str, str] = MappingProxyType({}),
 ) -> Certificate:
     """Certify one environment, or one stack. Nothing is written into a stack's checkout or its scene.
 
     Args:
         interim: takes the certificate as it is after the kernels, after each scene, and now and then within one: a run that
             is killed leaves the latest.
-        journal: SHA-256 of every file that splatfix installed in the environment, by path.
 
     Raises:
         SplatfixError: ``environment-not-ready``, ``no-gpu`` or ``no-length`` (exit code 3), ``not-our-folder`` or
@@ -76,9 +73,9 @@ def certify(
     with temporary_folder() as folder:
         trainer: SmokeTrainer | StackTrainer
         if isinstance(subject, StackSubject):
-            trainer = StackTrainer(subject, facts, runner or ProcessRunner(), folder, journal)
+            trainer = StackTrainer(subject, facts, runner or ProcessRunner(), folder)
         else:
-            trainer = SmokeTrainer(subject, facts, runner or ProcessRunner(), folder, journal)
+            trainer = SmokeTrainer(subject, facts, runner or ProcessRunner(), folder)
 
         def certificate(*, finished: bool = False) -> Certificate:
             measured = replace(

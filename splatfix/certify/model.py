@@ -53,7 +53,6 @@ class Criterion:
 CONSEQUENCES = frozenset(
     (
         "loss-falls",
-        "loss-trend",
         "held-out-psnr-rises",
         "held-out-quality",
         "gaussians-reached",
@@ -69,8 +68,6 @@ OF_RESOURCES = frozenset(
         "memory-spill",
         "time-by-phase",
         "throughput-steady",
-        "clock-agrees",
-        "memory-agrees",
     )
 )
 """Criteria of memory and time: where only these fail, all was learned that had to be."""
@@ -166,14 +163,9 @@ class SceneRun:
 
     @property
     def unjudged(self) -> tuple[Criterion, ...]:
-        """Criteria that another run can be judged by, and this one cannot: speed beside other programs on the same processor,
-        slopes where memory ran out."""
+        """Criteria that another run can be judged by, and this one cannot: speed beside other programs on the same processor."""
         unmeasured = (item for item in self.criteria if item.outcome is Outcome.NOT_MEASURED)
-        return tuple(
-            item
-            for item in unmeasured
-            if item.code in ("throughput-steady", "loss-follows-gradients") and item.advice
-        )
+        return tuple(item for item in unmeasured if item.code == "throughput-steady" and item.advice)
 
     @property
     def failed(self) -> tuple[Criterion, ...]:

@@ -41,37 +41,6 @@ class Split:
     test: tuple[str, ...] = ()
     repeated: tuple[str, ...] = ()
     """Images that are, byte for byte, in both."""
-    shown: Mapping[str, int] = field(default_factory=dict)
-    """Steps that were made on each, by its name; not of a stack's own trainer."""
-
-
-@dataclass(frozen=True)
-class Photo:
-    """A photo as it was trained on."""
-
-    name: str = ""
-    file: str = ""
-    """Below the scene's folder."""
-    grid: tuple[tuple[tuple[float, ...], ...], ...] = ()
-    """Mean colors in 0..255 of rows of cells, see ``smoke_trainer/photos.py``."""
-    sha256: str = ""
-    """Of its planes before any resizing."""
-    details: tuple[float, ...] = ()
-    """Of a JPEG, the energy of its details in each row of cells."""
-
-
-@dataclass(frozen=True)
-class HeldOutView:
-    """A held-out view after training, see ``smoke_trainer/record.py``."""
-
-    name: str = ""
-    psnr: float | None = None
-    picture: str = ""
-    """Below the run's folder: the rendering left, the photo right."""
-    photo: str = ""
-    """Below the scene's folder."""
-    drawn_again: float | None = None
-    """PSNR when it is drawn as a training step draws; None where it was not."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +98,6 @@ class TrainLoss:
     first: float | None = None
     """Mean of the first ten iterations."""
     last: float | None = None
-    windows: tuple[float | None, ...] = ()
-    """Means of ten equal parts of the run."""
 
 
 @dataclass(frozen=True)
@@ -168,15 +135,12 @@ class GroupGradients:
 
 @dataclass(frozen=True)
 class GroupUpdates:
-    """What an optimizer did to one group in a few steps, beside what its formula says; see ``smoke_trainer/updates.py``."""
+    """Whether an optimizer moved one group in the steps that were looked at; see ``smoke_trainer/updates.py``."""
 
     steps: int | None = None
-    """Those in which the formula moves something."""
-    moved: float | None = None
-    """As a share of the formula's move, where that was furthest from 1."""
-    error: float | None = None
-    """Of an element's move, relative to the largest."""
-    moments_error: float | None = None
+    """Those in which the group had a gradient."""
+    moved: int | None = None
+    """Those of them in which it moved."""
 
 
 @dataclass(frozen=True)
@@ -261,8 +225,6 @@ class PlyCheck:
     round_trip_difference: float | None = None
     """The largest difference of a pixel (0..1) from what was trained."""
     tolerance: float | None = None
-    rows: Mapping[str, Mapping[str, tuple[float | None, ...]]] = field(default_factory=dict)
-    """What the model has for some of its rows, by number and group; None for what is not finite."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +293,6 @@ class TrainingRecord:
     resolution: tuple[int, ...] = ()
     """Width and height in pixels."""
     split: Split = field(default_factory=Split)
-    photos: tuple[Photo, ...] = ()
     notes: tuple[str, ...] = ()
     """What the scene's files lacked, with what the trainer did about it."""
     implementations: Mapping[str, Implementation] = field(default_factory=dict)
@@ -340,19 +301,12 @@ class TrainingRecord:
     machine: TrainingMachine = field(default_factory=TrainingMachine)
     iterations_per_second: float | None = None
     heldout: ImageQuality = field(default_factory=ImageQuality)
-    heldout_views: tuple[HeldOutView, ...] = ()
     training_views: ImageQuality = field(default_factory=ImageQuality)
     initial_heldout: ImageQuality = field(default_factory=ImageQuality)
-    late_heldout: ImageQuality = field(default_factory=ImageQuality)
-    """After three quarters of the run."""
     train_loss: TrainLoss = field(default_factory=TrainLoss)
     gaussians: GaussianCounts = field(default_factory=GaussianCounts)
     gradients: Mapping[str, GroupGradients] = field(default_factory=dict)
     updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
-    slopes: Mapping[str, float | None] = field(default_factory=dict)
-    """By group: the change of the loss along its gradient, as a share of what that says; see ``smoke_trainer/slopes.py``."""
-    slopes_note: str = ""
-    """Why some of them were not measured."""
     reached: Reached = field(default_factory=Reached)
     opacity_resets: int | None = None
     sh_degree: int | None = None

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,7 @@ from splatfix.certify import criteria, run_levels
 from splatfix.certify.advice import advised, explained
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.criterion import criterion
-from splatfix.certify.criteria.resources import clock_agrees, memory_agrees
 from splatfix.certify.criteria.running import no_cuda_error
-from splatfix.certify.criteria.truth import held_out_as_pictured, photos_decoded
 from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.loaded_files import LoadedFiles
@@ -27,7 +22,6 @@ from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
-from splatfix.certify.scenes import samples_folder
 from splatfix.certify.smoke import (
     FINISHED,
     child_variables,
@@ -55,8 +49,6 @@ OF_STACKS = {
 }
 """What a stack's trainer calls beside its rasterizer, the smoke trainer's options for it, and the renderers whose trainers do:
 train.py and gaussian_model.py of Inria's, simple_trainer.py of gsplat's examples."""
-PHOTOS_OF_SAMPLES, PHOTOS_OF_OTHERS = 8, 2
-"""That are decoded again; large ones take Python a second or more."""
 REPEATED = 30
 """Iterations of the second run; none of the presets densifies before, which would carry a difference of one bit on to other
 Gaussians."""
@@ -76,11 +68,9 @@ class SmokeTrainer:
         facts: Facts,
         runner: Runner,
         folder: Path,
-        journal: Mapping[str, str],
     ) -> None:
         self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
-        told = folder / "loaded"
-        self._loaded = LoadedFiles(facts, subject.python, runner, told, [folder, subject.out], journal)
+        self._loaded = LoadedFiles(facts, folder / "loaded", [folder, subject.out])
         self._kernels: tuple[KernelCheck, ...] = ()
         self._sources: dict[str, str] = {}
         self._variables: dict[str, str] = {}
@@ -102,7 +92,6 @@ class SmokeTrainer:
                 self._runner, subject.python, subject.device, self._folder, self._variables
             )
             require_device(self._kernels, subject.device)
-            self._loaded.look()
         make_room(subject.out, subject.scenes)
 
     def train(self, scene: str, tell: Tell, *, first: bool) -> SceneRun:
@@ -118,7 +107,6 @@ class SmokeTrainer:
         if first and run.record.status == "ok":
             tell_position(f"{scene}, again", {})
             run = replace(run, criteria=(*run.criteria, self._repeats(scene)))
-        self._loaded.look()
         renderer, device = self._subject.request.renderer, self._subject.device
         return replace(run, criteria=tuple(advised(item, renderer, device) for item in run.criteria))
 
@@ -133,17 +121,16 @@ class SmokeTrainer:
         """Nothing: the trainer writes into the report's folder itself."""
 
     def measured(self, *, finished: bool) -> Measured:
-        """Kernels, the digests of what ran, and what was loaded with it; not while that is compared, unless all was run."""
-        code = self._loaded.result(wait=finished)
+        """Kernels, the digests of what ran, and at the end what was loaded with it, for which it is all read."""
+        code = None
+        if finished and self._variables:
+            code = self._loaded.compare()
         return Measured(kernels=self._kernels, sources=self._sources, loaded=code)
 
     def _train(self, scene: str, tell: Tell) -> SceneRun:
         subject = self._subject
         folder = make_folder(subject.out / scene)
         latest: dict[str, Any] = {}
-        clocks: list[tuple[float, float]] = []
-        libraries: list[str] = []
-        resident: list[int] = []
 
         def on_line(line: str) -> None:
             if line.startswith("{"):
@@ -153,10 +140,6 @@ class SmokeTrainer:
                     return  # only looks like JSON; it is in the log
                 if state.get("event") == "progress":
                     latest.update(state)
-                    clocks.append((float(state.get("seconds") or 0.0), time.monotonic()))
-                    if process := process_of(str(folder)):
-                        libraries[:] = sorted(loaded.mapped(process)) or libraries
-                        resident.extend(resident_memory(process))
                     tell(scene, latest)
 
         shares = []
@@ -167,14 +150,12 @@ class SmokeTrainer:
         done = self._runner.run(
             [*self._argv(scene), "--out", str(folder), "--json-progress"],
             timeout=subject.suite.timeout,
-            env={**self._variables, loaded.VARIABLE: str(self._loaded.folder_of(scene))},
+            env=self._variables,
             cwd=folder,
             on_line=on_line,
             log=folder / TRAINING_LOG,
         )
         seconds = round(time.monotonic() - began, 1)
-        if done.ok:
-            self._loaded.trained(scene, libraries)
         if subject.device != "cpu":
             shares.append(busy_gpu(gpu))
         busy = max((share for share in shares if share is not None), default=None)
@@ -182,10 +163,7 @@ class SmokeTrainer:
         if isinstance(result.get("steadiness"), dict):
             result["steadiness"]["gpu_busy"] = busy
         record = TrainingRecord.of(result)
-        verdicts, unreadable = judge_run(subject, record, done, latest, folder)
-        if record.iterations is not None:
-            # first, since what else is measured goes by them
-            verdicts = (clock_agrees(record, clocks), memory_agrees(record, resident), *verdicts)
+        verdicts, unreadable = judge_run(subject, record, done, latest)
         images = sorted(path.relative_to(subject.out).as_posix() for path in folder.glob("renders/**/*.png"))
         log = f"{scene}/{TRAINING_LOG}"
         return SceneRun(scene, verdicts, seconds, result, tuple(images[:MAX_IMAGES]), log, unreadable)
@@ -223,14 +201,13 @@ class SmokeTrainer:
 
 
 def judge_run(
-    subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any], folder: Path
+    subject: SmokeSubject, record: TrainingRecord, done: Completed, latest: Mapping[str, Any]
 ) -> tuple[tuple[Criterion, ...], str]:
     """The criteria of one run, and the loader's error where a scene of the user's could not be read.
 
     Args:
         done: how the trainer ended.
         latest: its last progress object.
-        folder: that it wrote into.
     """
     printed = f"{done.stdout}\n{done.stderr}"
     error = sentences(record.error) if record.error else ""
@@ -245,40 +222,11 @@ def judge_run(
             return (unread,), error
         failed = Criterion("training-finishes", Outcome.FAILED, error, FINISHED)
     elif record.iterations is not None:
-        met = criteria.judge(record, subject.request.renderer, subject.suite.iterations, folder)
-        files, most = _files_of(record, subject.suite.data)
-        photos = photos_decoded(record, folder, files, most), held_out_as_pictured(record, folder)
-        return (*met, *photos, *cuda), ""
+        met = criteria.judge(record, subject.request.renderer, subject.suite.iterations)
+        return (*met, *cuda), ""
     else:
         failed = ended_early(done, latest)
     return (explained(failed, output, own=OWN_ADVICE),), ""
-
-
-def _files_of(record: TrainingRecord, data: Path | None) -> tuple[Path, int]:
-    """The sample's folder as splatfix has it, or that of the user's scene, at or below the folder of the data; and how many
-    photos in it are decoded again."""
-    scene = record.scene or "."
-    if data is None:
-        return samples_folder() / scene, PHOTOS_OF_SAMPLES
-    folders = (data, data / scene, *sorted(data.glob(f"*/{glob.escape(scene)}")))
-    first = record.photos[0].file if record.photos else ""
-    folder = next((folder for folder in folders if (folder / first).is_file()), data)
-    return folder, PHOTOS_OF_OTHERS
-
-
-def process_of(argument: str) -> str:
-    """The number of the process with that argument, by the system and not by itself; "" where it does not tell."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if os.fsencode(argument) in (folder / "cmdline").read_bytes().split(b"\0"):
-                return folder.name
-    return ""
-
-
-def resident_memory(process: str) -> Iterator[int]:
-    """The bytes that a process holds now, as proc_pid_statm(5) has them; none where that cannot be read."""
-    with suppress(OSError, ValueError, IndexError):
-        yield int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def busy_gpu(trains: Gpu | None, meter: NvmlMeter | None = None, settle: float = 1.0) -> float | None:

@@ -140,9 +140,7 @@ def _names(subject: SmokeSubject) -> str:
     return ", ".join(arch.sm for arch in subject.targets)
 
 
-def summarize_stack(
-    verdict: Verdict, subject: StackSubject, run: SceneRun | None, left_open: tuple[str, ...] = ()
-) -> str:
+def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:
     """Of a stack's own trainer; ``run`` is None for one that has not come to its end."""
     trainer = f"{subject.name}'s own trainer"
     if run is None:
@@ -156,9 +154,8 @@ def summarize_stack(
         failed = counted(len(run.failed), "criterion")
         return f"{began}, and does not pass: {failed} failed.{limit}"
     if verdict is Verdict.UNDETERMINED:
-        if run.passed is None:
-            return f"{began}, {why_open(run)}.{limit}"
-        return f"{began}. {undetermined_because(left_open)}{limit}"
+        reason = why_open(run) if run.passed is None else "and nothing failed so far"
+        return f"{began}, {reason}.{limit}"
     met = sum(item.outcome is Outcome.MET for item in run.criteria)
     measured = f"{met} met, {len(run.criteria) - met} not measured"
     return f"{began} on {run.scene}, and meets every criterion that was measured ({measured}).{limit}"

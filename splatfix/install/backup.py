@@ -189,24 +189,6 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
     return backup
 
 
-def read_written(folder: Path, paths: JournalPaths) -> dict[str, str]:
-    """What an installation left, by path with links of its folder followed: SHA-256 in hexadecimal digits. The copies of what
-    was there before are not looked at.
-
-    Raises:
-        SplatfixError: ``backup-damaged``, ``cannot-read`` or ``not-json``.
-    """
-    file = folder / "backup.json"
-    digests: dict[str, str] = {}
-    try:
-        for item in from_json(Backup, read_json(file, "a backup of splatfix")).written:
-            path = paths.to_path(item.path)
-            digests[str(Path(os.path.realpath(path.parent)) / path.name)] = item.digest
-    except (CodecError, OutsidePath, OtherEnvironment) as error:
-        raise _damaged(folder, f"A backup is damaged. {file}: {error}.", "the package") from error
-    return digests
-
-
 def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str, ...]:
     """Make everything that the installation touched what it was before. Doing it twice changes nothing more.
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.limits import MOST_MANIFEST
 from splatfix.core.reading import read_text
-from splatfix.core.runner import ProcessRunner
-from splatfix.install.backup import Backup, installed_files, read_backup, read_written, restore
-from splatfix.install.environment import Environment, open_environment, wait_for_pip
+from splatfix.install.backup import Backup, installed_files, read_backup, restore
+from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
@@ -119,26 +117,6 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
         refuse_link(copies.parent)
         refuse_link(copies)
     return backups
-
-
-def written_files(python: str) -> dict[str, str]:
-    """SHA-256 of every file as splatfix installed it into an environment, in hexadecimal digits, by its path with links of
-    its folder followed. What cannot be read of the journal is left out: ``splatfix revert`` says what is wrong with it.
-
-    Raises:
-        SplatfixError: as :func:`open_environment`.
-    """
-    environment = open_environment(python, ProcessRunner())
-    journal, paths = Journal(environment.state_folder), JournalPaths.of(environment)
-    digests: dict[str, str] = {}
-    with suppress(SplatfixError):
-        for entry in journal.entries():
-            if entry.status is not EntryStatus.DONE:
-                continue
-            for step in entry.changes:
-                if step.kind != "edit-source":
-                    digests |= read_written(journal.folder_of(entry) / step.backup, paths)
-    return digests
 
 
 def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:

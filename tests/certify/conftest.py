@@ -12,18 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from smoke_trainer.__main__ import main as trainer_main
-from smoke_trainer.ply import write_gaussians
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
-from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import WHICH
-from splatfix.certify.loaded_files import SURELY_LOADED
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
-from splatfix.core.files import write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
@@ -34,17 +29,6 @@ Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
 RESULT = json.loads(Path(__file__).with_name("figurine_result.json").read_text(encoding="utf-8"))
 """result.json of ``python -m smoke_trainer figurine --preset quick``, torch 2.13.0+cpu."""
-_SHAPES = {
-    "xyz": (1, 3),
-    "f_dc": (1, 1, 3),
-    "f_rest": (1, 15, 3),
-    "opacity": (1, 1),
-    "scaling": (1, 3),
-    "rotation": (1, 4),
-}
-CLOUD = {name: np.zeros(shape) for name, shape in _SHAPES.items()}
-"""In the place of what it trained."""
-RESULT["ply"]["rows"] = {"0": {name: values.flatten().tolist() for name, values in CLOUD.items()}}
 
 
 def place_of(document: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
@@ -65,11 +49,6 @@ def result(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def tell_loaded(variables: Mapping[str, str]) -> None:
-    """As a process of the environment does at its end: whole or not at all, since a thread reads beside it."""
-    write_json(Path(variables[loaded.VARIABLE], "loaded-0.json"), {"libraries": SURELY_LOADED})
-
-
 class RecordedKernels(ProcessRunner):
     """Answers for the kernel probe: ours agree, and no other is installed. Measures for real what is named, and trains."""
 
@@ -83,7 +62,6 @@ class RecordedKernels(ProcessRunner):
             packages = (name.partition(".")[0] for name in self.measured)
             return Completed(words, 0, "\n".join(("splatfix", *packages)), "", 0.0)
         if Path(words[1]).name == "kernel_probe.py" and words[3] not in self.measured:
-            tell_loaded(options["env"])
             met = KernelCheck(words[2], words[3], Outcome.MET, 1e-8, 1e-6, kind="ours")
             return Completed(words, 0, json.dumps(to_json(met)), "", 0.0)
         return super().run(argv, **options)
@@ -103,13 +81,11 @@ class RecordedTrainer(RecordedKernels):
         if "smoke_trainer" not in words:
             return super().run(argv, **options)
         self.calls.append(words)
-        tell_loaded(options["env"])
         out = Path(words[words.index("--out") + 1])
         out.mkdir(exist_ok=True)
         (out / "metrics.jsonl").write_text('{"loss": 0.5}\n' * 40, encoding="utf-8")
         (out / "trainer.log").write_text("recorded", encoding="utf-8")
         result = self.results.get(words[words.index("smoke_trainer") + 1], RESULT)
-        write_gaussians(out / RESULT["ply"]["path"], CLOUD)
         (out / "result.json").write_text(json.dumps(result), encoding="utf-8")
         return Completed(tuple(words), 0, "", "", 0.0)
 
@@ -122,7 +98,6 @@ class TrainingHere(RecordedKernels):
         words = [str(word) for word in argv]
         if words[1:3] != ["-m", "smoke_trainer"]:
             return super().run(argv, **options)
-        tell_loaded(options["env"])
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
             code = trainer_main(words[3:])

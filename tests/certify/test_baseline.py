@@ -46,8 +46,6 @@ def garden(**changes: Any) -> SceneRun:
         "config__strategy": "default",
         "split__train": [f"{number}.jpg" for number in range(161)],
         "split__test": [f"held-{number}.jpg" for number in range(24)],
-        "split__shown": {f"{number}.jpg": 30_000 // 161 for number in range(161)},
-        "late_heldout__psnr": 26.0,
         "heldout__psnr": 27.41,
         "heldout__ssim": 0.868,
         "heldout__lpips": 0.103,

@@ -18,7 +18,6 @@ from splatfix.certify.certificate import failures
 from splatfix.certify.criteria import judge
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
-from splatfix.certify.criteria.resources import clock_agrees, memory_agrees
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
@@ -51,18 +50,16 @@ def test_recorded_run_meets_every_criterion() -> None:
         ("split__test", [], "held-out-views"),
         ("split__test", RESULT["split"]["train"][:3], "held-out-views"),
         ("heldout__views", 1, "held-out-views"),
-        ("split__shown", {}, "held-out-views"),
-        ("split__shown", {**RESULT["split"]["shown"], RESULT["split"]["test"][0]: 1}, "held-out-views"),
-        ("split__shown", {**RESULT["split"]["shown"], RESULT["split"]["train"][0]: 3}, "held-out-views"),
         ("gradients__xyz__non_finite_steps", 1, "finite-values"),
         ("gradients__f_rest__non_finite_steps", 1, "finite-values"),
         ("train_loss__last", float("nan"), "finite-values"),
         ("train_loss__last", RESULT["train_loss"]["first"], "loss-falls"),
         ("gaussians__final", 0, "densification-works"),
+        ("updates__opacity__moved", 2, "parameters-move"),
+        ("updates", {}, "parameters-move"),
         ("heldout__psnr", RESULT["initial_heldout"]["psnr"] + 1.9, "held-out-psnr-rises"),
         ("heldout__psnr", RESULT["config"]["psnr_floor"] - 0.01, "held-out-quality"),
         ("training_views__psnr", RESULT["heldout"]["psnr"] + 13.0, "held-out-near-training"),
-        ("late_heldout__psnr", RESULT["heldout"]["psnr"] + 1.6, "held-out-psnr-holds"),
         ("ply__round_trip_difference", 0.01, "ply-round-trip"),
     ],
 )
@@ -95,9 +92,14 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     document["heldout"]["psnr"] = document["initial_heldout"]["psnr"]
     document["gaussians"].update(cloned=0, split=0)
     document["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
-    document["slopes"]["xyz"], document["seconds"]["train"] = -0.9, 1.2 * document["seconds"]["train"]
-    codes = {"loss-falls", "held-out-psnr-rises", "held-out-psnr-holds", "densification-works"}
-    codes |= {"gradients-f-rest", "loss-follows-gradients", "time-by-phase"}
+    document["seconds"]["train"] = 1.2 * document["seconds"]["train"]
+    codes = {
+        "loss-falls",
+        "held-out-psnr-rises",
+        "densification-works",
+        "gradients-f-rest",
+        "time-by-phase",
+    }
     assert failed(document) == codes
     document["iterations"] = document["config"]["iterations"] = SHORTEST - 1
     judged = judge(TrainingRecord.of(document), "torch")
@@ -168,41 +170,10 @@ def test_load_of_other_programs_refuses_nothing_on_a_gpu() -> None:
     assert judged.outcome is Outcome.NOT_MEASURED and "kept the GPU 62% busy" in judged.measured
 
 
-@pytest.mark.parametrize(
-    ("share", "outcome", "words"),
-    [
-        (0.95, Outcome.NOT_MEASURED, "where more memory is free"),
-        (None, Outcome.NOT_MEASURED, "where more memory is free"),
-        (0.4, Outcome.UNDETERMINED, "which left 60% of it free"),
-    ],
-)
-def test_memory_that_ran_out_hides_no_wrong_slopes(share: float | None, outcome: Outcome, words: str) -> None:
-    """No failure and no pass; where there was room, no certificate either."""
-    cuda = {"train": {}, "eval": {}, "used_share": share}
-    changes: dict[str, Any] = {"memory__cuda": cuda, "slopes_note": "memory ran out: CUDA out of memory"}
-
-    def run_with(slopes: dict[str, float]) -> SceneRun:
-        document = result(**changes, slopes=slopes)
-        judged = next(
-            item
-            for item in judge(TrainingRecord.of(document), "torch")
-            if item.code == "loss-follows-gradients"
-        )
-        return SceneRun("figurine", (judged,), 1.0, document)
-
-    run = run_with({"xyz": 1.0})
-    (judged,) = run.criteria
-    assert judged.outcome is outcome and words in f"{judged.why} {judged.advice}"
-    assert "not judged: memory ran out: CUDA" in judged.measured
-    assert run.passed is (True if outcome is Outcome.NOT_MEASURED else None)
-    assert bool(run.notes) is (outcome is Outcome.NOT_MEASURED), "a reservation, where it is certified"
-    assert run_with({"xyz": 0.2}).passed is False
-
-
 def test_what_one_cause_leads_to_is_one_reason() -> None:
     """Nine criteria that a backward pass without gradients fails: what reaches no group, and what follows from that."""
     document = result(train_loss__last=RESULT["train_loss"]["first"])
-    for quality in ("heldout", "late_heldout", "training_views"):
+    for quality in ("heldout", "training_views"):
         document[quality]["psnr"] = document["initial_heldout"]["psnr"]
     for group in REQUIRED_GROUPS:
         document["gradients"][group].update(zero_steps=200, max=0.0)
@@ -215,28 +186,6 @@ def test_what_one_cause_leads_to_is_one_reason() -> None:
     )
     vague = replace(run, criteria=tuple(item for item in run.failed if "gradients" not in item.code))
     assert len(failures((), (vague,), ())) == 3, "of what nothing tells the cause, each is told"
-
-
-def test_less_memory_than_was_seen_is_refused() -> None:
-    record = TrainingRecord.of(result(memory__rss=900 << 20))
-    outcomes = [memory_agrees(record, seen).outcome for seen in ((), (500 << 20, 950 << 20), (1800 << 20, 9))]
-    assert outcomes == [Outcome.NOT_MEASURED, Outcome.MET, Outcome.FAILED]
-
-
-@pytest.mark.parametrize(
-    ("told", "outcome"),
-    [
-        (10.0, Outcome.MET),
-        (8.5, Outcome.MET),  # two seconds went into evaluating
-        (5.0, Outcome.FAILED),
-        (13.0, Outcome.FAILED),
-    ],
-)
-def test_a_clock_of_its_own_is_refused(told: float, outcome: Outcome) -> None:
-    record = TrainingRecord.of(result(seconds__eval=2.0))
-    assert clock_agrees(record, [(1.0, 100.0), (1.0 + told, 110.0)]).outcome is outcome
-    assert clock_agrees(record, [(1.0, 100.0), (1.5, 101.0)]).outcome is Outcome.NOT_MEASURED
-    assert clock_agrees(record, []).outcome is Outcome.NOT_MEASURED
 
 
 @pytest.mark.parametrize(
@@ -293,6 +242,6 @@ def test_a_gpu_that_became_busy_meanwhile_excuses_too(
 
     monkeypatch.setattr(smoke_training, "LoadedFiles", MagicMock())
     facts: Any = SimpleNamespace()
-    trainer = SmokeTrainer(subject, facts, Trained(), tmp_path, {})
+    trainer = SmokeTrainer(subject, facts, Trained(), tmp_path)
     run = trainer._train("figurine", lambda *_: None)
     assert run.record.steadiness.gpu_busy == 0.6

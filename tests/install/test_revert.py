@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.files import sha256_of
 from splatfix.install import EntryStatus, Journal, RevertOutcome, revert, revert_all
 from splatfix.install.environment import Environment
-from splatfix.install.undo import written_files
 from splatfix.install.wheels import MANIFEST
 from tests.plan.machines import refused
 
@@ -57,15 +55,6 @@ def test_the_preview_of_all_is_what_is_then_done(stages: Stages, monkeypatch: py
     assert not list(journal.folder.rglob("blobs")) and list(journal.folder.rglob("*.log"))
     kept = sum(path.stat().st_size for path in environment.state_folder.rglob("*") if path.is_file())
     assert kept < 1 << 20, "nothing large is left"
-
-
-def test_the_journal_knows_what_was_installed_last(stages: Stages) -> None:
-    environment = stages.at("three")
-    files = written_files(environment.python)
-    (compiled,) = (environment.platlib / "tiny_probe").glob("_C.*")
-    assert files[str(compiled)] == sha256_of(compiled), "of its second version"
-    revert_all(environment.python)
-    assert written_files(environment.python) == {}
 
 
 def test_two_of_one_version_are_told_apart(stages: Stages, tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ class Sabotage:
     file: str = ""
     lines: str = ""
     iterations: int = 40
-    photos: str = "PNG"
-    verdict: str = "not-certified"
 
 
 TABLE = from_json(

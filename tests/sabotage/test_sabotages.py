@@ -1,8 +1,6 @@
 """Every sabotage of the table, in an environment of its own, by the processes that certify starts."""
 
-import json
 import os
-import shutil
 import sys
 import sysconfig
 import venv
@@ -12,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from splatfix.certify import Certificate, Outcome, Verdict, certificate, certify, criteria, kernels
-from splatfix.certify.scenes import NO_SCENES, samples_folder
+from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.toml import parse_toml
 from splatfix.facts import Facts
@@ -67,36 +64,17 @@ def environment(folder: Path, row: Sabotage | None) -> str:
     return str(python)
 
 
-def in_jpeg(folder: Path) -> Path:
-    """The figurine as a user's own scene whose photos are JPEG."""
-    scene = folder / "figurine"
-    shutil.copytree(samples_folder() / "figurine", scene)
-    for path in (scene / "images").iterdir():
-        with Image.open(path) as image:
-            image.convert("RGB").save(path.with_suffix(".jpg"), quality=95)
-        path.unlink()
-    for path in scene.glob("transforms_*.json"):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for frame in document["frames"]:
-            frame["file_path"] += ".jpg"
-        path.write_text(json.dumps(document), encoding="utf-8")
-    return folder
-
-
 def certified(
     folder: Path, row: Sabotage | None, known: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> Certificate:
     """The certificate of such an environment, without the comparison of its files with what was installed."""
-    if row is None or row.refused_by != "code-as-installed":
-        monkeypatch.setattr(certificate, "as_installed", lambda code, python: ())
+    monkeypatch.setattr(certificate, "as_installed", lambda code, python: ())
     monkeypatch.setenv(SWITCH, "1")
     python = environment(folder / "environment", row)
     runner: Any = ProcessRunner()
     if row is not None and row.refused_by not in KERNELS:
         runner = RecordedKernels()  # what is wrong in a training only is looked for there only
         suite = replace(SHORT, iterations=row.iterations)
-        if row.photos == "JPEG":
-            suite = replace(suite, data=in_jpeg(folder / "scenes"))
         return certify(subject(suite, folder / "report", python=python), known, runner=runner)
     if row is not None:
         rows = tuple(item for item in kernels.IMPLEMENTATIONS if item[0] in ("arithmetic", row.refused_by))
@@ -111,15 +89,13 @@ def test_refused_for_its_first_cause(
     row: Sabotage, tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = certified(tmp_path, row, known, monkeypatch)
-    assert made.verdict is Verdict(row.verdict)
+    assert made.verdict is Verdict.NOT_CERTIFIED
     print(*made.reasons, sep="\n")
-    first, *_ = (*made.reasons, made.summary)
+    first = made.reasons[0]
     if row.refused_by in KERNELS:
         assert first.startswith(f"kernel {row.refused_by}: ") and row.cause in first
         failed = {item.name for item in made.kernels if item.outcome is Outcome.FAILED}
         assert failed == {row.refused_by}
-    elif row.refused_by == "code-as-installed":
-        assert row.cause in first
     else:
         assert f": {row.refused_by}: " in first and row.cause in first
 

@@ -60,7 +60,7 @@ def test_result_json_is_complete(finished):
     config, result = finished
     document = json.loads((config.out / "result.json").read_text())
     assert document == json.loads(json.dumps(result.document))
-    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 3)
+    assert (result.status, result.exit_code, document["schema_version"]) == ("ok", 0, 4)
     assert document["iterations"] == 40 and document["iterations_per_second"] > 0
     assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 1.0
     assert document["heldout"]["views"] == 2
@@ -76,6 +76,8 @@ def test_result_json_is_complete(finished):
         assert health["steps"] > 0 and health["zero_steps"] == 0 and health["non_finite_steps"] == 0
         assert 0 < health["min"] <= health["median"] <= health["max"]
     assert document["gradients"]["xyz"]["steps"] == 40 > document["gradients"]["f_rest"]["steps"]
+    assert document["updates"].keys() == set(GROUPS)
+    assert all(row["steps"] == row["moved"] > 0 for row in document["updates"].values())
     assert document["memory"]["rss"] > 50e6 and document["memory"]["cuda"] is None
     renderer = document["implementations"]["renderer"]
     assert (renderer["kind"], renderer["engine"]) == (document["config"]["renderer"], "torch-cpu")
@@ -180,7 +182,7 @@ def test_ctrl_c_in_the_last_evaluation_writes_a_checkpoint(short_run, monkeypatc
 
 @pytest.mark.parametrize(
     ("only_evaluation", "message"),
-    [(True, "held-out quality is not a number after iteration 4"), (False, "not a number")],
+    [(True, "held-out quality is not a number after iteration 6"), (False, "not a number")],
 )
 def test_nan_from_the_renderer_is_a_failure(short_run, render_by, only_evaluation, message):
     def broken(honest, splats):
@@ -249,29 +251,6 @@ def test_a_ply_that_renders_differently_is_a_failure(short_run, monkeypatch):
     result = train(short_run(5))
     assert (result.status, result.exit_code) == ("failed", 1)
     assert result.document["ply"]["round_trip_difference"] > 1e-3
-
-
-def test_memory_that_runs_out_after_the_training_fails_nothing(short_run, monkeypatch):
-    """Slopes stay unmeasured, and what is saved is what was trained; any other error is one."""
-    undisturbed, honest, calls = train(short_run(5)), training._loss_of, []
-    rows = cloud(short_run(5), 5)
-
-    def draw(run, view):
-        calls.append(view)
-        if len(calls) > 3:  # with a parameter moved
-            raise RuntimeError(message)
-        return honest(run, view)
-
-    monkeypatch.setattr(training, "_loss_of", draw)
-    message = "CUDA out of memory. Tried to allocate 2.00 GiB"
-    result = train(short_run(5))
-    document = result.document
-    assert (result.status, document["slopes"]) == ("ok", {})
-    assert document["slopes_note"] == f"memory ran out: {message}"
-    assert undisturbed.document["slopes"] and not undisturbed.document["slopes_note"]
-    assert all(np.array_equal(values, rows[name]) for name, values in cloud(short_run(5), 5).items())
-    message = "mat1 and mat2 shapes cannot be multiplied"
-    assert train(short_run(5)).status == "failed"
 
 
 @pytest.mark.parametrize("layout", ["colmap-text", "blender", "nerfstudio"])

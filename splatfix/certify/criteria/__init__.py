@@ -6,23 +6,18 @@ densified, that had no test split and reported the quality of its training views
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from splatfix.certify.criteria import gradients, learning, resources, running, truth
+from splatfix.certify.criteria import gradients, learning, resources, running
 from splatfix.certify.model import Criterion
 from splatfix.certify.record import TrainingRecord
 
 
-def judge(
-    record: TrainingRecord, renderer: str, iterations: int | None = None, run: Path | None = None
-) -> tuple[Criterion, ...]:
+def judge(record: TrainingRecord, renderer: str, iterations: int | None = None) -> tuple[Criterion, ...]:
     """All criteria of one run of the smoke trainer; a measurement that is missing fails its criterion, and a run that is too
     short leaves what it cannot show undetermined.
 
     Args:
         renderer: the one that was asked for.
         iterations: as many as were asked for; None: as many as the preset has, which the record repeats.
-        run: folder that the trainer wrote into; None where there is none any more.
     """
     return (
         running.finished(record, iterations),
@@ -30,18 +25,15 @@ def judge(
         learning.held_out_views(record),
         learning.finite_values(record),
         *gradients.of_every_group(record),
-        gradients.loss_follows(record),
         gradients.parameters_move(record),
         learning.gaussians_reached(record),
         learning.loss_falls(record),
-        learning.loss_trend(record),
         learning.densification(record),
         learning.heldout_gain(record),
         learning.heldout_quality(record),
         learning.heldout_not_above_training(record),
         learning.heldout_near_training(record),
-        learning.heldout_holds(record),
-        truth.ply_round_trip(record, run),
+        running.ply_round_trip(record),
         resources.evaluation_memory(record),
         resources.memory_growth(record),
         resources.memory_utilisation(record),

@@ -25,12 +25,10 @@ def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Crite
         texts.append(
             f"{counted(code.compared, 'file')} of {few(code.distributions)} are as they were installed"
         )
-    if code.untold:
-        texts.append(f"not told by {few(code.untold)}")
     if code.unknown:
         texts.append(f"not known: {few(code.unknown, 3)}")
     met: bool | None = not code.differences
-    if met and (not code.compared or code.untold):
+    if met and not code.compared:
         met = None
     item = criterion(CODE, met, few(texts, between="; "))
     names = dict.fromkeys(item.distribution for item in code.differences if item.distribution)

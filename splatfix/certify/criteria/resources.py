@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from splatfix.certify.criteria.criterion import criterion, unless_short
@@ -32,14 +32,6 @@ IDLE = 0.1
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
 BUSY_GPU = 0.1
 """Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
-
-LEAST_TOLD = 0.9
-"""Of the memory that splatfix saw the trainer hold. A peak is never below what was held at a moment."""
-
-LEAST_CLOCKED = 2.0
-"""Seconds between the first line of progress and the last from which on clocks are compared."""
-MOST_APART = 0.2
-"""Of that time. What a trainer does between iterations, but for evaluating, takes it none of its training's seconds."""
 
 _MOST_SLOW = 5
 """Iterations that are named."""
@@ -78,7 +70,7 @@ def memory_growth(record: TrainingRecord) -> Criterion:
 
 def memory_utilisation(record: TrainingRecord) -> Criterion:
     """Memory is not all but full."""
-    memory, share = record.memory, used_share(record)
+    memory, share = record.memory, _used_share(record)
     kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
     if memory.cuda:
         kind = "of the GPU's memory in use, by all programs"
@@ -92,7 +84,7 @@ def memory_utilisation(record: TrainingRecord) -> Criterion:
     return criterion("memory-utilisation", met, measured, most=MAX_USED)
 
 
-def used_share(record: TrainingRecord) -> float | None:
+def _used_share(record: TrainingRecord) -> float | None:
     """The share of the memory that was in use at the peak; None where it is not known, as of a GPU that shares the machine's:
     its driver counts the page cache as used."""
     memory = record.memory
@@ -132,35 +124,6 @@ def time_by_phase(record: TrainingRecord) -> Criterion:
     )
     # beside other programs a few steps lose more than that between them
     return unless_short(item, record, measured=both)
-
-
-def clock_agrees(record: TrainingRecord, clocks: Sequence[tuple[float, float]]) -> Criterion:
-    """The seconds of the training are those of splatfix's own clock, by which speeds are compared.
-
-    Args:
-        clocks: the trainer's seconds and splatfix's, at each line of progress.
-    """
-    met, measured = None, "too few lines of progress"
-    if clocks:
-        told, passed = clocks[-1][0] - clocks[0][0], clocks[-1][1] - clocks[0][1]
-        measured = f"{told:.1f} s by the trainer, {passed:.1f} s by splatfix"
-        if passed >= LEAST_CLOCKED:
-            evaluated = record.seconds.get("eval") or 0.0  # in part before and after
-            met = told <= (1 + MOST_APART) * passed and told + evaluated >= (1 - MOST_APART) * passed
-    return criterion("clock-agrees", met, measured, apart=MOST_APART)
-
-
-def memory_agrees(record: TrainingRecord, seen: Sequence[int]) -> Criterion:
-    """The peak of resident memory is no less than splatfix saw the trainer hold.
-
-    Args:
-        seen: bytes, at each line of progress, by the system.
-    """
-    met, measured, told = None, "this system does not tell it of another process", record.memory.rss
-    if seen and told is not None:
-        met = told >= LEAST_TOLD * max(seen)
-        measured = f"peak {_mib(told)} by the trainer, {_mib(max(seen))} seen by splatfix"
-    return criterion("memory-agrees", met, measured, least=LEAST_TOLD)
 
 
 def bound_by(phases: Mapping[str, float]) -> str:

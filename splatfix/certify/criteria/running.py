@@ -67,6 +67,14 @@ def _problem(ran: Implementation, least_calls: int) -> str:
     return ""
 
 
+def ply_round_trip(record: TrainingRecord) -> Criterion:
+    """Judge whether the saved point cloud, read back, renders as what was trained."""
+    difference, tolerance = record.ply.round_trip_difference, record.ply.tolerance
+    measured = "not measured" if difference is None else f"largest difference {difference:.2g}"
+    met = difference is not None and tolerance is not None and difference <= tolerance
+    return criterion("ply-round-trip", met, measured, tolerance=tolerance)
+
+
 def no_cuda_error(output: str, device: str) -> tuple[Criterion, ...]:
     """That CUDA reported no error, by all that the trainer and the libraries below it printed; nothing where it did not run."""
     line = next((line.strip() for line in output.splitlines() if _CUDA_ERROR.search(line)), "")

@@ -16,8 +16,9 @@ from splatfix.core.words import counted, few
 
 LONG = 1000
 """Iterations from which on a stranger's trainer must have learned as much as splatfix's own on the sample scenes."""
+SLOW_LOSS_FACTOR = 0.95
 LEAST_GAIN_DB = 0.5
-"""Held-out PSNR that counts as learning in a shorter run."""
+"""What counts as learning in a shorter run: the last loss as a share of the first, and what held-out PSNR gains."""
 MENDS = "runs-as-it-is"
 """The criterion whose steps stand with the stack's mends."""
 RENDERING, METRICS = "rendering", "metrics"
@@ -257,7 +258,8 @@ def _unless_slow(item: Criterion, record: TrainingRecord) -> Criterion:
     if item.outcome is not Outcome.FAILED or (record.iterations or 0) >= LONG:
         return item
     if item.code == "loss-falls":
-        learns = learning.loss_trend(record).outcome is Outcome.MET
+        first, last = record.train_loss.first, record.train_loss.last
+        learns = first is not None and last is not None and last <= SLOW_LOSS_FACTOR * first
     elif item.code == "held-out-psnr-rises":
         before, after = record.initial_heldout.psnr, record.heldout.psnr
         learns = before is not None and after is not None and after >= before + LEAST_GAIN_DB

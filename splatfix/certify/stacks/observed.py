@@ -16,8 +16,6 @@ from splatfix.core.runner import Completed
 
 SMOOTHED_OVER = 10
 """Iterations at either end of a run, averaged; as the smoke trainer's."""
-WINDOWS = 10
-"""Parts of a run, for the trend of its loss."""
 
 
 def read_observed(folder: Path, script: str) -> dict[str, Any]:
@@ -157,14 +155,8 @@ def _file(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _curve(losses: Sequence[float | None]) -> dict[str, Any]:
-    """First and last loss, each a mean over SMOOTHED_OVER, and the means of ten equal parts; None where one is not finite."""
-    size = max(1, len(losses) // WINDOWS)
-    parts = [losses[start : start + size] for start in range(0, size * WINDOWS, size)]
-    return {
-        "first": _mean(losses[:SMOOTHED_OVER]),
-        "last": _mean(losses[-SMOOTHED_OVER:]),
-        "windows": [_mean(part) for part in parts if part],
-    }
+    """First and last loss, each a mean over SMOOTHED_OVER; None where one of them is not finite."""
+    return {"first": _mean(losses[:SMOOTHED_OVER]), "last": _mean(losses[-SMOOTHED_OVER:])}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

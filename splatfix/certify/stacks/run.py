@@ -54,13 +54,12 @@ class StackTrainer:
         facts: Facts,
         runner: Runner,
         folder: Path,
-        journal: Mapping[str, str],
     ) -> None:
         self._subject, self._runner, self._folder = subject, runner, folder
         own = [folder, subject.out, subject.checkout, subject.source]
         if subject.dropins is not None:
             own.append(subject.dropins)
-        self._loaded = LoadedFiles(facts, subject.python, runner, folder / "loaded", own, journal)
+        self._loaded = LoadedFiles(facts, folder / "loaded", own)
         self._scene = subject.scene.folder.name
         self._report = subject.out / self._scene
         self._model = folder / "model"
@@ -106,7 +105,6 @@ class StackTrainer:
             result["memory"]["growth"] = {"per_1000": per_1000 * (1 << 30), "from": start, "to": end}
         record = TrainingRecord.of(result)
         mends = (*subject.gaps.mends, *self._started.mends)
-        self._loaded.look()
         criteria = judge_stack(record, done, subject.extensions, mends, scripts, problems)
         if not subject.rehearsed:
             criteria += no_cuda_error(f"{done.stdout}\n{done.stderr}", subject.device)
@@ -145,8 +143,8 @@ class StackTrainer:
                 shutil.copyfile(self._observed / name, self._report / copy)
 
     def measured(self, *, finished: bool) -> Measured:
-        """How the training was started, what was passed over, and what was loaded."""
-        return Measured(started=self._started, loaded=self._loaded.result(wait=finished))
+        """How the training was started, what was passed over, and at the end what was loaded."""
+        return Measured(started=self._started, loaded=self._loaded.compare() if finished else None)
 
     def _run_script(
         self, script: str, arguments: list[str], log: str, tell: Tell

@@ -86,7 +86,7 @@ def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRu
 
 def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRun) -> None:
     """An altered file, then what only one fault leads to, then what many do, however the criteria are listed."""
-    codes = ("clock-agrees", "loss-falls", "held-out-quality", "parameters-move")
+    codes = ("throughput-steady", "loss-falls", "held-out-quality", "parameters-move")
     failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
     altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
     document = render(
