@@ -49,7 +49,7 @@ def calibrated(
     family = stack.family
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
-    require_packages(facts, interpreter, "vram --calibrate", CERTIFY_NEEDS)
+    require_packages(facts, interpreter, CERTIFY_NEEDS)
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
     folder = scene or samples_folder() / find_samples()[0].name

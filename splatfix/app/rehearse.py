@@ -45,7 +45,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
     facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
-    require_packages(facts, python, "rehearse", CERTIFY_NEEDS)
+    require_packages(facts, python, CERTIFY_NEEDS)
     device = device_for(request.device, facts)
     if device != "cpu":
         require_visible_gpu(device, facts)

@@ -122,7 +122,7 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
     """
     if (
         not isinstance(document, dict)
-        or document.get("command") not in ("certify", "rehearse")
+        or document.get("command") != "certify"
         or document.get("verdict") not in _VERDICTS
     ):
         problem = f"{file} is not a certificate.json of splatfix certify."

@@ -129,7 +129,7 @@ def verify(
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    require_packages(facts or gather(python), python, "verify", VERIFY_NEEDS)
+    require_packages(facts or gather(python), python, VERIFY_NEEDS)
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
         return check_kernels(runner or ProcessRunner(), python, device, folder, variables)

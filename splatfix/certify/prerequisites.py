@@ -20,7 +20,7 @@ _DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat
 """By renderer, the drop-in with which it runs on a CPU too."""
 
 
-def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, ...]) -> None:
+def require_packages(facts: Facts, python: str, needs: tuple[str, ...]) -> None:
     """Raise ``environment-not-ready`` (exit code 3) unless the interpreter works and has these distributions."""
     environment = facts.environment
     if environment.interpreter.value is None:
@@ -38,9 +38,9 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
         # splatfix's own environment is seldom the one that is meant
         if python == sys.executable:
             install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
-            todo = (_of_stack(command, "Choose"), install)
+            todo = (_of_stack("Choose"), install)
         else:
-            todo = (pip(facts, "install", *missing), _of_stack(command, "Or choose"))
+            todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
         raise SplatfixError(
             "environment-not-ready",
             f"This environment lacks {', '.join(missing)}.",
@@ -50,9 +50,9 @@ def require_packages(facts: Facts, python: str, command: str, needs: tuple[str, 
         )
 
 
-def _of_stack(command: str, verb: str) -> Step:
+def _of_stack(verb: str) -> Step:
     text = f"{verb} the environment of your splatting stack"
-    return fill_in("splatfix", command, "--python", "FOLDER", text=text)
+    return fill_in("splatfix", "certify", "--python", "FOLDER", text=text)
 
 
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:

@@ -80,7 +80,7 @@ class SmokeTrainer:
         subject, level = self._subject, self._subject.request.level
         progress("environment", {})
         needs = run_levels.NEEDS[level or run_levels.FULL]
-        require_packages(self._facts, subject.python, "certify", needs)
+        require_packages(self._facts, subject.python, needs)
         if level == 1:
             require_visible_gpu(subject.device, self._facts)
         else:

@@ -53,5 +53,5 @@ def _given(context: Any) -> set[str]:
         if parameter.param_type_name == "option":
             names.add(str(parameter.opts[0]))
         else:
-            names.add(str(parameter.metavar).strip("[").partition("|")[0])
+            names.add(str(parameter.metavar).strip("[]").partition("|")[0])
     return names

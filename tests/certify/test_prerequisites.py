@@ -111,6 +111,6 @@ def test_own_environment_is_suggested_last(python: str) -> None:
         torch_installed=Fact(False, "test"),
     )
     with pytest.raises(SplatfixError) as caught:
-        require_packages(dataclasses.replace(machine(), environment=bare), python, "verify", VERIFY_NEEDS)
+        require_packages(dataclasses.replace(machine(), environment=bare), python, VERIFY_NEEDS)
     programs = [item.command.argv[0] for item in caught.value.todo if item.command]
     assert programs == (["splatfix", python] if python == sys.executable else [python, "splatfix"])

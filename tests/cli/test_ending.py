@@ -15,27 +15,6 @@ COMMAND = [sys.executable, "-m", "splatfix"]
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes and folders as POSIX has them")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--exit-codes", "monitoring", "--no-such-option"],
-        ["--exit-codes=monitoring", "--iterations", "many"],
-        ["--exit-codes", "monitoring", "--suite", "quick", "--data", "scenes"],
-        ["--exit-codes", "monitoring", "--container", "cpu", "--seed", "1"],
-        ["--exit-codes", "monitoring", "--python", "/no/such/python"],
-        ["--exit-codes", "monitoring", "--out", "/dev/null/x", "--suite", "none"],
-    ],
-)
-def test_a_monitoring_system_is_never_told_that_wrong_usage_is_critical(
-    splatfix: Splatfix, words: list[str]
-) -> None:
-    done = splatfix("certify", *words)
-    assert (done.returncode, done.stdout) == (3, "") and "error (" in done.stderr
-    document = json.loads(splatfix("certify", *words, "--json").stdout)
-    assert document["exit_code"] == document["error"]["exit_code"] == 3
-    assert splatfix("certify", *words[2:]).returncode == 2
-
-
 def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_path: Path) -> None:
     out = ("--interval", "0.1", "--out", str(tmp_path))
     theirs = splatfix("monitor", *out, "/no/such/command", "--json")

@@ -128,12 +128,12 @@ def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
 def _use(
     assessment: Assessment, replacement: Replacement, backend: str, *options: str, on_the_cpu: bool
 ) -> tuple[UseDropins | Confirm, ...]:
-    """Install the drop-ins, then see their numbers by ``verify``, and a training with their rasterizer by ``certify``."""
+    """Install the drop-ins, then compare their numbers, and train with their rasterizer."""
     # the user's own sources, else the drop-ins, else a placeholder
     sources = assessment.sources.named or replacement.names or ("CHECKOUT",)
     install = splatfix(assessment, "install", *sources, "--backend", backend, *options)
     use = UseDropins(command=install, subjects=replacement.names, backend=backend)
-    verify = Confirm(command=splatfix(assessment, "verify"), what="check accuracy")
+    verify = Confirm(command=splatfix(assessment, "certify", "--level", "2"), what="check accuracy")
     if not replacement.renderer:
         return use, verify
     certify = ["certify", "--renderer", replacement.renderer]
