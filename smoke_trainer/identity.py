@@ -52,8 +52,8 @@ def origin_of(entry: Any) -> Tuple[Optional[str], Optional[Path]]:
 
 
 def engine_in_use(module: str, engine: str) -> str:
-    """`nvrtc` or `warp` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC or Warp compiled
-    (see `ran` in splatfix/kernels/nvrtc.py); else what it was said to run on."""
+    """`nvrtc` where the kernels of a module, a drop-in's or ours, ran as CUDA code that NVRTC compiled (see `ran` in
+    splatfix/kernels/nvrtc.py); else what it was said to run on."""
     package = module.partition(".")[0]
     kernel = {
         "splatfix": module.rpartition(".")[2],
@@ -66,9 +66,7 @@ def engine_in_use(module: str, engine: str) -> str:
     if package != "splatfix":  # a drop-in carries a copy of its own
         compiler = f"{package}._nvrtc" if package != "gsplat" else "gsplat.csrc._nvrtc"
     compiled_by: str = getattr(sys.modules.get(compiler), "ran", {}).get(kernel, "")
-    if compiled_by in ("nvrtc", "warp"):
-        return compiled_by
-    return engine
+    return compiled_by if compiled_by == "nvrtc" else engine
 
 
 def library_of(module: str) -> Optional[Path]:

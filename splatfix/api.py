@@ -81,7 +81,7 @@ def plan(
     Args:
         sources: checkouts, extensions' folders, or packages that have a drop-in; without any, the options alone are of use.
         targets: GPU architectures such as ``sm_120``; by default the GPUs of this machine.
-        backend: ``native``, ``nvrtc``, ``warp``, ``pure`` or ``auto``.
+        backend: ``native``, ``nvrtc``, ``pure`` or ``auto``.
         python: an interpreter or environment; by default the one that runs this.
         facts: facts that ``splatfix diagnose --save`` wrote elsewhere: the options of that machine.
 

@@ -272,7 +272,6 @@ WRITERS = {
     "splatfix/report/console.py",
     "splatfix/app/result.py",
     "splatfix/kernels/nvrtc.py",
-    "splatfix/kernels/on_warp.py",
     "splatfix/cli/__init__.py",
     "splatfix/core/passthrough.py",
     "splatfix/facts/environment/probe_env.py",

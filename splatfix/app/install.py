@@ -383,7 +383,7 @@ def planned(request: Request, facts: Facts, *, named: bool, wheels: Prebuilt = N
         SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
     """
     context = make_context(facts, Goal(request.targets))
-    if named or request.backend in ("pure", "nvrtc", "warp") or has_stack_files(Path.cwd()):
+    if named or request.backend in ("pure", "nvrtc") or has_stack_files(Path.cwd()):
         return with_wheels(request, context, wheels)
     try:
         plan = with_wheels(request, context, wheels)

@@ -162,14 +162,12 @@ def make_current(device: str) -> None:
 
 
 def unrun_kernels(name: str, device: str) -> str:
-    """Whose CUDA kernels a drop-in has that the CPU cannot run; "" on a GPU, and for a drop-in without any."""
+    """The CUDA kernels of a drop-in, which the CPU cannot run; "" on a GPU, and for a drop-in without any."""
     if device != "cpu" or not is_dropin(name):
         return ""
     top, _, part = name.partition(".")
     for folder in folders_of(top):
         for place in (folder, folder / part):  # gsplat's drop-in is a package within it
-            if (place / "_on_warp.py").is_file():
-                return "gswarp's kernels"
             if (place / "_nvrtc.py").is_file():
                 return "its CUDA code"
     return ""
@@ -181,7 +179,7 @@ def kernels_that_ran(kernel: str, name: str) -> str:
     if kernel == "gsplat":
         package, row = name, "gsplat rasterize_to_pixels_3dgs_fwd"
     ran = getattr(sys.modules.get(f"{package}._nvrtc"), "ran", {}).get(row, "")
-    texts = {"": "", "nvrtc": "its CUDA kernels ran", "warp": "gswarp's kernels ran"}
+    texts = {"": "", "nvrtc": "its CUDA kernels ran"}
     return texts.get(ran, f"pure PyTorch ran: {ran.partition(': ')[2]}")
 
 

@@ -110,7 +110,7 @@ class KernelCheck:
     imported: bool = True
     """False where importing it, or what calls it, raised."""
     pytorch_half: bool = False
-    """A drop-in with CUDA kernels, its own or gswarp's, of which a CPU ran none."""
+    """A drop-in with CUDA kernels, of which a CPU ran none."""
 
     @property
     def sentence(self) -> str:

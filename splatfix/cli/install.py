@@ -24,7 +24,6 @@ class Backend(str, Enum):
     wheels = "wheels"
     pure = "pure"
     nvrtc = "nvrtc"
-    warp = "warp"
     auto = "auto"
 
 

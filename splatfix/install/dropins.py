@@ -30,9 +30,7 @@ from splatfix.knowledge.faces import (
 from splatfix.knowledge.stacks import Variant, variant
 
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
-_HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC", "warp": "on gswarp"}
-
-_CALLS = re.compile(rb"from \._(ssim|knn|rasterizer|contributions)_cuda import")
+_HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 
 
 @cache
@@ -44,45 +42,29 @@ def _sections() -> dict[str, str]:
 
 
 def make_dropin_wheel(
-    dropin: Dropin,
-    version: str,
-    folder: Path,
-    compiled: Mapping[str, bytes] | None = None,
-    *,
-    gswarp: bool = False,
+    dropin: Dropin, version: str, folder: Path, compiled: Mapping[str, bytes] | None = None
 ) -> Path:
     """Write the wheel of a drop-in into ``folder``.
 
     Args:
         compiled: code of its CUDA kernels by file name, which it then carries with their sources; None for pure PyTorch.
-        gswarp: it calls gswarp for tensors on a GPU.
 
     Raises:
         SplatfixError: ``splatfix-incomplete`` when this installation of splatfix lacks a kernel.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    backend = "pure"
-    if gswarp:
-        backend = "warp"
-    elif compiled is not None:
-        backend = "nvrtc"
+    backend = "pure" if compiled is None else "nvrtc"
     # the version is in the file itself: who finds it in site-packages years later knows where it came from
     head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
     files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
     files.setdefault(f"{dropin.folder}/__init__.py", head.encode())
-    kernels = dropin.kernels
-    if gswarp and dropin.gives_used:  # which gswarp does not tell
-        kernels += ("contributions.py",)
-    for kernel in kernels:
+    for kernel in dropin.kernels:
         files[f"{dropin.folder}/_{kernel}"] = _kernel(kernel)
     if compiled is not None:
         for kernel in dropin.cuda:
             name = kernel if kernel.startswith("cuda/") else f"_{kernel}"
             files[f"{dropin.folder}/{name}"] = _kernel(kernel)
         files |= {f"{dropin.folder}/cuda/{name}": code for name, code in compiled.items()}
-    if gswarp:  # what calls our own kernels calls it
-        files = {path: _CALLS.sub(rb"from ._on_warp import", text) for path, text in files.items()}
-        files |= {f"{dropin.folder}/_{name}": _kernel(name) for name in ("nvrtc.py", "on_warp.py")}
     summary = f"Drop-in for {dropin.name} {_HOW[backend]}, by splatfix"
     path = write_wheel(folder, dropin.distribution, version, files, summary, requires=_host_releases(dropin))
     manifest = {

@@ -29,7 +29,7 @@ from splatfix.install.environment import Environment, environment_lock, open_env
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
 from splatfix.install.journal_paths import JournalPaths
-from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
+from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
@@ -55,7 +55,6 @@ from splatfix.plan.steps import (
 _NEEDS = {
     "pure": "pure PyTorch needs only torch, which is there",
     "nvrtc": "NVRTC came with torch, and compiles for these GPUs",
-    "warp": "gswarp and Warp fit this Python, torch and driver",
 }
 
 
@@ -309,16 +308,12 @@ class _Execution:
         started = time.monotonic()
         dropin = declared_dropin(step.declared) if step.declared else dropin_of(step.subject, step.variant)
         compiled = None
-        log = self.folder / f"{step.backend}-{file_name(step.subject)}.log"
-        gswarp = step.backend == "warp"
-        if gswarp:
-            self.progress.doing(step, "compiling gswarp's kernels by NVIDIA Warp")
-            item.rungs.append(compile_gswarp(dropin, step.targets, self.environment, self.runner, log))
-        elif step.targets:
+        if step.targets:
             self.progress.doing(step, "compiling its CUDA kernels by NVRTC")
+            log = self.folder / f"nvrtc-{file_name(step.subject)}.log"
             compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, self.runner, log)
             item.rungs.append(rung)
-        path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled, gswarp=gswarp)
+        path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled)
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)

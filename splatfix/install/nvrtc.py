@@ -1,4 +1,4 @@
-"""Compiles a drop-in's kernels in the target environment, by torch's NVRTC or by Warp, and proves for which GPUs the code is."""
+"""Compiles a drop-in's kernels in the target environment, by torch's NVRTC, and proves for which GPUs the code is."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from typing import Any
 
 from splatfix.binaries import BinaryError, read_binary
 from splatfix.context.coverage import judge
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import kernels_folder
@@ -17,10 +16,9 @@ from splatfix.core.step import say
 from splatfix.install.environment import Environment, child_environment
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.warp import kernel_of
 
 _TIMEOUT = 300.0
-"""Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three, and Warp one to twenty."""
+"""Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three."""
 # What a training asks for: images and all gradients, and the gradients of the colors alone, each with and without the absolute
 # gradients by which some variants densify (see rasterizer_cuda.py).
 # Other numbers of channels, and images of 32,768 tiles or more, are compiled at their first call.
@@ -38,22 +36,6 @@ _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Compiler:
-    """Who compiles: ``nvrtc`` or ``warp``."""
-
-    name: str
-    title: str
-    script: str
-    """Of ``splatfix.kernels``, that runs in the target environment."""
-    other: str
-    """The other backend that needs no compiler."""
-
-
-_NVRTC = _Compiler("nvrtc", "NVRTC", "nvrtc.py", "warp")
-_WARP = _Compiler("warp", "Warp", "on_warp.py", "nvrtc")
-
-
 def compile_cuda_kernels(
     dropin: Dropin, targets: Sequence[Arch], environment: Environment, runner: Runner, log: Path
 ) -> tuple[dict[str, bytes], Rung]:
@@ -69,45 +51,8 @@ def compile_cuda_kernels(
             continue  # a header
         for options in _options(dropin, source):
             jobs += [[source, options, arch.number] for arch in targets]
-    return _compiled(_NVRTC, jobs, dropin, targets, environment, runner, log)
-
-
-def _options(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
-    if source == "blending.cu" and dropin.gives_used:
-        return (*_OPTIONS[source], {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1})
-    return _OPTIONS.get(source, ({},))
-
-
-def compile_gswarp(
-    dropin: Dropin, targets: Sequence[Arch], environment: Environment, runner: Runner, log: Path
-) -> Rung:
-    """What was shown of the kernels of gswarp that stand behind a drop-in: Warp compiles them for the targets.
-
-    The code is read and left: at the first call Warp compiles for itself.
-
-    Raises:
-        SplatfixError: ``warp-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
-    """
-    jobs: list[list[object]] = [[kernel_of(dropin)[0]], [arch.number for arch in targets]]
-    return _compiled(_WARP, jobs, dropin, targets, environment, runner, log)[1]
-
-
-def _compiled(
-    compiler: _Compiler,
-    jobs: list[list[object]],
-    dropin: Dropin,
-    archs: Sequence[Arch],
-    environment: Environment,
-    runner: Runner,
-    log: Path,
-) -> tuple[dict[str, bytes], Rung]:
     with temporary_folder() as scratch:
-        argv = [
-            environment.python,
-            str(kernels_folder() / compiler.script),
-            str(scratch),
-            json.dumps(jobs),
-        ]
+        argv = [environment.python, str(kernels_folder() / "nvrtc.py"), str(scratch), json.dumps(jobs)]
         # in the target environment: its torch brings the NVRTC that will compile there too
         completed = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
         log.write_text(completed.stdout + completed.stderr, encoding="utf-8")
@@ -115,10 +60,10 @@ def _compiled(
         if not completed.ok or "files" not in answer:
             reason = answer.get("error") or completed.why()
             raise SplatfixError(
-                f"{compiler.name}-failed",
+                "nvrtc-failed",
                 f"The CUDA kernels of {dropin.name} were not compiled: {reason}.",
                 meaning="Nothing was installed.",
-                todo=(say(f"Take --backend {compiler.other}, or --backend pure, which compiles nothing."),),
+                todo=(say("Take --backend pure, which compiles nothing."),),
                 details={"log": str(log)},
             )
         code: dict[str, bytes] = {}
@@ -126,11 +71,17 @@ def _compiled(
         for name, source, number in answer["files"]:
             file = Path(scratch, name)
             code[name] = file.read_bytes()
-            target = next(arch for arch in archs if arch.number == number)
+            target = next(arch for arch in targets if arch.number == number)
             proofs.append(_proven(file, source, target))
     shown = "; ".join(dict.fromkeys(proofs))
-    shown_by = f"compiled by {compiler.title} {answer[compiler.name]}: {shown}"
+    shown_by = f"compiled by NVRTC {answer['nvrtc']}: {shown}"
     return code, Rung(RungName.BUILT, True, shown_by)
+
+
+def _options(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
+    if source == "blending.cu" and dropin.gives_used:
+        return (*_OPTIONS[source], {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1})
+    return _OPTIONS.get(source, ({},))
 
 
 def _answer(stdout: str) -> dict[str, Any]:

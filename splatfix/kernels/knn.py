@@ -71,9 +71,7 @@ def distCUDA2(
     if engine is None:
         on_gpu = _by_cuda_kernels(points)
     if on_gpu is not None:
-        from splatfix.kernels.nvrtc import BACKEND  # a copy may lie without it
-
-        chosen, result = BACKEND, on_gpu
+        chosen, result = "nvrtc", on_gpu
     elif chosen == "torch":
         result = Search(points, budget_bytes).mean_of_three()
     else:

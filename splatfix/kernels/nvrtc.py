@@ -45,27 +45,24 @@ class NoKernels(RuntimeError):
     """The kernels cannot be had here; the message says why, and what would change it."""
 
 
-BACKEND = "warp" if Path(__file__).with_name("_on_warp.py").is_file() else "nvrtc"
-"""Whose kernels lie beside this file: our own, or in a drop-in that was installed with --backend warp gswarp's."""
-
 ran: Dict[str, str] = {}
-"""What the last call of a kernel ran on: BACKEND, or "torch" and why. Only calls with CUDA tensors are listed."""
+"""What the last call of a kernel ran on: "nvrtc", or "torch" and why. Only calls with CUDA tensors are listed."""
 
 
 def wanted(like: Tensor) -> bool:
     """Whether a call with this tensor is one for the CUDA kernels: single precision on a GPU, and they were chosen.
 
-    SPLATFIX_KERNELS, nvrtc (warp) or torch, decides; where it is not set, a drop-in takes them, splatfix's own trainer not.
+    SPLATFIX_KERNELS, nvrtc or torch, decides; where it is not set, a drop-in takes them, splatfix's own trainer not.
 
     Raises:
         NoKernels: SPLATFIX_KERNELS names what is not here.
     """
     chosen = os.environ.get("SPLATFIX_KERNELS")
     if not chosen:
-        chosen = "torch" if __name__.startswith("splatfix.") else BACKEND
-    if chosen not in ("torch", BACKEND):
-        raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are {BACKEND} or torch.")
-    return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == BACKEND
+        chosen = "torch" if __name__.startswith("splatfix.") else "nvrtc"
+    if chosen not in ("torch", "nvrtc"):
+        raise NoKernels(f"SPLATFIX_KERNELS={chosen}: these kernels are nvrtc or torch.")
+    return bool(like.is_cuda) and like.dtype == torch.float32 and chosen == "nvrtc"
 
 
 def fall_back(kernel: str, reason: str) -> None:
@@ -74,8 +71,8 @@ def fall_back(kernel: str, reason: str) -> None:
     Raises:
         NoKernels: the user insists.
     """
-    if os.environ.get("SPLATFIX_KERNELS") == BACKEND:
-        raise NoKernels(f"{reason} (SPLATFIX_KERNELS={BACKEND} forbids pure PyTorch in their place.)")
+    if os.environ.get("SPLATFIX_KERNELS") == "nvrtc":
+        raise NoKernels(f"{reason} (SPLATFIX_KERNELS=nvrtc forbids pure PyTorch in their place.)")
     if ran.get(kernel) != f"torch: {reason}":
         warnings.warn(
             f"splatfix: the {kernel} runs in pure PyTorch, which is slower: {reason}",
@@ -106,7 +103,7 @@ def by_kernels(
         except NoKernels as error:
             reason = str(error)
         else:
-            ran[kernel] = BACKEND
+            ran[kernel] = "nvrtc"
             return result
     fall_back(kernel, reason)
     return None

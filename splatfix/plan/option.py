@@ -31,8 +31,6 @@ class OptionKind(str, Enum):
     """Compile PTX for an older architecture with the toolkit here; the driver compiles it for the newer GPU."""
     NVRTC = "nvrtc"
     """Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler."""
-    WARP = "warp"
-    """Drop-ins on the package gswarp, whose kernels NVIDIA Warp compiles: no toolkit, no host compiler."""
     PROVIDE_TOOLKIT = "provide-toolkit"
     """Unpack a toolkit from PyPI wheels into splatfix's own cache, without root, and compile with it."""
     INSTALL_TOOLKIT = "install-toolkit"
@@ -62,7 +60,6 @@ _TITLES = {
     OptionKind.REBUILD: "{rebuild} the extensions with an installed CUDA toolkit",
     OptionKind.REBUILD_PTX: "{rebuild} with PTX that the driver compiles for the newer GPU",
     OptionKind.NVRTC: "drop-ins with CUDA kernels that torch's NVRTC compiles",
-    OptionKind.WARP: "drop-ins on gswarp, which NVIDIA Warp compiles",
     OptionKind.PROVIDE_TOOLKIT: "{rebuild} with a CUDA toolkit from PyPI wheels, without root",
     OptionKind.INSTALL_TOOLKIT: "install a CUDA toolkit, then {rebuild}",
     OptionKind.OTHER_TORCH: "{torch}, then {rebuild}",
@@ -79,12 +76,11 @@ BUILDING = (
     OptionKind.OTHER_TORCH,
 )
 """Those that compile extensions."""
-REPLACING = (OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN)
+REPLACING = (OptionKind.NVRTC, OptionKind.DROPIN)
 """Those that put drop-ins in their place."""
 _BACKENDS = {
     OptionKind.DROPIN: "pure",
     OptionKind.NVRTC: "nvrtc",
-    OptionKind.WARP: "warp",
     OptionKind.WHEEL: "wheels",
 }
 
@@ -143,8 +139,8 @@ class Request:
     targets: tuple[Arch | Auto, ...] = ()
     """Empty means ``AUTO``."""
     backend: str = "native"
-    """``native``, ``nvrtc``, ``warp``, ``pure``, or ``auto``: the first of them, in this order, that is possible here; or
-    ``wheels``: prebuilt ones alone."""
+    """``native``, ``nvrtc``, ``pure``, or ``auto``: the first of them, in this order, that is possible here; or ``wheels``:
+    prebuilt ones alone."""
     jobs: int | None = None
     cuda_home: str | None = None
     in_place: bool = False
@@ -283,7 +279,7 @@ class InstallPlan(Option):
 
     @property
     def backend(self) -> str:
-        """``native``, ``wheels``, ``nvrtc``, ``warp`` or ``pure``."""
+        """``native``, ``wheels``, ``nvrtc`` or ``pure``."""
         return _BACKENDS.get(self.kind, "native")
 
     @property

@@ -24,7 +24,6 @@ from splatfix.plan.backends.native import native, native_plan
 from splatfix.plan.backends.nvrtc import nvrtc_kernels
 from splatfix.plan.backends.pure import KernelMaker, dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
-from splatfix.plan.backends.warp import warp_kernels
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
 from splatfix.plan.dependencies import require_submodules
@@ -59,7 +58,6 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
     OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
     OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
     OptionKind.NVRTC: partial(dropins_on_gpu, kernels_by=nvrtc_kernels),
-    OptionKind.WARP: partial(dropins_on_gpu, kernels_by=warp_kernels),
     OptionKind.PROVIDE_TOOLKIT: partial(native, kind=OptionKind.PROVIDE_TOOLKIT),
     OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
     OptionKind.OTHER_TORCH: other_torch,
@@ -67,7 +65,6 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
 # The backends that need no compiler, the best first: what each is, and what compiles its kernels.
 _WITHOUT_COMPILER: Mapping[str, tuple[str, KernelMaker | None]] = {
     "nvrtc": ("CUDA kernels by NVRTC", nvrtc_kernels),
-    "warp": ("gswarp by NVIDIA Warp", warp_kernels),
     "pure": ("pure PyTorch", None),
 }
 # What rules out a native build on this machine, whatever was asked for.
@@ -318,7 +315,7 @@ def plan_install(
 def _first_possible(
     request: Request, context: Context, prebuilt: Mapping[str, FetchWheel] | None
 ) -> InstallPlan:
-    """Native where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, by Warp, pure."""
+    """Native where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, pure."""
     try:
         return native_plan(request, context, prebuilt)
     except SplatfixError as error:

@@ -24,7 +24,6 @@ from splatfix.plan.edits import PlannedEdit
 _IMPLEMENTATIONS = {
     "pure": "pure PyTorch",
     "nvrtc": "CUDA kernels by NVRTC",
-    "warp": "gswarp's kernels by NVIDIA Warp",
 }
 
 
@@ -133,7 +132,7 @@ class UseDropins(PlannedStep):
     subjects: tuple[str, ...]
     """Names of the drop-ins; empty where the checkout decides."""
     backend: str = "pure"
-    """``pure``, ``nvrtc`` or ``warp``."""
+    """``pure`` or ``nvrtc``."""
 
     def _text(self) -> str:
         return f"use {_IMPLEMENTATIONS[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
@@ -242,7 +241,7 @@ class BuildWheel(PlannedStep):
 
 @dataclass(frozen=True, kw_only=True)
 class MakeDropin(PlannedStep):
-    """Put a drop-in together as a wheel: pure PyTorch, with CUDA kernels that the target's NVRTC compiles, or on gswarp."""
+    """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles."""
 
     kind: str = field(init=False, default="make-drop-in")
     subject: str
@@ -253,9 +252,9 @@ class MakeDropin(PlannedStep):
     """How it is called, where no table lists it."""
     """Which of the packages that share the name it answers for."""
     backend: str = "pure"
-    """``pure``, ``nvrtc`` or ``warp``."""
+    """``pure`` or ``nvrtc``."""
     targets: tuple[Arch, ...] = ()
-    """Architectures to compile its CUDA kernels, or gswarp's, for; () for pure PyTorch."""
+    """Architectures to compile its CUDA kernels for; () for pure PyTorch."""
 
     def _text(self) -> str:
         variant = f", the {self.variant} variant" if self.variant else ""

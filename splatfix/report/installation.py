@@ -84,7 +84,7 @@ def _arch_list(entry: CachedWheel) -> str:
     return "no GPU code"
 
 
-_BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC", "warp": "gswarp by NVIDIA Warp"}
+_BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC"}
 
 
 def show_plan(

@@ -259,14 +259,13 @@ def test_a_drop_in_says_which_of_its_kernels_ran(
     [
         pytest.param("pure", "", marks=pytest.mark.slow),
         ("nvrtc", "in its PyTorch half: no GPU ran its CUDA code"),
-        pytest.param("warp", "in its PyTorch half: no GPU ran gswarp's kernels", marks=pytest.mark.slow),
     ],
 )
 def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: str, tmp_path: Path) -> None:
     """And the level says so. In the environment of a drop-in as it is installed, by the probe's own process."""
     (dropin,) = (item for item in DROPINS if item.module == "simple_knn")
     compiled = {} if backend == "nvrtc" else None
-    wheel = make_dropin_wheel(dropin, "0+x", tmp_path, compiled, gswarp=backend == "warp")
+    wheel = make_dropin_wheel(dropin, "0+x", tmp_path, compiled)
     with zipfile.ZipFile(wheel) as file:
         file.extractall(tmp_path / "here")
     argv = [sys.executable, str(Path(kernel_probe.__file__)), "knn", "simple_knn._C", "--device", "cpu"]

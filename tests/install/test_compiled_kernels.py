@@ -1,4 +1,4 @@
-"""What NVRTC and Warp made for a drop-in is read back, and must be code for the target."""
+"""What NVRTC made for a drop-in is read back, and must be code for the target."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.environment import Environment, open_environment
-from splatfix.install.nvrtc import compile_cuda_kernels, compile_gswarp
+from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import dropin_named
 from tests.archs import archs
@@ -60,37 +60,33 @@ class Compiler:
             file = Path(argv[2], name)
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(code)
-        text = self.said if isinstance(self.said, str) else "Warp prints this\n" + json.dumps(self.said)
+        text = self.said if isinstance(self.said, str) else "torch prints this\n" + json.dumps(self.said)
         return Completed(tuple(map(str, argv)), self.returncode, text, "last words", 0.0)
 
 
-def gswarp(here: Environment, log: Path, target: str, compiler: Compiler) -> str:
-    return compile_gswarp(KNN, archs(target), here, compiler, log).shown_by
+def shown_of(here: Environment, log: Path, target: str, compiler: Compiler) -> str:
+    return compile_cuda_kernels(KNN, archs(target), here, compiler, log)[1].shown_by
 
 
 def answer(name: str, number: int) -> dict[str, object]:
-    return {"warp": "1.19.0", "cuda": "13.4", "files": [[name, "gswarp.knn", number]]}
+    return {"nvrtc": "13.0", "files": [[name, "knn.cu", number]]}
 
 
-def test_what_warp_made_is_read_and_not_its_name(here: Environment, tmp_path: Path) -> None:
-    log, name = tmp_path / "log", "0/wp_gswarp.knn.sm120.cubin"
+def test_what_was_made_is_read_and_not_its_name(here: Environment, tmp_path: Path) -> None:
+    log, name = tmp_path / "log", "knn-sm_120"
     made = Compiler({name: cubin(120)}, answer(name, 120))
-    said = gswarp(here, log, "sm_120", made)
-    assert said == "compiled by Warp 1.19.0: gswarp.knn for sm_120 (native code)"
+    said = shown_of(here, log, "sm_120", made)
+    assert said == "compiled by NVRTC 13.0: knn.cu for sm_120 (native code)"
     made = Compiler({name: PTX}, answer(name, 120))
-    assert "gswarp.knn for sm_120 (PTX, which the driver compiles)" in gswarp(here, log, "sm_120", made)
+    assert "knn.cu for sm_120 (PTX, which the driver compiles)" in shown_of(here, log, "sm_120", made)
     for code in (cubin(90), PTX.replace(b"sm_90", b"sm_121"), b"nothing"):
-        assert (
-            refused(gswarp, here, log, "sm_120", Compiler({name: code}, answer(name, 120))).code
-            == "wrong-gpu-code"
-        )
+        made = Compiler({name: code}, answer(name, 120))
+        assert refused(shown_of, here, log, "sm_120", made).code == "wrong-gpu-code"
 
 
-@pytest.mark.parametrize(
-    "said", [{"error": "RuntimeError: no Warp"}, "a traceback", {"files": 1, "error": "x"}]
-)
+@pytest.mark.parametrize("said", [{"error": "no NVRTC"}, "a traceback", {"files": 1, "error": "x"}])
 def test_a_compiler_that_fails_says_why(said: object, here: Environment, tmp_path: Path) -> None:
-    error = refused(gswarp, here, tmp_path / "log", "sm_120", Compiler({}, said, returncode=1))
-    assert error.code == "warp-failed" and "--backend pure" in error.todo[0].text
+    error = refused(shown_of, here, tmp_path / "log", "sm_120", Compiler({}, said, returncode=1))
+    assert error.code == "nvrtc-failed" and "--backend pure" in error.todo[0].text
     words = said.get("error") if isinstance(said, dict) else "last words"
     assert str(words) in error.what and "last words" in (tmp_path / "log").read_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import sys
 import zipfile
 from pathlib import Path
@@ -17,7 +16,6 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.warp import kernel_of
 
 from .environments import make_environment, run_in, snapshot
 from .test_cli import splatfix
@@ -105,26 +103,3 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
                 elif isinstance(node, ast.ImportFrom) and node.level == 0:
                     names.append(node.module or "")
             assert {name.partition(".")[0] for name in names} <= {*known, dropin.host}, dropin.name
-
-
-def test_a_drop_in_on_gswarp_carries_what_it_calls(tmp_path: Path) -> None:
-    """Nothing of our own CUDA, nothing that is not there, and it says that its kernels are Warp's."""
-    for dropin in DROPINS:
-        if not kernel_of(dropin)[0]:
-            continue
-        wheel = make_dropin_wheel(dropin, "0+x", tmp_path / dropin.name, gswarp=True)
-        with zipfile.ZipFile(wheel) as file:
-            texts = {name: file.read(name).decode() for name in file.namelist() if name.endswith(".py")}
-        here = {name.rpartition("/")[2].removesuffix(".py") for name in texts}
-        assert ("_contributions" in here) == (dropin.gives_used or "contributions.py" in dropin.kernels)
-        assert {"_nvrtc", "_on_warp"} <= here and not any(name.endswith("_cuda") for name in here)
-        with zipfile.ZipFile(wheel) as file:
-            (name,) = (name for name in file.namelist() if name.endswith("splatfix.json"))
-            assert json.loads(file.read(name))["backend"] == "warp"
-        called = {name for text in texts.values() for name in re.findall(r"from \.(_\w+) import", text)}
-        assert called <= here, dropin.name
-    with zipfile.ZipFile(next((tmp_path / "simple_knn").glob("*.whl"))) as file:
-        file.extractall(tmp_path / "unpacked")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from simple_knn import _nvrtc; print(_nvrtc.BACKEND)"
-    done = ProcessRunner().run([sys.executable, "-c", code, str(tmp_path / "unpacked")], timeout=60)
-    assert done.stdout.strip() == "warp", done.stderr

@@ -18,20 +18,17 @@ ON_GPU = torch.rand(3).as_subclass(OnGpu)
 
 
 @pytest.mark.parametrize(
-    ("backend", "chosen", "file", "expected"),
+    ("chosen", "file", "expected"),
     [
-        ("nvrtc", None, "fused_ssim._nvrtc", True),
-        ("warp", None, "fused_ssim._nvrtc", True),
-        ("nvrtc", None, "splatfix.kernels.nvrtc", False),
-        ("nvrtc", "torch", "fused_ssim._nvrtc", False),
-        ("warp", "warp", "fused_ssim._nvrtc", True),
-        ("nvrtc", "nvrtc", "splatfix.kernels.nvrtc", True),
+        (None, "fused_ssim._nvrtc", True),
+        (None, "splatfix.kernels.nvrtc", False),
+        ("torch", "fused_ssim._nvrtc", False),
+        ("nvrtc", "splatfix.kernels.nvrtc", True),
     ],
 )
 def test_what_is_not_said_is_what_was_installed(
-    backend: str, chosen: str | None, file: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+    chosen: str | None, file: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvrtc, "BACKEND", backend)
     monkeypatch.setattr(nvrtc, "__name__", file)
     monkeypatch.delenv("SPLATFIX_KERNELS", raising=False)
     if chosen:
@@ -42,12 +39,11 @@ def test_what_is_not_said_is_what_was_installed(
 
 
 def test_kernels_that_are_not_here_are_not_replaced_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvrtc, "BACKEND", "warp")
-    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
-    with pytest.raises(NoKernels, match="these kernels are warp or torch"):
+    monkeypatch.setenv("SPLATFIX_KERNELS", "cuda")
+    with pytest.raises(NoKernels, match="these kernels are nvrtc or torch"):
         nvrtc.wanted(ON_GPU)
-    monkeypatch.setenv("SPLATFIX_KERNELS", "warp")
-    with pytest.raises(NoKernels, match=r"no driver \(SPLATFIX_KERNELS=warp forbids"):
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    with pytest.raises(NoKernels, match=r"no driver \(SPLATFIX_KERNELS=nvrtc forbids"):
         nvrtc.fall_back("ssim", "no driver")
 
 

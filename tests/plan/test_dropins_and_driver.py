@@ -69,7 +69,7 @@ def debian_13(driver: tuple[str, str]) -> Facts:
 
 def test_a_driver_for_the_only_native_option_is_suggested() -> None:
     options = find_options(Goal(), debian_13(OLD_DRIVER))
-    assert kinds(options) == [OptionKind.NVRTC, OptionKind.WARP, OptionKind.DROPIN, OptionKind.DRIVER]
+    assert kinds(options) == [OptionKind.NVRTC, OptionKind.DROPIN, OptionKind.DRIVER]
     option = plan(options, OptionKind.DRIVER)
     assert type(option.steps[0]) is Step and "580 or newer" in option.steps[0].text
     assert step_of(option, InstallTorch).tag.startswith("cu13") and RungName.TRAINS in option.proves

@@ -93,8 +93,8 @@ def test_a_sibling_of_the_same_major_is_no_reason_to_rebuild() -> None:
 def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
     old = dataclasses.replace(CUDA_12, version="12.4.131", archs=("sm_80", "sm_87", "sm_90"), gcc_max=13)
     options = find_options(Goal(), blackwell(torch=TORCH_128, toolkits=(old,)))
-    ranked = [OptionKind.REBUILD_PTX, OptionKind.NVRTC, OptionKind.WARP, OptionKind.INSTALL_TOOLKIT]
-    assert kinds(options)[:4] == ranked
+    ranked = [OptionKind.REBUILD_PTX, OptionKind.NVRTC, OptionKind.INSTALL_TOOLKIT]
+    assert kinds(options)[:3] == ranked
     option = plan(options, OptionKind.REBUILD_PTX)
     step = step_of(option, Rebuild)
     assert step.arch_list == "9.0+PTX" and "--ptx" in argv(step)

@@ -1,7 +1,5 @@
 """Drop-ins with our own CUDA kernels, which the NVRTC that torch brought compiles: no toolkit, no host compiler, no ninja."""
 
-from collections.abc import Sequence
-
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Context
@@ -10,17 +8,15 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.versions import release
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info
-from splatfix.knowledge.dropins import Dropin
 from splatfix.plan.assessment import Assessment, names_of_archs, torch_obstacles
 from splatfix.plan.backends.pure import GpuKernels, not_here
-from splatfix.plan.option import OptionKind
 from splatfix.plan.requirements import usable_targets, usable_torch
 
 _FIRST_NVRTC = (11, 2)
 """The first that tells what it compiles for (nvrtcGetSupportedArchs); see splatfix/kernels/nvrtc.py."""
 
 
-def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
+def nvrtc_kernels(context: Context) -> GpuKernels:
     """Our CUDA kernels for the targets, compiled by the NVRTC that torch brought.
 
     Raises:
@@ -63,7 +59,6 @@ def nvrtc_kernels(context: Context, _: Sequence[Dropin]) -> GpuKernels:
             f"whether the driver compiles the PTX of CUDA {torch.cuda} for {arch.sm}, which that NVRTC does not know"
         )
     return GpuKernels(
-        OptionKind.NVRTC,
         brings="made in seconds",
         caveat="On one GPU so far, an H200, they agree with float64; for others they were emulated on a CPU",
         unsure=tuple(unsure),

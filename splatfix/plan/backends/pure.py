@@ -1,8 +1,8 @@
-"""Drop-ins in place of the extensions: plain PyTorch, far slower; or with GPU code that NVRTC or Warp compiles."""
+"""Drop-ins in place of the extensions: plain PyTorch, far slower; or with GPU code that NVRTC compiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from packaging.utils import canonicalize_name
 
@@ -25,7 +25,7 @@ from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, Opt
 from splatfix.plan.parts import NativePart
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.requirements import usable_python, usable_torch
-from splatfix.plan.steps import Confirm, InstallDependencies, InstallTorch, MakeDropin, Reason, UseDropins
+from splatfix.plan.steps import Confirm, InstallTorch, MakeDropin, Reason, UseDropins
 
 _ON_A_GPU = Reason("on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs")
 _VERSION = f"0+splatfix.{__version__}"
@@ -36,20 +36,16 @@ _VERSION = f"0+splatfix.{__version__}"
 class GpuKernels:
     """What compiles GPU code of drop-ins for the targets."""
 
-    kind: OptionKind
-    """``NVRTC`` or ``WARP``."""
     brings: str
-    """What comes with it, and how long making a drop-in takes."""
+    """How long making a drop-in takes."""
     caveat: str
     """What nobody has shown of its kernels yet."""
     unsure: tuple[str, ...] = ()
     """What is not known about it here."""
-    install: tuple[InstallDependencies, ...] = ()
-    """What it needs in the environment first."""
 
 
-KernelMaker = Callable[[Context, Sequence[Dropin]], GpuKernels]
-"""What compiles the kernels of these drop-ins for the targets; raises :class:`SplatfixError` where nothing does."""
+KernelMaker = Callable[[Context], GpuKernels]
+"""What compiles the kernels of drop-ins for the targets; raises :class:`SplatfixError` where nothing does."""
 
 
 def not_here(code: str, text: str) -> SplatfixError:
@@ -104,20 +100,18 @@ def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
     plain = dropins(assessment)
     replacement = _usable_dropins(assessment)
     try:
-        in_table_order = [dropin for dropin in DROPINS if dropin in replacement.dropins]
-        in_table_order += [dropin for dropin in replacement.dropins if dropin not in DROPINS]
-        kernels = kernels_by(assessment.context, in_table_order)
+        kernels = kernels_by(assessment.context)
     except SplatfixError as error:
         obstacle = error.what.rstrip(".")
         if error.code == "cpu-only-torch" and error.todo and error.todo[0].command:
             obstacle += f"; possible after: {error.todo[0].line()}"
         raise NotApplicable(obstacle) from error
     targets = target_options(assessment.archs)
-    steps = _use(assessment, replacement, kernels.kind.value, *targets, on_the_cpu=not assessment.here)
+    steps = _use(assessment, replacement, "nvrtc", *targets, on_the_cpu=not assessment.here)
     must_be_native, unknown_names = _reasons(replacement)
     needs_no_tools = Reason(f"{kernels.brings}; no toolkit, host compiler or ninja is needed")
     reasons = [*must_be_native, *unknown_names, needs_no_tools, Reason(kernels.caveat)]
-    option = make_option(assessment, kernels.kind, steps, reasons, kernels.unsure)
+    option = make_option(assessment, OptionKind.NVRTC, steps, reasons, kernels.unsure)
     # what plain PyTorch cannot show for want of a rasterizer or a fitting torch, these cannot either
     for limit in plain.cannot_prove:
         if limit.rung in option.proves and limit.rung is not RungName.BUILT:
@@ -286,7 +280,7 @@ def dropin_plan(
     imports = imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
     kernels = None
     if kernels_by:
-        kernels = kernels_by(context, replacement.dropins)
+        kernels = kernels_by(context)
     usable_python(facts)
     usable_torch(context, cuda=False)
     considered = []
@@ -305,8 +299,7 @@ def dropin_plan(
             reasons=(Reason(dropin.note),),
         )
         if kernels:
-            backend = kernels.kind.value
-            make = replace(make, backend=backend, targets=context.archs, reasons=(_ON_A_GPU,))
+            make = replace(make, backend="nvrtc", targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
     dependencies = plan_dependencies(request, facts, ())
@@ -320,7 +313,7 @@ def dropin_plan(
     if kernels:
         # what a drop-in's note says of its speed is not so with GPU code
         notes = [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
-        wheels = replace(wheels, kind=kernels.kind, first=kernels.install, targets=context.archs)
+        wheels = replace(wheels, kind=OptionKind.NVRTC, targets=context.archs)
     else:
         notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
     return installation(request, context, replace(wheels, notes=tuple(notes)))

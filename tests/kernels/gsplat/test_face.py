@@ -197,7 +197,7 @@ def test_what_is_refused_says_so(gsplat: ModuleType) -> None:
 
 def test_float32_on_cuda_goes_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same arguments, where one of that name is there and serves the call; else the caller hears why."""
-    monkeypatch.setenv("SPLATFIX_KERNELS", nvrtc.BACKEND)
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
     calls: list[tuple[Any, ...]] = []
     monkeypatch.setitem(gsplat_cuda.KERNELS, "relocation", lambda *given: calls.append(given))
     monkeypatch.setattr(gsplat_cuda, "refusal", lambda name, *given: "" if given[-1] == 51 else f"no {name}")
