@@ -361,10 +361,10 @@ def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
         for count, member in enumerate(tar):
             if count >= MOST_REPORT_FILES:
                 raise _too_large(f"has more than {MOST_REPORT_FILES} files, and was not copied whole")
-            parts = PurePosixPath(member.name).parts[1:]  # the first is "report" itself
+            parts = PurePosixPath(member.name).parts[1:]  # the first is "report", or "/" from Podman
             if not member.isfile() or member.issparse() or not parts or ".." in parts:
                 continue
-            if member.name.startswith("/") or _OF_THIS_MACHINE.fullmatch(parts[0]):
+            if _OF_THIS_MACHINE.fullmatch(parts[0]):
                 continue
             content = tar.extractfile(member)
             if content is not None:

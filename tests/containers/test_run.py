@@ -55,13 +55,13 @@ def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "out"
     tar = archive(
         member("report/../../escape", b"x"),
-        member("/report/escape", b"x"),
         member("report/link", kind=tarfile.SYMTYPE, link="/etc/passwd"),
         member("report/hard", kind=tarfile.LNKTYPE, link="report/link"),
         member("report/pipe", kind=tarfile.FIFOTYPE),
         member("report/good", b"x"),
     )
     assert unpack_report(tar, out) == (out / "good",)
+    assert unpack_report(archive(member("/good", b"x"), member("/", b"")), out) == (out / "good",), "Podman's"
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if not path.is_dir()] == [
         "deep/out/good"
     ]
