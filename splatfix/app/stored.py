@@ -15,7 +15,6 @@ from splatfix.core.files import read_json
 from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
-from splatfix.core.words import few
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
@@ -136,54 +135,7 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
             here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
             todo=(say(_other_schema(by)),),
         )
-    if contradiction := _contradiction(document):
-        raise SplatfixError.of("app.contradiction", file=file, contradiction=contradiction)
     return document
-
-
-def _contradiction(document: Mapping[str, Any]) -> str:
-    """What the parts of a certificate say against its verdict, which follows from them; "" where they agree."""
-    scenes = _rows(document, "scenes")
-    rows = [item for scene in scenes for item in _rows(scene, "criteria")]
-    rows += [*_rows(document, "kernels"), *_rows(document, "diagnosis")]
-    failed = [str(item.get("code") or item.get("name")) for item in rows if item.get("outcome") == "failed"]
-    for rung in _rows(document, "proof"):
-        # of a stack's own trainer the others say what its run did not come to
-        counts = document.get("stack") is None or rung.get("name") == "built"
-        if counts and rung.get("reached") is False:
-            failed.append(str(rung.get("name")))
-    verdict = str(document["verdict"])
-    is_refusal = verdict == Verdict.NOT_CERTIFIED.value
-    if failed and not is_refusal:
-        return f"it says {verdict}, and in it failed: {few(failed, 3)}"
-    if is_refusal and not failed:
-        return f"it says {verdict}, and nothing failed in it"
-    if verdict in (Verdict.CERTIFIED.value, Verdict.REHEARSED.value) and (left := _left_open(document)):
-        return f"it says {verdict}, and in it stayed open: {few(left, 3)}"
-    return ""
-
-
-def _left_open(document: Mapping[str, Any]) -> list[str]:
-    """What no success leaves open, by :func:`splatfix.certify.certificate.conclude`."""
-    left = [name for name in ("interrupted", "unfinished") if document.get(name) is True]
-    rows = _rows(document, "diagnosis")
-    for scene in _rows(document, "scenes"):
-        rows += _rows(scene, "criteria")
-        if scene.get("unreadable"):
-            left.append(str(scene.get("scene")))
-    left += [str(item.get("code")) for item in rows if item.get("outcome") == "undetermined"]
-    if document.get("level") is not None:
-        for kernel in _rows(document, "kernels"):
-            if kernel.get("kind") == "native" and kernel.get("outcome") == "not-measured":
-                left.append(str(kernel.get("implementation")))
-    return left
-
-
-def _rows(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = document.get(name)
-    if not isinstance(rows, list):
-        return []
-    return [row for row in rows if isinstance(row, Mapping)]
 
 
 def _other_schema(by: object) -> str:

@@ -60,61 +60,6 @@ def test_a_certificate_is_shown_as_certify_gave_it(
     assert done.stdout == expected
 
 
-@pytest.mark.parametrize("verdict", ["certified", "rehearsed", "undetermined"])
-@pytest.mark.parametrize("command", ["show", "diff", "merge"])
-def test_a_verdict_that_was_edited_counts_nowhere(
-    command: str, verdict: str, recorded: tuple[Path, Certificate], splatfix: Splatfix, tmp_path: Path
-) -> None:
-    """It follows from levels and criteria, which every reader asks."""
-    folder, _ = recorded
-    file = folder / "certificate.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    assert document["verdict"] == "not-certified"
-    file.write_text(json.dumps({**document, "verdict": verdict}), encoding="utf-8")
-    arguments = {"show": [], "diff": [file], "merge": ["--out", tmp_path / "merged"]}[command]
-    done = splatfix("report", command, file, *arguments, "--json")
-    answer = json.loads(done.stdout)
-    assert "contradicts itself" in done.stdout and f"it says {verdict}" in done.stdout
-    if command == "merge":
-        assert done.returncode == 3 and not (tmp_path / "merged").exists()
-    else:
-        assert (done.returncode, answer["error"]["code"]) == (2, "not-a-certificate")
-
-
-@pytest.mark.parametrize(
-    ("changes", "contradiction"),
-    [
-        ({}, "nothing failed in it"),
-        ({"verdict": "certified"}, ""),
-        ({"verdict": "certified", "interrupted": True}, "stayed open: interrupted"),
-        (
-            {"verdict": "certified", "diagnosis": [{"code": "torch-missing", "outcome": "undetermined"}]},
-            "stayed open: torch-missing",
-        ),
-        (
-            {
-                "verdict": "certified",
-                "level": 2,
-                "kernels": [{"kind": "native", "outcome": "not-measured", "implementation": "gsplat"}],
-            },
-            "stayed open: gsplat",
-        ),
-    ],
-)
-def test_a_verdict_is_what_follows_from_the_rest(
-    changes: dict[str, Any], contradiction: str, recorded: tuple[Path, Certificate], splatfix: Splatfix
-) -> None:
-    file = recorded[0] / "certificate.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    for scene in document["scenes"]:
-        scene["criteria"] = [item for item in scene["criteria"] if item["outcome"] == "met"]
-    for rung in document["proof"]:
-        rung["reached"] = True
-    file.write_text(json.dumps({**document, "kernels": [], **changes}), encoding="utf-8")
-    done = splatfix("report", "show", file)
-    assert (done.returncode, contradiction in done.stderr) == (2 if contradiction else 0, True), done.stderr
-
-
 def test_the_terminal_and_the_json_say_what_certify_said(
     recorded: tuple[Path, Certificate], splatfix: Splatfix
 ) -> None:
