@@ -123,7 +123,7 @@ def explain(
 
 
 def report(path: str | PathLike[str]) -> Shown:
-    """A certificate that ``splatfix certify`` or ``rehearse`` wrote, its verdict judged again from what it holds.
+    """A certificate that ``splatfix certify`` wrote.
 
     Args:
         path: certificate.json, or the report folder.
