@@ -137,7 +137,7 @@ DOCKER_TESTS ?= docker
 docker-test: $(VENV)/.dev ## Container lanes on a real engine
 	SPLATFIX_DOCKER_LANE=1 $(PY) -m pytest -q -m "$(DOCKER_TESTS)" --durations=8 tests/containers
 
-BENCHMARKS := $(filter-out %/bench_trainer.py, $(wildcard tests/benchmarks/bench_*.py)) # that one needs a scene
+BENCHMARKS := $(wildcard tests/benchmarks/bench_*.py)
 benchmarks: $(VENV)/.dev ## Ratios against peers, each in one run
 	@for script in $(BENCHMARKS); do echo "== $$script"; $(PY) $$script || exit 1; done
 

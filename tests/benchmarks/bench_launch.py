@@ -30,8 +30,9 @@ from measuring import conditions, keep
 from torch import Tensor
 
 from splatfix.kernels import nvrtc, rasterizer, rasterizer_cuda
-from tests.benchmarks.bench_rasterizer import make_scene
+from tests.kernels.compare import in_precision
 from tests.kernels.cuda.emulator import stand_in_for_libcuda
+from tests.kernels.scenes import cloud, look_at
 
 LIMIT = 60.0
 CALLS, COUNT, SIZE = 200, 64, 64
@@ -106,10 +107,9 @@ def torch_put_aside() -> Iterator[Iterator[int]]:
 
 def frame() -> Callable[[], object]:
     """A call of `rasterize`, in which autograd's node goes forward and at once backward."""
-    settings, inputs = make_scene(COUNT, SIZE)
-    leaves = {name: inputs[name].detach() for name in ("means3D", "opacities", "scales", "rotations")}
+    settings, inputs = in_precision(look_at(SIZE, SIZE), torch.float32), cloud(COUNT)
+    leaves = {name: inputs[name].float() for name in ("means3D", "opacities", "scales", "rotations")}
     statistic, shs, upstream = torch.zeros(COUNT, 3), torch.rand(COUNT, 16, 3), torch.ones(3, SIZE, SIZE)
-    settings = settings._replace(sh_degree=3)
     node: Any = rasterizer_cuda._RasterizeOnCuda
 
     def apply(*given: Any) -> Any:

@@ -131,20 +131,3 @@ def show(name: str, taken: Mapping[str, float]) -> None:
             f"json.load: {taken[f'{key}ratio_to_json_load']:.2f}"
         )
     print(f"memory {taken['largest_resident_mib']:.0f} MiB at most")
-
-
-class PeakMemory:
-    """The peak of resident memory of a `with` block, beyond what was held before it (Linux): `bytes`."""
-
-    def __enter__(self) -> PeakMemory:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-        self._before = _status("VmRSS")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bytes = _status("VmHWM") - self._before
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
