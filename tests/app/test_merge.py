@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from splatfix.core.step import run
 from splatfix.report.html import matrix_page
 from splatfix.report.merged import MergedView, markdown, show
 from splatfix.report.merging import Group, Merged, Merger
-from tests.app.test_report import damaged
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -254,18 +252,3 @@ def test_words_of_strangers_stay_words() -> None:
     rows = [line for line in text.splitlines() if line.startswith("|") and "---" not in line]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {4}
     assert "<script" not in text.replace("\\<script", "")
-
-
-@pytest.mark.slow
-def test_merging_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
-    certificate = changed(
-        verdict="not-certified", options={"advice": {"option": {"title": "t", "steps": [to_json(run("a"))]}}}
-    )
-    failed = {"code": "loss-falls", "outcome": "failed", "measured": "x", "why": "y"}
-    certificate["scenes"][0]["criteria"] = [failed]
-    made = merged(*damaged(certificate))
-    json.dumps(to_json(made), allow_nan=False)
-    count = sum(len(cell.certificates) for cell in made.cells)
-    assert count == sum(1 for _ in damaged(certificate)) > 1000
-    assert markdown(made, ()) and matrix_page(made, (), "x")
-    survived("certificates with a changed place in report merge", count)

@@ -1,7 +1,6 @@
 """Every data file fits its JSON Schema and names its sources; a user's file lies over ours and is told when it is wrong."""
 
 import datetime
-import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -202,9 +201,6 @@ def test_versions() -> None:
         parse_version("newest")
 
 
-WRONG: tuple[Any, ...] = (None, {}, "", -1, "(", 3.5, [[]], ["x"])
-
-
 def read_everything() -> None:
     """Asks every table for what it holds, as the rest of splatfix does."""
     known_archs(), newest_toolkit(), parse_target("RTX 5080")
@@ -225,44 +221,6 @@ def read_everything() -> None:
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.breakages(), failures.failure_classes(), failures.explain_message("error", "compiler")
     failures.observations()
-
-
-def damaged(name: str) -> Iterator[dict[str, Any]]:
-    """Override files for one table, each with one thing wrong: a key that is none, or a value of another type."""
-    sections = list(table(name).items())
-    if name in FOLDERS:  # rows of one shape
-        sections = sections[:: len(sections) // 6]
-    for section, found in sections:
-        if not isinstance(found, dict):
-            yield from ({section: bad} for bad in WRONG)
-            continue
-        key, row = next(iter(found.items()))
-        if not isinstance(row, dict):
-            yield from ({section: {field: bad}} for field in found for bad in WRONG)
-            continue
-        if (name, section) in ROWS:
-            yield from ({section: {bad: row}} for bad in ("nonsense", "", "1.2.3.x", "-1", "12.8.x"))
-        yield from ({section: {key: {field: bad}}} for field in row for bad in WRONG)
-        yield from ({section: {key: bad}} for bad in WRONG)
-
-
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
-@NAMES
-def test_a_damaged_override_is_told_when_it_is_read(name: str, every: int, tmp_path: Path) -> None:
-    """Whatever is wrong in a user's file, for every table, section and field: either words at once, or no harm at all."""
-    path, told, harmless = tmp_path / "mine.json", 0, 0
-    for document in itertools.islice(damaged(name), 0, None, every):
-        path.write_text(json.dumps({name: document}))
-        try:
-            overrides = load_overrides(path)
-        except KnowledgeError as error:
-            told += 1
-            assert str(path) in str(error)
-            continue
-        harmless += 1
-        with using(overrides):
-            read_everything()
-    assert told > 20 // every and told > 2 * harmless, (told, harmless)
 
 
 @pytest.mark.parametrize(("name", "section"), ROWS)
