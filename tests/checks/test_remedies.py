@@ -121,15 +121,6 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     assert ("jit-cache-locked", r"del C:\cache\gsplat_cuda\lock") in found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_commands_for_the_simulated_machines(name: str) -> None:
-    facts = facts_of(name)
-    found = [text for goal in ((), ("sm_120",)) for _, text in commands(facts, *goal)]
-    assert not [text for text in found if any(mark in text for mark in (*_PLACEHOLDERS, *_FORCE))]
-    if facts.machine.system != "windows":
-        assert broken(found) == ""
-
-
 @pytest.mark.parametrize(
     ("change", "start"),
     [

@@ -90,40 +90,6 @@ def test_only_one_named_folder_is_a_checkout(tmp_path: Path) -> None:
     assert checkout_of((str(tmp_path), "simple_knn")) is None
 
 
-def incomplete(folder: Path) -> Path:
-    (folder / "submodules" / "simple-knn").mkdir(parents=True)
-    url = "https://example.org/simple-knn"
-    listed = f'[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = {url}\n'
-    (folder / ".gitmodules").write_text(listed)
-    return folder
-
-
-@pytest.mark.parametrize("why", [(), ("--why",)], ids=["plan", "why"])
-def test_an_empty_submodule_is_a_failure(tmp_path: Path, why: tuple[str, ...]) -> None:
-    """It was 2 for the plan and 0 with its reasons."""
-    words = ("install", incomplete(tmp_path), "--dry-run", "--target", "sm_120", *why, "--json")
-    done = run(*words)
-    code = done.exit_code if why else refusal(*words)[1]
-    assert code == 1
-    if why:
-        document = json.loads(done.stdout)
-        assert document["error"]["code"] == "source-incomplete"
-        assert document["options"]["subjects"] == ["simple_knn"]
-
-
-@pytest.mark.parametrize("why", [(), ("--why",)], ids=["plan", "why"])
-def test_what_would_be_fetched_is_said(tmp_path: Path, why: tuple[str, ...]) -> None:
-    """``--fetch-submodules --dry-run`` ended in an error, or was not heard."""
-    folder = incomplete(tmp_path)
-    words = ("install", folder, "--dry-run", "--target", "sm_120", "--fetch-submodules", *why, "--json")
-    done = run(*words)
-    document = json.loads(done.stdout)
-    assert document["error"] is None
-    ways = document["options"]["available"] + document["options"]["rejected"]
-    assert {way["kind"] for way in ways} >= {"rebuild", "drop-in"}
-    assert not any((folder / "submodules" / "simple-knn").iterdir())
-
-
 def test_a_folder_of_checkouts_counts_only_when_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,6 @@ from tests.plan.machines import make_plan, refused
 
 from .environments import Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
-from .test_execute import KILLED
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,47 +126,6 @@ def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Pa
     (entry,) = Journal(environment.state_folder).entries()
     assert entry.status is EntryStatus.FAILED
     assert {(step.subject, step.done) for step in entry.steps} == {("one_probe", False), ("two_probe", False)}
-
-
-@pytest.mark.slow
-def test_a_compiler_killed_beside_another_is_run_again_alone(
-    environment: Environment, tmp_path: Path
-) -> None:
-    """Two at once are one too many for this machine."""
-    running, killed, met = list[str](), list[str](), threading.Event()
-
-    def little_memory(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-        if "wheel" not in argv:
-            return run()
-        running.append(argv[-1])
-        try:
-            if len(running) == 2:
-                met.set()
-                killed.append(argv[-1])
-                return Completed(tuple(argv), 1, KILLED, "", 1.0)
-            assert killed or met.wait(60)
-            return run()
-        finally:
-            running.remove(argv[-1])
-
-    install(environment, *two(tmp_path), runner=Interposed(little_memory), afresh=True, jobs=2)
-    assert len(killed) == 1
-    assert run_in(environment, BOTH) == "1 2"
-
-
-@pytest.mark.slow
-def test_with_one_compiler_they_are_built_one_after_the_other(
-    environment: Environment, tmp_path: Path
-) -> None:
-    heard = Heard()
-    install(environment, *two(tmp_path), progress=heard, afresh=True, jobs=1)
-    order = [line.partition(":")[0] for line in heard.lines if "build-wheel" in line]
-    assert order == [
-        "1/8 build-wheel one_probe",
-        "done build-wheel one_probe",
-        "2/8 build-wheel two_probe",
-        "done build-wheel two_probe",
-    ]
 
 
 @pytest.mark.slow

@@ -172,22 +172,6 @@ def test_upstream_gradients_are_asked_for_by_a_variable(
     assert torch.equal(*images) and not torch.allclose(*gradients, rtol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("drop_in", "options"),
-    [
-        ("v1", {"scale_modifier": 0.5}),
-        ("dr_aa", {"antialiasing": False}),
-        ("mip", {"kernel_size": 0.5}),
-        ("mip", {"subpixel_offset": torch.zeros(32, 40, 2)}),
-    ],
-    indirect=["drop_in"],
-)
-def test_variants_differ_where_they_should(drop_in: ModuleType, options: dict[str, Any]) -> None:
-    inputs = detached()
-    plain, changed = drawn(drop_in, inputs)[0], drawn(drop_in, inputs, **options)[0]
-    assert not torch.allclose(plain, changed, atol=1e-4)
-
-
 @of("dr_aa")
 def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
     inputs = scene()

@@ -151,13 +151,3 @@ def test_nothing_to_resume_in_a_fresh_environment(
     assert "there was none" in capsys.readouterr().err
     assert splatfix("install", "x", "--resume", "--python", environment.python) == 2
     assert "resume-takes-no-source" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_resumed_after_a_failure_that_was_repaired(environment: Environment, tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "source", extra="int broken(;")
-    assert splatfix("install", str(source), "--python", environment.python) == 1
-    write_extension(tmp_path / "whole", answer=7)
-    (source / "probe.c").write_text((tmp_path / "whole" / "probe.c").read_text())
-    assert splatfix("install", "--resume", "--python", environment.python) == 0
-    assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "7"

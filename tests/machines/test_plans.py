@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.context import Goal
 from splatfix.core.files import dumps
 from splatfix.core.step import Step
-from splatfix.plan import LaneSummary, OptionKind
+from splatfix.plan import LaneSummary
 from tests.archs import goal
 from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of
@@ -18,28 +17,6 @@ from tests.plan.machines import find_options
 
 TARGETS = ("auto", "sm_120", "sm_90", "sm_75")
 LANES = (LaneSummary("cpu", "torch==2.13.0+cpu", False), LaneSummary("cu130", "torch==2.11.0+cu130", True))
-
-# What the first option out of each machine's own trouble is, by an expert's word.
-FIRST = {
-    "a100-conda-without-nvcc": OptionKind.NVRTC,  # then conda's toolkit
-    "a100-mig-kubernetes": OptionKind.KEEP,
-    "amd-rx-7900-xtx": OptionKind.DROPIN,
-    "apple-m2-max": OptionKind.DROPIN,
-    "card-without-driver": OptionKind.DROPIN,  # a card that no driver lists is no target
-    "driver-without-reboot": OptionKind.KEEP,
-    "gb10-dgx-spark": OptionKind.KEEP,
-    "gtx-1080-ti-dropped": OptionKind.OTHER_TORCH,
-    "h200": OptionKind.KEEP,
-    "jetson-agx-orin": OptionKind.KEEP,
-    "rtx-2080-ubuntu-package": OptionKind.REBUILD,
-    "rtx-3090-and-5090": OptionKind.REBUILD,
-    "rtx-4090-windows-vs2022": OptionKind.REBUILD,
-    "rtx-5060-ti-wsl2": OptionKind.KEEP,
-    "rtx-5080": OptionKind.KEEP,
-    "t4-container": OptionKind.KEEP,
-    "t4-container-locked-down": OptionKind.KEEP,
-    "t4-container-without-gpu": OptionKind.DROPIN,  # nor is one of the host's
-}
 
 
 def readable(machine: str, target: str) -> dict[str, Any]:
@@ -74,12 +51,3 @@ def _sentence(step: Step, windows: bool) -> str:
 def test_plans_read_as_the_golden(name: str) -> None:
     found = {target: readable(name, target) for target in TARGETS}
     assert_golden(HERE / name / "plans.json", dumps(found))
-
-
-def test_every_machine_has_its_expert() -> None:
-    assert set(FIRST) == set(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_option_is_the_experts(name: str) -> None:
-    assert find_options(Goal(), facts_of(name), LANES).available[0].kind is FIRST[name]

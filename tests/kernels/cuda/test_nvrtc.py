@@ -104,21 +104,13 @@ def test_no_kernel_takes_more_than_recorded(architecture: int, compiler: Compile
         assert size(module, architecture, compiler) <= 1.05 * record["bytes"][f"sm_{architecture}"][module]
 
 
-def test_nothing_spills_and_growth_is_seen() -> None:
+def test_nothing_spills() -> None:
     record = json.loads(RECORD.read_text())["architectures"]
     assert record.keys() == {f"sm_{number}" for number in ARCHITECTURES}
     taken = [
         kernel for modules in record.values() for module in modules.values() for kernel in module.values()
     ]
     assert not any(kernel["spilled"] for kernel in taken)
-    ssim_now = record["sm_90"]["ssim"]
-    for what in ("registers", "spilled", "stack", "shared"):
-        more = {**ssim_now, "ssim_forward": {**ssim_now["ssim_forward"], what: 10**6}}
-        assert grown(more, ssim_now) == [
-            f"ssim_forward: {what} 1000000, recorded {ssim_now['ssim_forward'][what]}"
-        ]
-        assert not grown(ssim_now, more)
-    assert grown({}, {"knn_codes": {}}) == ["knn_codes: only one side has it"]
 
 
 def test_what_was_compiled_is_kept(cache: Path, compiler: Compiler) -> None:
