@@ -19,7 +19,7 @@ from splatfix.certify.baseline import compare
 from splatfix.certify.levels import reproduces
 from splatfix.core.codec import to_json
 from splatfix.core.files import sha256_of
-from splatfix.report.recorded import StoredCertificate, fix_of, problems_of
+from splatfix.report.recorded import StoredCertificate, problems_of
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -207,8 +207,3 @@ def test_a_failed_check_is_the_problem() -> None:
     document = {"verdict": "not-certified", "device": "cpu", "scenes": [], "level": 2, "diagnosis": diagnosis}
     (problem,) = problems_of(StoredCertificate(document))
     assert (problem.kind, problem.code, problem.where) == ("diagnosis", "torch-missing", "")
-
-
-def test_merging_survives_whatever_a_document_holds(survived: Callable[[str, int], None]) -> None:
-        assert all(StoredCertificate(other).parts().values())
-    survived("certificates with a changed place, read to be merged", count)
