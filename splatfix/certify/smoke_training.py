@@ -62,13 +62,7 @@ measured on a GPU. Another seed or another order of views differs by far more.""
 class SmokeTrainer:
     """The smoke trainer on the scenes of a suite, staged in a temporary folder."""
 
-    def __init__(
-        self,
-        subject: SmokeSubject,
-        facts: Facts,
-        runner: Runner,
-        folder: Path,
-    ) -> None:
+    def __init__(self, subject: SmokeSubject, facts: Facts, runner: Runner, folder: Path) -> None:
         self._subject, self._facts, self._runner, self._folder = subject, facts, runner, folder
         self._loaded = LoadedFiles(facts, folder / "loaded", [folder, subject.out])
         self._kernels: tuple[KernelCheck, ...] = ()

@@ -84,7 +84,7 @@ def test_settings_that_differ_are_told_by_scene() -> None:
 
 
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
-    flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1, "windows": [0.1] * 10}}
+    flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RESULT["heldout"]}
     judged = criteria.judge(TrainingRecord.of(flat), "torch")
     run = dataclasses.replace(
         RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged)
@@ -95,7 +95,7 @@ def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     assert [line.partition(" failed: ")[0] for line in lines if line.startswith("- ")] == [
         f"- **kernel: {WRONG.implementation}**",
         "- **figurine: loss-falls**",
-        "- **figurine: loss-trend**",
+        "- **figurine: held-out-psnr-rises**",
     ]
     assert sum("--renderer torch" in line for line in lines) == 1, "advised once for both"
     facts = playback(raw_machines()["h200"])

@@ -48,13 +48,7 @@ _KEPT = {SERIES: SERIES, "inside.txt": "observer.log"}
 class StackTrainer:
     """A stack's own trainer on its scene, with what it needs in a temporary folder."""
 
-    def __init__(
-        self,
-        subject: StackSubject,
-        facts: Facts,
-        runner: Runner,
-        folder: Path,
-    ) -> None:
+    def __init__(self, subject: StackSubject, facts: Facts, runner: Runner, folder: Path) -> None:
         self._subject, self._runner, self._folder = subject, runner, folder
         own = [folder, subject.out, subject.checkout, subject.source]
         if subject.dropins is not None:
