@@ -188,29 +188,6 @@ class RefusedLane(typing.TypedDict):
     error: Error
 
 
-class ExplainedLog(typing.TypedDict):
-    """A line of ``explain --jsonl``."""
-
-    id: Any
-    """As it was given."""
-    causes: list[FailureCause]
-
-
-class LineError(typing.TypedDict):
-    """Why a line was no log."""
-
-    code: str
-    message: str
-    line: int
-    """Its number, from 1."""
-
-
-class UnreadLog(ExplainedLog):
-    """The same for a line that was no log."""
-
-    error: LineError
-
-
 CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
 INSTALLED = {
     "dry_run": bool,
@@ -281,8 +258,6 @@ def schemas() -> dict[str, Schema]:
     writer = _Writer()
     documents = {UNRECOGNISED: {}, **COMMANDS}
     made = {_file(command): writer.document(command, content) for command, content in documents.items()}
-    line = {"title": "A line of splatfix explain --jsonl", **writer.of(ExplainedLog | UnreadLog)}
-    made["explain-jsonl.json"] = {"$schema": DRAFT, "$id": "explain-jsonl.json", **line}
     common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
     return {"common.json": common, **made}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +18,6 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.limits import LONGEST_OBJECT
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
@@ -100,53 +97,6 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
 
     causes = explanation.causes if explanation is not None else ()
     return Explained(command="explain", data=data, text=text, exit_code=exit_code, causes=causes)
-
-
-def explain_many(request: ExplainRequest) -> Result:
-    """Explain many logs: lines of JSON with ``id`` and ``log`` in, lines with ``id`` and ``causes`` out, each as it comes.
-
-    A line that is no such object gives one with ``error`` and no causes, and its number where it has no ``id``.
-
-    Raises:
-        SplatfixError: no such file, no facts (exit code 2).
-    """
-    facts, _ = _facts(request)
-    lines = _explained_lines(request, _Machine.of(facts))
-    return Result("explain", dict, lambda _: None, Exit.OK, forms={"jsonl": lambda: lines})
-
-
-def _explained_lines(request: ExplainRequest, machine: _Machine) -> Iterator[str]:
-    with _opened(request) as stream:
-        for number in itertools.count(1):
-            line = stream.readline(LONGEST_OBJECT)
-            if not line:
-                return
-            if line.strip():
-                yield json.dumps(_explained_line(line, number, stream, machine), ensure_ascii=True) + "\n"
-
-
-def _explained_line(line: bytes, number: int, stream: BinaryIO, machine: _Machine) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": None, "causes": []}
-    try:
-        if len(line) == LONGEST_OBJECT and not line.endswith(b"\n"):
-            _skip_line(stream)
-            raise ValueError("longer than 256 MiB")
-        entry = json.loads(line)
-        row["id"] = entry["id"]
-        log = entry["log"]
-        if not isinstance(log, str):
-            raise TypeError("log is no text")
-        explanation = machine.explain(io.BytesIO(log.encode("utf-8", "replace")))
-        row["causes"] = report.causes_json(explanation)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"Line {number} is no JSON object with id and log ({type(error).__name__}: {error})."
-        row["error"] = {"code": "not-jsonl", "message": message[:300], "line": number}
-    return row
-
-
-def _skip_line(stream: BinaryIO) -> None:
-    while (rest := stream.readline(LONGEST_OBJECT)) and not rest.endswith(b"\n"):
-        pass
 
 
 def list_classes(name: str = "") -> Result:

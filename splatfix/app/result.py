@@ -7,7 +7,7 @@ import html
 import io
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ class Result:
     exit_code: int = Exit.OK
     error: SplatfixError | None = None
     """A problem that ended the command although it has something to show."""
-    forms: Mapping[str, Callable[[], str | Iterator[str]]] = field(default_factory=dict)
-    """Other forms of the same, by name; in parts where each is to be shown as it comes."""
+    forms: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Other forms of the same, by name."""
 
     def document(self) -> dict[str, Any]:
         """The JSON document that ``--json`` prints."""
@@ -56,7 +56,7 @@ class Result:
     def _repr_html_(self) -> str:
         """How a notebook shows it: its page where it has one, else the text with its colors."""
         if "html" in self.forms:
-            page = html.escape("".join(self.forms["html"]()))
+            page = html.escape(self.forms["html"]())
             return f'<iframe srcdoc="{page}" style="width:100%;height:80vh;border:0"></iframe>'
         # without a background: the notebook's own may be light or dark
         frame = '<pre style="white-space:pre-wrap">{code}</pre>'
@@ -74,10 +74,7 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
     """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
     of the process."""
     if form in result.forms:
-        shown = result.forms[form]()
-        for part in (shown,) if isinstance(shown, str) else shown:
-            _write_text(part)
-            sys.stdout.flush()
+        _write_text(result.forms[form]())
     elif as_json:
         _write(result.document())
     else:

@@ -32,7 +32,6 @@ def explain(
     python: Annotated[Optional[str], option("explain.python")] = None,
     listed: Annotated[bool, option("explain.listed")] = False,
     class_name: Annotated[str, option("explain.class_name", autocompletion=CLASSES)] = "",
-    jsonl: Annotated[bool, option("explain.jsonl")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Name the cause of a failed build or training by its log, and the fix."""
@@ -41,6 +40,4 @@ def explain(
     if listed or class_name:
         finish(app.explain.list_classes(class_name), as_json)
     request = app.explain.ExplainRequest(log, command, facts, python)
-    if jsonl:
-        finish(app.explain.explain_many(request), as_json, "jsonl")
     finish(app.explain.explain(request, as_json=as_json), as_json)

@@ -28,8 +28,6 @@ MOST_PROJECT_INDEX = 256 << 20
 """Bytes of the git index of a project; the largest repositories have some 100 MB."""
 MOST_AUTHORITIES = 16 << 20
 """Bytes of a file of certificate authorities."""
-LONGEST_OBJECT = 256 << 20
-"""Bytes of a line of JSON."""
 MOST_CERTIFICATE = 8 << 20
 """Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
 MOST_MANIFEST = 1 << 20

@@ -13,8 +13,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.explain.judges import LAST_LINE
 from splatfix.explain.model import LIKELY, SURE, Explanation, FailureCause, KnownClass, Line
 from splatfix.explain.reading import kept_lines, read_log, unwrapped
-from splatfix.explain.signs import Log, Sign, find_guesses, find_signs
-from splatfix.explain.words import count_words, shipped_counts
+from splatfix.explain.signs import Log, Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.failures import Wording, explain_message, failure_class, failure_classes, failures
 
@@ -26,8 +25,8 @@ _ENDS = 1500
 # The weights of the ranking. What each is for is its reason; its value was tried on the labelled cases of tests/explain, and
 # what another value would do there is said with it. Most decide nothing there but how loud a cause is.
 _LEAST_CONFIDENCE = 0.1
-"""Confidence below which a failure is not named at all: it would be one of many, and wrong nine times of ten."""
-# Most confidence of what only hints and words point to: it may be considered, and is never named as the cause.
+"""Confidence below which a consequence is not listed below its cause."""
+# Most confidence of what the log only warns of: it is never named as the cause.
 _UNSURE = LIKELY - 0.01
 # Most confidence of a cause of which what stopped the command says nothing, or that is about something else than the log.
 _ELSEWHERE = SURE - 0.01
@@ -85,7 +84,7 @@ def explain_text(
     """The same for a short log that is at hand as text.
 
     Args:
-        without: wordings and hints that are not looked for, to measure what depends on them.
+        without: wordings that are not looked for, to measure what depends on them.
     """
     return _explanation(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
 
@@ -114,39 +113,25 @@ def _explanation(
 def _causes(
     lines: Sequence[Line], machine: MachineEvidence, without: Collection[Wording]
 ) -> tuple[FailureCause, ...]:
-    """The causes by the lines; where none is sure, with the wraps of a terminal undone, then by hints and words."""
+    """The causes by the lines; where there is none, with the wraps of a terminal undone."""
     log = Log(lines)
     causes = _ranked(find_signs(log, machine.toolkit, without), log, machine)
-    if _likely(causes):
+    if causes:
         return causes
     if len(lines) > 2 * _ENDS:
         lines = [*lines[:_ENDS], *lines[-_ENDS:]]
     log = Log(unwrapped(lines))
-    signs = find_signs(log, machine.toolkit, without)
-    causes = _ranked(signs, log, machine)
-    if _likely(causes):
-        return causes
-    counts = count_words(without) if without else shipped_counts()
-    for name, sign in find_guesses(log, counts, without).items():
-        signs.setdefault(name, []).append(sign)
-    return _ranked(signs, log, machine, most=_UNSURE)
-
-
-def _likely(causes: Sequence[FailureCause]) -> bool:
-    return bool(causes) and causes[0].confidence >= LIKELY
+    return _ranked(find_signs(log, machine.toolkit, without), log, machine)
 
 
 def _ranked(
-    signs: Mapping[str, Sequence[Sign]], log: Log, machine: MachineEvidence, *, most: float = 1.0
+    signs: Mapping[str, Sequence[Sign]], log: Log, machine: MachineEvidence
 ) -> tuple[FailureCause, ...]:
-    """Causes by confidence. What another cause explains comes after it; rivals take from each other's confidence.
-
-    Args:
-        most: the most that signs come to before the machine is asked.
-    """
+    """Causes by confidence, those that are likelier than not. What another cause explains comes after it; rivals take from
+    each other's confidence."""
     scores = {}
     for name, of_failure in signs.items():
-        score = min(_together(of_failure), most)
+        score = _together(of_failure)
         if name in machine.predicted:
             score = 1 - (1 - score) * _DOUBT_PREDICTED
         if name in machine.ruled_out:
@@ -170,16 +155,23 @@ def _ranked(
         first_line = min(sign.line.number for sign in signs[name])
         return (-round(confidences[name], 1), first_line, -confidences[name], name)
 
-    causes = []
-    for name in sorted(scores, key=order):
+    named = {}
+    for name in scores:
         confidence = confidences[name]
         if not explained_by[name]:
             rivals = [confidences[other] for other in scores if other != name and not explained_by[other]]
             rival = max(rivals, default=0.0)
             confidence *= 1 - _RIVALRY * rival * rival
-        if confidence >= _LEAST_CONFIDENCE:
-            causes.append(_cause(name, confidence, signs[name], explained_by[name]))
-    return tuple(causes)
+            if confidence >= LIKELY:
+                named[name] = confidence
+    # of what is not named no consequences are told either
+    while more := {name for name in scores.keys() - named.keys() if explained_by[name] in named}:
+        named.update({name: confidences[name] for name in more})
+    return tuple(
+        _cause(name, named[name], signs[name], explained_by[name])
+        for name in sorted(named, key=order)
+        if named[name] >= _LEAST_CONFIDENCE
+    )
 
 
 def _nameable(signs: Mapping[str, Sequence[Sign]], log: Log) -> set[str]:
@@ -206,7 +198,7 @@ def _together(signs: Sequence[Sign]) -> float:
     Beside an error a warning adds nothing.
     """
     signs = [sign for sign in signs if not sign.aside] or signs
-    at_cut = [sign for sign in signs if sign.wording and sign.wording.test == LAST_LINE]
+    at_cut = [sign for sign in signs if sign.wording.test == LAST_LINE]
     of_line: dict[int, float] = {}
     for sign in signs:
         if sign not in at_cut:

@@ -4,7 +4,7 @@ from splatfix.core.data import dataclass
 from splatfix.core.step import Step
 
 LIKELY = 0.5
-"""Confidence from which on a cause is likelier than not."""
+"""Confidence from which on a cause is likelier than not. What is less likely is not told: it would be a guess."""
 SURE = 0.8
 """Confidence from which on a cause is named as the cause: by one line that says so in eight logs of ten, or by several.
 
@@ -44,7 +44,7 @@ class Explanation:
     """Why a command failed, by its log."""
 
     causes: tuple[FailureCause, ...]
-    """Ranked, the likeliest first; empty where nothing is recognised."""
+    """Ranked, the likeliest first, each likelier than not or a consequence of one; empty where there is none."""
     first_error: tuple[str, ...]
     """The first lines of the log that report an error, known or not."""
     lines_read: int
@@ -56,11 +56,6 @@ class Explanation:
     def recognised(self) -> bool:
         """Some cause is sure enough to be named as the cause."""
         return bool(self.causes) and self.causes[0].confidence >= SURE
-
-    @property
-    def likely(self) -> bool:
-        """Some cause is likelier than not."""
-        return bool(self.causes) and self.causes[0].confidence >= LIKELY
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Looks in a log for what speaks for each failure: its wordings and, where none is recognised, hints and words."""
+"""Looks in a log for what speaks for each failure: its wordings."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -8,18 +8,9 @@ from splatfix.core.data import dataclass
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain
-from splatfix.explain.words import WordCounts, words_in
 from splatfix.knowledge.failures import Failure, Wording, failures, observations
 from splatfix.knowledge.log_patterns import LogPattern
 
-# Weights of the classes that hints and words point to most. Measured on the cases: of 91 first guesses on wordings held out,
-# 45 % are right. They fall, so that the order of the guesses stays; with three alike ten more cases are wrong.
-_GUESS_WEIGHTS = (0.3, 0.2, 0.12)
-# Least gain in logarithm of odds by which words point to a class without a hint. e^6 is 400 to 1: the words of any long log
-# speak a little for every class. At 12, two more held-out cases are wrong.
-_TELLING_ODDS = 6.0
-# Lines at the end of a log whose words count: the rest of a long log is about what went well.
-_TAIL_LINES = 80
 # Lines at the end among which the last one with a text is looked for: carets and blank lines follow it.
 _CUT_WITHIN = 8
 # Python's, compilers', pip's, NumPy's and glog's warnings, and what is tried again: what went on after them did not fail for
@@ -78,8 +69,7 @@ _CONSEQUENCE = re.compile(
 class Sign:
     """A line of a log that speaks for a failure."""
 
-    wording: Wording | None
-    """None where only hints or words point to the class."""
+    wording: Wording
     weight: float
     """After its numbers were tested."""
     line: Line
@@ -235,32 +225,3 @@ def _sign(wording: Wording, log: Log, around: Surroundings) -> Sign | None:
         if weight and rank > best_rank:
             best, best_rank = Sign(wording, weight, line, aside), rank
     return best
-
-
-def find_guesses(log: Log, counts: WordCounts, without: Collection[Wording] = frozenset()) -> dict[str, Sign]:
-    """The few classes that hints and the words of the last lines point to most."""
-    hinted = _hints_in(log, without)
-    tail = log.lines[-_TAIL_LINES:]
-    before, after = counts.log_odds(""), counts.log_odds("\n".join(log.texts[-_TAIL_LINES:]))
-    candidates = [name for name in after if name in hinted or after[name] - before[name] >= _TELLING_ODDS]
-    candidates.sort(key=lambda name: (name not in hinted, -after[name], name))
-    guesses = {}
-    for name, weight in zip(candidates, _GUESS_WEIGHTS, strict=False):
-
-        def telling_words(line: Line, name: str = name) -> int:
-            return sum(name in counts.words.get(word, ()) for word in words_in(line.text))
-
-        guesses[name] = Sign(None, weight, hinted.get(name) or max(tail, key=telling_words))
-    return guesses
-
-
-def _hints_in(log: Log, without: Collection[Wording]) -> dict[str, Line]:
-    """The last line that hints at each class: what is cut off of a log is its end."""
-    lines = {}
-    for name, failure in failures().items():
-        if failure.hint is None or failure.hint in without:
-            continue
-        for line, text, low in zip(log.lines, log.texts, log.lower, strict=True):
-            if failure.hint.search(text, low):
-                lines[name] = line
-    return lines

@@ -16,8 +16,6 @@ from splatfix.knowledge.messages import Meaning, Message, message_of
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, table
 
-HINT_WEIGHT = 0.25
-"""A hint is half of what it takes to name a cause: it stands in logs of many other causes too."""
 # One line of a compiler that names the missing declaration settles the cause, but for code that another edit broke.
 _BREAKAGE_WEIGHT = 0.93
 
@@ -75,8 +73,6 @@ class Failure:
     """Failures whose signs are its consequences."""
     sources: tuple[str, ...] = ()
     wordings: tuple[Wording, ...] = ()
-    hint: Wording | None = None
-    """What words point to it in a log where no wording is recognised."""
     answer: Answer = field(default_factory=Answer)
     messages: tuple[Message, ...] = ()
 
@@ -148,19 +144,17 @@ def observations() -> Mapping[str, LogPattern]:
 
 
 def _failure(name: str, row: Mapping[str, Any]) -> Failure:
-    failure_class, hint = "", None
+    failure_class = ""
     # one without a rank is no class of the vocabulary
     if row.get("rank"):
         failure_class = name
-    if "hint" in row:
-        hint = Wording(row["hint"], HINT_WEIGHT)
     where = f"failures.{name}"
     wordings = tuple(
         decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
         for wording in row.get("wording", ())
     )
     messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
-    return decode(Failure, row, where, name=name, wordings=wordings, hint=hint, messages=messages)
+    return decode(Failure, row, where, name=name, wordings=wordings, messages=messages)
 
 
 def _with_breakage(failure: Failure, record: Breakage) -> Failure:

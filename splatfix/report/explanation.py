@@ -1,4 +1,4 @@
-"""The causes of a failed command: for people, as the content of a JSON document, and as lines of JSON for many logs."""
+"""The causes of a failed command, for people and as the content of a JSON document."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -9,17 +9,11 @@ from rich.console import Console
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, step_json
 from splatfix.core.words import counted
-from splatfix.explain.model import LIKELY, Explanation, FailureCause, KnownClass
+from splatfix.explain.model import Explanation, FailureCause, KnownClass
 from splatfix.report.console import escape, prose, show_step, show_todo, table
 
-# Further down the ranking stand causes that share a word with the log and nothing else.
 _ALSO = 3
 """Causes below the first that are named."""
-
-
-def causes_json(explanation: Explanation) -> list[dict[str, Any]]:
-    """The causes as JSON, ranked."""
-    return [_cause_json(cause) for cause in explanation.causes]
 
 
 def document(
@@ -42,7 +36,7 @@ def document(
         explanation = Explanation((), (), 0, 0)
     return {
         "recognised": explanation.recognised,
-        "causes": causes_json(explanation),
+        "causes": [_cause_json(cause) for cause in explanation.causes],
         "first_error": list(explanation.first_error),
         "collect": [step_json(step) for step in collect],
         "facts": facts,
@@ -55,7 +49,7 @@ def document(
 
 def show(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
     """The first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure."""
-    if not explanation.likely:
+    if not explanation.causes:
         _show_unrecognised(console, explanation, collect)
         return
     if not explanation.recognised:
@@ -73,7 +67,7 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
         if cause.consequence_of:
             text = f"a consequence of {cause.consequence_of}: {_named(cause)}"
             prose(console, "  ", f"[dim]{text}[/]")
-        elif cause.confidence >= LIKELY / 2:  # below that, naming it would only send people astray
+        else:
             prose(console, "  ", f"also possible: {_named(cause)} {escape(cause.why)}")
     show_todo(console, collect, indent=2)
 
@@ -82,8 +76,6 @@ def _show_unrecognised(console: Console, explanation: Explanation, collect: Sequ
     headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
     prose(console, "", headline)
     _show_lines(console, "The first error that it reports", explanation.first_error, ())
-    for cause in explanation.causes[:_ALSO]:
-        prose(console, "  ", f"possible: {_named(cause)} {escape(cause.why)}")
     show_todo(console, collect, indent=2)
 
 

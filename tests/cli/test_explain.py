@@ -1,4 +1,4 @@
-"""``splatfix explain`` as it is typed: files, standard input, commands, many logs, and wrong use."""
+"""``splatfix explain`` as it is typed: files, standard input, commands, and wrong use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from splatfix.knowledge.failures import failure_classes
-from tests.cli.test_documents import REGISTRY, STORED, check
+from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.machines import folder
 
@@ -46,53 +45,14 @@ def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
 
 
-def test_many_logs(explain: Splatfix) -> None:
-    given = "".join(
-        json.dumps({"id": n, "log": text}) + "\n" for n, text in enumerate((LOG, "", "fine\x1b\u202e"))
-    )
-    done = explain("--jsonl", given=given.encode())
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0 and [row["id"] for row in rows] == [0, 1, 2]
-    assert rows[0]["causes"][0]["class"] == "toolkit-too-old-for-arch" and rows[1]["causes"] == []
-
-
-def test_a_line_that_is_no_log_does_not_end_the_others(explain: Splatfix) -> None:
-    bad = [b'{"id": 7}', b"[1", b"", b'{"id": 8, "log": 5}', b"\xff\xfe", b"[" * 100_000, b'"text"']
-    good = json.dumps({"id": "last", "log": LOG}).encode()
-    done = explain("--jsonl", given=b"\n".join([*bad, good]))
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [row["id"] for row in rows] == [7, None, 8, None, None, None, "last"]
-    assert [row["error"]["line"] for row in rows[:-1]] == [1, 2, 4, 5, 6, 7]
-    for row in rows:
-        jsonschema.Draft202012Validator(STORED["explain-jsonl.json"], registry=REGISTRY).validate(row)
-    assert {row["error"]["code"] for row in rows[:-1]} == {"not-jsonl"} and "error" not in rows[-1]
-    assert rows[-1]["causes"][0]["class"] == "toolkit-too-old-for-arch"
-
-
-def test_each_of_many_logs_is_answered_before_the_next_is_read() -> None:
-    command = [sys.executable, "-m", "splatfix", "explain", "--jsonl"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin and process.stdout
-        for number in range(3):
-            process.stdin.write(json.dumps({"id": number, "log": LOG}).encode() + b"\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline())["id"] == number
-        process.stdin.close()
-        assert process.wait() == 0
-
-
-def test_facts_count_for_many_logs_as_for_one(explain: Splatfix) -> None:
-    """They name what the words leave open, and bring the remedy of the check."""
-    log = "TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
-    many = json.dumps({"id": 1, "log": log}).encode() + b"\n"
+def test_facts_name_what_the_words_leave_open(explain: Splatfix) -> None:
+    """And they bring the remedy of the check."""
+    log = b"TypeError: unsupported operand type(s) for +: 'NoneType' and 'str'\n"
+    assert json.loads(explain("--json", given=log).stdout)["causes"] == []
     facts = ("--facts", str(folder("a100-conda-without-nvcc")))
-    (plain, *_) = json.loads(explain("--jsonl", given=many).stdout)["causes"]
-    for form, given in (("--jsonl", many), ("--json", log.encode())):
-        (first, *_) = json.loads(explain(form, *facts, given=given).stdout)["causes"]
-        assert first["class"] == "cuda-toolkit-missing"
-        assert first["confidence"] > 0.5 > plain["confidence"]
-        assert first["fix"] != plain["fix"] and first["fix"][0]["argv"][0] == "conda"
+    (first, *_) = json.loads(explain("--json", *facts, given=log).stdout)["causes"]
+    assert first["class"] == "cuda-toolkit-missing" and first["confidence"] > 0.5
+    assert first["fix"][0]["argv"][0] == "conda"
 
 
 def test_a_command_runs_and_keeps_its_exit_code() -> None:

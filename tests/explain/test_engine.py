@@ -12,8 +12,6 @@ from splatfix.explain.model import LIKELY, SURE
 from splatfix.knowledge.failures import failure_classes, failures, observations
 from tests.explain.conftest import cases
 
-GIVEN = cases("given")
-
 
 def verdict(log: str) -> tuple[str, float]:
     found = explain_text(log)
@@ -25,20 +23,18 @@ def right(case: dict[str, Any], name: str, sure: float) -> bool:
     return name in case["accept"] or ("none" in case["accept"] and sure < SURE)
 
 
-def test_of_the_given_cases_at_least_98_percent_are_right() -> None:
-    said = [(case, *verdict(case["log"])) for case in GIVEN]
-    wrong = [(case["id"], name, sure) for case, name, sure in said if name not in case["accept"]]
-    assert len(GIVEN) == 120
-    assert len(wrong) <= 2, wrong
-    assert [row for row in wrong if row[2] >= SURE] == []
+UNNAMED = {"given": 1, "held_out": 56, "made_here": 1, "wordings": 2}
+"""Cases with a cause of which the log says too little to name it."""
 
 
-@pytest.mark.parametrize("name", ["held_out", "made_here", "wordings"])
-def test_other_cases_stay_right(name: str) -> None:
+@pytest.mark.parametrize("name", UNNAMED)
+def test_cases_stay_right(name: str) -> None:
     said = [(case, *verdict(case["log"])) for case in cases(name)]
-    wrong = [(case["id"], name, sure) for case, name, sure in said if not right(case, name, sure)]
+    unnamed = [case["id"] for case, name, _ in said if not name and "none" not in case["accept"]]
+    wrong = [(case["id"], name, sure) for case, name, sure in said if name and not right(case, name, sure)]
+    assert len(said) >= 30 and len(unnamed) <= UNNAMED[name], unnamed
+    assert len(wrong) <= len(said) // 50, wrong
     assert sum(sure >= SURE for _, _, sure in wrong) <= len(said) // 100, wrong
-    assert len(said) >= 30 and len(wrong) <= len(said) // 50, wrong
 
 
 def test_a_wording_elsewhere_names_nothing() -> None:
@@ -51,14 +47,14 @@ def test_a_wording_elsewhere_names_nothing() -> None:
 def test_without_its_wordings_a_class_is_not_named() -> None:
     log = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
     failure = failures()["toolkit-too-old-for-arch"]
-    without = {*failure.wordings, failure.hint}
+    without = set(failure.wordings)
     assert explain_text(log).causes[0].name == failure.name
     assert failure.name not in [cause.name for cause in explain_text(log, without=without).causes]
 
 
 def test_every_class_can_be_recognised() -> None:
     for failure in failure_classes():
-        assert failure.wordings and failure.hint and failure.why and failure.sources, failure.name
+        assert failure.wordings and failure.why and failure.sources, failure.name
     assert [item.name for item in known_classes()] == [failure.name for failure in failure_classes()]
 
 
@@ -92,24 +88,19 @@ def test_nothing_is_named_where_nothing_is_known(log: str) -> None:
     assert not found.recognised, found.causes
 
 
-def test_what_is_only_hinted_at_is_never_sure() -> None:
+def test_what_is_only_hinted_at_names_nothing() -> None:
     found = explain_text("NVML and the driver version, FLT_MAX, glm, submodule --recursive, CUDA_HOME")
-    assert found.causes and not found.recognised
+    assert found.causes == ()
 
 
-def test_words_alone_point_to_a_class_and_are_never_sure() -> None:
-    explanation = explain_text(
-        "building the submodules recursively, of which the folder has nothing from zip"
-    )
-    assert explanation.causes[0].name == "submodules-missing" and not explanation.recognised
-
-
-def test_a_traceback_that_was_cut_is_read_by_its_last_frame_and_never_sure() -> None:
+def test_a_traceback_that_was_cut_names_a_cause_only_where_facts_bear_it_out() -> None:
     log = 'scene = Scene(dataset, gaussians)\n  File "loader.py", line 3, in open\n    fp = builtins.open(filename, "rb")\n'
+    predicted = MachineEvidence(frozenset({"dataset-images-missing"}))
     for tail in ("", "    ^^^^^^^^^\n", '  File "/usr/lib/py'):
-        name, sure = verdict(log + tail)
-        assert name == "dataset-images-missing" and 0.4 < sure < 0.5
-    assert verdict(log + "KeyError: 'colour'\n")[1] < 0.4
+        assert explain_text(log + tail).causes == ()
+        (cause, *_) = explain_text(log + tail, predicted).causes
+        assert cause.name == "dataset-images-missing"
+    assert explain_text(log + "KeyError: 'colour'\n", predicted).causes == ()
 
 
 def test_the_first_error_is_told_where_nothing_is_recognised() -> None:
@@ -240,7 +231,7 @@ def test_a_cause_is_named_only_where_the_log_is_about_it_and_it_says_what_stoppe
     log: str, sure: bool
 ) -> None:
     found = explain_text(log)
-    assert found.likely and found.recognised is sure, found.causes
+    assert found.causes and found.recognised is sure, found.causes
 
 
 def test_facts_say_which_nvcc_spoke() -> None:
@@ -251,10 +242,9 @@ def test_facts_say_which_nvcc_spoke() -> None:
 
 def test_facts_settle_what_the_words_leave_open() -> None:
     log = "TypeError: expected string or bytes-like object\nerror: command 'setup.py' failed\n"
-    before = explain_text(log).causes[0].confidence
-    after = explain_text(log, MachineEvidence(predicted=frozenset({"cpu-only-torch"}))).causes[0]
-    out = explain_text(log, MachineEvidence(ruled_out=frozenset({"cpu-only-torch"}))).causes[0]
-    assert after.name == "cpu-only-torch" and after.confidence > before > out.confidence
+    assert explain_text(log).causes == ()
+    (cause, *_) = explain_text(log, MachineEvidence(predicted=frozenset({"cpu-only-torch"}))).causes
+    assert cause.name == "cpu-only-torch"
 
 
 def test_a_consequence_stands_below_its_cause() -> None:
@@ -278,14 +268,14 @@ def test_a_line_that_proves_a_class_outweighs_facts_of_another_environment() -> 
     for line, recognised in ((NO_HOME, True), (NO_TORCH, False)):
         cause = explain_text(line).causes[0]
         found = explain_text(line, MachineEvidence(ruled_out=frozenset({cause.name})))
-        assert found.likely and found.recognised is recognised
+        assert found.causes and found.recognised is recognised
         assert found.causes[0].name == cause.name and found.causes[0].confidence < cause.confidence
 
 
 def test_one_line_that_many_failures_have_is_only_likely_and_two_are_evidence() -> None:
     killed, objects = "nvcc: Killed\n", "g++: error: build/ext.o: No such file or directory\n"
     for log in (killed, objects):
-        assert explain_text(log).likely and not explain_text(log).recognised
+        assert explain_text(log).causes and not explain_text(log).recognised
     two = "Building wheel\ncc1plus: Cannot allocate memory\nnvcc error: 'cicc' died due to signal 9\n"
     assert explain_text(two).recognised and explain_text(two).causes[0].name == "build-oom"
 
