@@ -105,13 +105,15 @@ def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> 
 
 @pytest.mark.parametrize("sources", [rasterizer("inria-v1"), NO_SOURCES, extensions(simple_knn=())])
 def test_dropins_name_the_command_for_each_rung(sources: SourceSummary) -> None:
-    """The rungs above loading are shown by verify (numbers) and, with a rasterizer among them, by certify (a training)."""
+    """The rungs above loading are shown by level 2 (numbers) and, with a rasterizer, by a training."""
     option = plan(find_options(Goal(), healthy(), sources=sources), OptionKind.DROPIN)
     commands = [argv(step) for step in option.steps if isinstance(step, Confirm)]
     trains = "simple_knn" not in sources.variants
     assert (RungName.TRAINS in option.proves) is trains
     assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
-    assert RungName.COMPUTES in option.proves and any(item[1] == "verify" for item in commands)
+    assert RungName.COMPUTES in option.proves and any(
+        item[1:4] == ("certify", "--level", "2") for item in commands
+    )
     reasons = [limit.why for limit in option.cannot_prove if limit.rung is RungName.TRAINS]
     assert any("rasterizer" in reason for reason in reasons) is not trains
 

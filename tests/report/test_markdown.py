@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.app.certify import forms_of, monitoring_code_of
+from splatfix.app.certify import forms_of
 from splatfix.certify import criteria
 from splatfix.certify.advice import advised
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
@@ -147,9 +147,3 @@ def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPa
     }
     text = forms[form]()
     assert "~/" in text and "/home/ada" not in text
-
-
-def test_scenes_that_were_left_out_are_a_warning_to_monitoring_systems() -> None:
-    """The other codes are held in tests/certify/test_run_levels.py."""
-    assert monitoring_code_of(certificate(result={})) == 1
-    assert monitoring_code_of(certificate(result={}, skipped=())) == 0
