@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX
 # Bytecode of the rewritten tests is kept, whatever the shell says: collecting them takes half the time then.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types security audit fuzz hostile docs coverage native native-slow native-venv build-record gsplat slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
+.PHONY: help demo test check lint types security audit fuzz hostile docs coverage native native-slow native-venv build-record gsplat clusters slow sabotage docker-test benchmarks gpu-check gpu-check-rehearse clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -114,6 +114,16 @@ $(GSPLAT)/.made: $(VENV)/.dev
 
 gsplat: $(GSPLAT)/.made ## gsplat's own tests on the CPU with the drop-in, and the record of it
 	$(PY) -m tools.gsplat_tests $(GSPLAT_CHECKOUT) $(GSPLAT)/venv/bin/python
+
+CLUSTERS ?= $(CACHE)/clusters-lane
+$(CLUSTERS)/.made: $(VENV)/.dev
+	$(PYTHON) -m venv $(CLUSTERS)/venv
+	$(CLUSTERS)/venv/bin/python -m pip install -q --upgrade "pip>=24"
+	$(CLUSTERS)/venv/bin/python -m pip install -q ray==2.60.0 kubernetes-validate==1.37.0 -e .
+	@touch $@
+
+clusters: $(CLUSTERS)/.made ## The examples on Slurm (as root, apt-get install slurm-wlm munge) and Ray on this machine; a quarter of an hour
+	SPLATFIX_CLUSTERS_PYTHON=$(CLUSTERS)/venv/bin/python $(PY) -m pytest -q -n 0 tests/clusters
 
 WITH ?= after
 build-record: $(VENV)/.dev $(NATIVE)/.made ## Build SOURCE=folder LABEL=owner/name WITH=pip|after, and write it into the record of real builds

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from splatfix.app.certify import exit_code_of, monitoring_code_of, next_step, run_and_report
+from splatfix.app.certify import exit_code_of, next_step, run_and_report
 from splatfix.certify import (
     SUITES,
     Certificate,
@@ -102,15 +102,15 @@ def test_the_second_runs_kernels_and_trains_nothing(
 
 
 @pytest.mark.parametrize(
-    ("finding", "verdict", "code", "monitoring"),
+    ("finding", "verdict", "code"),
     [
-        (BROKEN, Verdict.NOT_CERTIFIED, 1, 2),
-        (dataclasses.replace(BROKEN, status=Status.CRASH), Verdict.NOT_CERTIFIED, 1, 2),
-        (UNKNOWN, Verdict.UNDETERMINED, 3, 3),
-        (WARNING, Verdict.CERTIFIED, 0, 1),
-        (dataclasses.replace(BROKEN, status=Status.SKIP), Verdict.CERTIFIED, 0, 0),
-        (OLD_DRIVER, Verdict.CERTIFIED, 0, 0),
-        (NO_CODE, Verdict.CERTIFIED, 0, 0),
+        (BROKEN, Verdict.NOT_CERTIFIED, 1),
+        (dataclasses.replace(BROKEN, status=Status.CRASH), Verdict.NOT_CERTIFIED, 1),
+        (UNKNOWN, Verdict.UNDETERMINED, 3),
+        (WARNING, Verdict.CERTIFIED, 0),
+        (dataclasses.replace(BROKEN, status=Status.SKIP), Verdict.CERTIFIED, 0),
+        (OLD_DRIVER, Verdict.CERTIFIED, 0),
+        (NO_CODE, Verdict.CERTIFIED, 0),
     ],
     ids=lambda value: getattr(value, "code", None),
 )
@@ -121,13 +121,12 @@ def test_a_finding_decides(
     finding: Finding,
     verdict: Verdict,
     code: int,
-    monitoring: int,
 ) -> None:
     """A failure refuses for that and nothing else, what is not known leaves the level open, and a GPU says nothing of a CPU."""
     found.append(finding)
     certificate = at(1, tmp_path, known)
     assert certificate.verdict is verdict
-    assert (exit_code_of(certificate), monitoring_code_of(certificate)) == (code, monitoring)
+    assert exit_code_of(certificate) == code
     refused = verdict is Verdict.NOT_CERTIFIED
     expected = (f"diagnosis: {finding.code}: {finding.summary}",) if refused else ()
     assert certificate.reasons == expected

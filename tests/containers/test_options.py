@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.containers.certify import certificate_of, image_name, read_certificates
+from splatfix.containers.certify import certificate_of, read_certificates
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import find_lane
 from splatfix.containers.run import ContainerJob, ContainerOutcome
@@ -14,20 +14,6 @@ from tests.plan.machines import refused
 
 PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 HEX = "0123456789abcdef" * 4
-
-
-NAMES = f"debian nvidia/cuda:13.0.1-devel-ubuntu24.04 localhost:5000/a/b_c/d__e/f--g:V1.2 [::1]:5000/x {HEX} sha256:{HEX} "
-LONG = ("debian:" + "a" * 129, "a" * 600, "a" * 1_000_000, "a_" * 90_000)
-STRANGE = ("", " ", "debian:bookworm slim", "a\nRUN x", "a\0b", "\x1b[31m", "\udcff")
-WRONG = "- --rm Debian debian: a//b a/ /a a:b:c https://a/b a@b ../a a$(x)"
-
-
-def test_names_of_images() -> None:
-    for name in f"{NAMES} debian@sha256:{HEX} a.example/x:1@sha256:{HEX}".split():
-        assert image_name(name) == name
-    for name in (*WRONG.split(), *STRANGE, *LONG):
-        error = refused(image_name, name)
-        assert (error.code, error.exit_code) == ("not-an-image", Exit.USAGE), name[:20]
 
 
 def test_certificates_are_read(tmp_path: Path) -> None:
