@@ -1,13 +1,13 @@
 """A certificate that was written earlier, here or elsewhere, read back as it was."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from splatfix import __version__
-from splatfix.certify.model import Certificate, SceneRun, Verdict
+from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
 from splatfix.core.data import dataclass, fields
 from splatfix.core.errors import SplatfixError, usage_error
@@ -148,7 +148,7 @@ def _other_schema(by: object) -> str:
 
 
 def _check(certificate: Certificate, folder: Path) -> None:
-    """What the types of a certificate do not say, and its forms rely on.
+    """Look at what the types of a certificate do not say.
 
     Raises:
         ValueError: a sentence without its full stop.
@@ -159,35 +159,3 @@ def _check(certificate: Certificate, folder: Path) -> None:
             # a stranger's certificate could otherwise put any file of this machine into the page
             if name and not (folder / PurePosixPath(name)).resolve().is_relative_to(folder.resolve()):
                 raise ValueError(f"{name!a} leads out of the report folder")
-        for part in _damaged(scene):
-            raise ValueError(f"{part} is missing in the result of {scene.scene!a}, or no such value")
-
-
-def _damaged(scene: SceneRun) -> Iterator[str]:
-    """What a trainer writes, and this result lacks or has as another type: it was changed, so none of it can be believed."""
-    record, document = scene.record, scene.result
-    if not isinstance(document.get("machine", {}), Mapping):
-        yield "machine"
-    if not isinstance(document.get("notes", []), list):
-        yield "notes"
-    heldout = document.get("heldout", {})
-    if not isinstance(heldout, Mapping):
-        yield "heldout"
-    elif heldout.get("lpips") is not None and record.heldout.lpips is None:
-        yield "heldout.lpips"
-    if not record.has("gaussians"):  # it was not trained to its end
-        return
-    if len(record.resolution) != 2:
-        yield "resolution"
-    required = {
-        "iterations": record.iterations,
-        "gaussians.initial": record.gaussians.initial,
-        "gaussians.final": record.gaussians.final,
-        "config.strategy": record.config.strategy,
-        "config.seed": record.config.seed,
-        "heldout.psnr": record.heldout.psnr,
-        "heldout.ssim": record.heldout.ssim,
-    }
-    for name, value in required.items():
-        if value is None:
-            yield name
