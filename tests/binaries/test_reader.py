@@ -1,6 +1,5 @@
 """Opening files: real ones, strange ones, and telling formats apart."""
 
-import mmap
 import os
 import struct
 from pathlib import Path
@@ -8,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import BinaryError, EntryKind, is_binary, read_binary
-from splatfix.binaries._bytes import Reader
-from splatfix.binaries.model import arch_order
 
 from .forge_elf import ElfForge
 from .forge_fatbin import SASS, TYPICAL, A, entry, fatbin_of
@@ -69,12 +66,6 @@ def test_a_cubin_without_an_architecture_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(ElfForge(machine=190, abi_version=8, dynamic=False).build())
     with pytest.raises(BinaryError, match="name no architecture"):
         read_binary(path)
-
-
-def test_archs_are_distinct_and_in_order() -> None:
-    assert sorted(["sm_120", "sm_90a", "sm_90", "sm_100f", "sm_100a", "sm_100"], key=arch_order) == [
-        *("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120")
-    ]
 
 
 def test_names_that_are_not_text_still_fit_json(tmp_path: Path) -> None:
@@ -137,41 +128,3 @@ def test_a_huge_sparse_library_is_read_from_its_headers_alone(tmp_path: Path) ->
         out.truncate(len(head) + size)
     binary = read_binary(path)
     assert binary.archs == ((EntryKind.SASS, "sm_120a"),)
-
-
-def test_a_reader_never_looks_outside_its_window() -> None:
-    reader = Reader(b"0123456789", 2, 5)
-    word = struct.Struct("<I")
-    assert reader.take(0, 5, "x") == b"23456"
-    assert reader.unpack(word, 1, "x") == struct.unpack("<I", b"3456")
-    assert reader.find(b"7", 0, 100) == -1 and reader.find(b"6", 0, 100) == 4
-    for offset, length in ((0, 6), (5, 1), (-1, 1), (0, -1), (2**70, 1)):
-        with pytest.raises(BinaryError):
-            reader.take(offset, length, "x")
-    with pytest.raises(BinaryError):
-        reader.unpack(word, 2, "x")
-    with pytest.raises(BinaryError, match="no end within"):
-        reader.craw(0, "x")
-    with pytest.raises(BinaryError, match="outside its string table"):
-        reader.craw(5, "x")
-    with pytest.raises(BinaryError):
-        list(reader.records(word, 0, 2, "x"))
-    for base, size in ((11, None), (0, 11), (-1, 2), (3, -1)):
-        with pytest.raises(BinaryError):
-            Reader(b"0123456789", base, size)
-
-
-@pytest.mark.skipif(not hasattr(mmap, "MADV_RANDOM"), reason="the system takes no advice on readahead")
-def test_readahead_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    advice: list[int] = []
-
-    class Watched(mmap.mmap):
-        def madvise(self, option: int, *rest: int) -> None:
-            advice.append(option)
-            super().madvise(option, *rest)
-
-    monkeypatch.setattr(mmap, "mmap", Watched)
-    path = tmp_path / "lib.so"
-    path.write_bytes(ElfForge().build())
-    read_binary(path)
-    assert advice == [mmap.MADV_RANDOM]

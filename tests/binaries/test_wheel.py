@@ -120,13 +120,6 @@ def test_methods_that_wheels_do_not_use_are_named(tmp_path: Path, method: int) -
         read_wheel(wheel(tmp_path / "a.whl", method))
 
 
-def test_an_archive_behind_other_data(tmp_path: Path) -> None:
-    """Offsets count from the archive's own start, as in a self-extracting file."""
-    path = wheel(tmp_path / "a.whl")
-    path.write_bytes(b"#!/bin/sh\nexit 1\n" + path.read_bytes())
-    assert len(read_wheel(path)) == 2
-
-
 @METHODS
 def test_zip64_and_data_in_front(tmp_path: Path, method: int) -> None:
     """As zipfile writes a member of unknown length, behind a shell script."""
