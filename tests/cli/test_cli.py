@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from splatfix.cli import app, narrowed
 from tests.conftest import Splatfix
 
 
@@ -50,15 +48,6 @@ for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout
     assert name not in sys.modules, name
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "commands"),
-    [("diagnose", ["diagnose"]), ("report", ["report"]), ("", None), ("--help", None), ("diagnos", None)],
-)
-def test_only_the_command_that_was_typed_is_built(name: str, commands: list[str] | None) -> None:
-    every = list(get_command(app).commands)  # type: ignore[attr-defined]
-    assert list(get_command(narrowed(name)).commands) == (commands or every)  # type: ignore[attr-defined]
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:

@@ -22,24 +22,9 @@ SCREENS = {
 }
 
 
-def shown(splatfix: Splatfix, words: tuple[str, ...], columns: int) -> str:
-    at = words.index("--facts") + 1 if "--facts" in words else 0
-    cwd = folder(words[at]).parent if at else None
-    done = splatfix(*words, cwd=cwd, columns=columns)
-    return done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("name", SCREENS)
 def test_screens(name: str, splatfix: Splatfix) -> None:
-    assert_golden(HERE / f"{name}.txt", shown(splatfix, SCREENS[name], 80))
-
-
-@pytest.mark.parametrize("columns", [80, 60, 40])
-@pytest.mark.parametrize("name", SCREENS)
-def test_nothing_is_wider_than_the_terminal_but_single_words(
-    name: str, columns: int, splatfix: Splatfix
-) -> None:
-    for line in shown(splatfix, SCREENS[name], columns).splitlines():
-        words = [word for word in line.split() if word not in ("$", "→", "\\")]
-        # an option stays with its value, a program with its first word
-        assert len(line) <= columns or len(words) <= 3, line
+    words = SCREENS[name]
+    at = words.index("--facts") + 1 if "--facts" in words else 0
+    done = splatfix(*words, cwd=folder(words[at]).parent if at else None, columns=80)
+    assert_golden(HERE / f"{name}.txt", done.stdout + done.stderr)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import io
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,19 +9,16 @@ from typing import Any
 
 import pytest
 import typer
-from typer.exceptions import TyperException
 
 from splatfix.app.answers import Answers
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.failures import failure_classes
-from splatfix.plan import Options, advised_options, find_options
-from splatfix.report import diagnosis
-from splatfix.report.console import page
+from splatfix.plan import Options, find_options
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
@@ -130,24 +126,3 @@ def test_suggested_for_a_failure_of_any_machine() -> None:
         for step, before in with_before((*Answers().to(failure), *fix_of(failure.name))):
             if step.command is not None and step.command.argv[:1] != ("python",):
                 check_command(step.command, facts, before)
-
-
-def test_a_word_to_fill_in_is_found() -> None:
-    facts = facts_of("rtx-5080")
-    with pytest.raises(AssertionError):
-        check_command(Command(("splatfix", "install", "SOURCE")), facts, ())
-    with pytest.raises(TyperException):
-        check_command(Command(("splatfix", "install", ".", "--tarjet", "sm_120")), facts, ())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_verdict_and_first_step_come_first(name: str) -> None:
-    facts, text = facts_of(name), io.StringIO()
-    context = make_context(facts, goal("sm_120"))
-    findings = run_checks(context)
-    failed = any(item.status is Status.FAIL for item in findings)
-    options = advised_options(findings, context) if failed else None
-    diagnosis.show(page(text, 80), facts, findings, options=options)
-    verdict, *then = text.getvalue().splitlines()[:5]
-    assert failed == ("found" in verdict and "No problem" not in verdict)
-    assert options is None or any(re.match(r" +(1\.|→|\$) ", line) for line in then), then
