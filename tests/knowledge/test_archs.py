@@ -124,13 +124,6 @@ class TestCubins:
     def test_rule(self, cubin: str, device: str, runs: bool) -> None:
         assert cubin_runs_on(A(cubin), A(device)) is runs
 
-    @pytest.mark.parametrize("code", ["7.0", "8.0", "8.6"])
-    def test_sbsa_unification(self, code: str) -> None:
-        tegra = A("7.2") if code == "7.0" else A("8.7")
-        assert not cubin_runs_on(A(code), tegra)
-        assert not cubin_runs_on(A(code), tegra, build_cuda=(13, 1))
-        assert cubin_runs_on(A(code), tegra, build_cuda=(13, 2))
-
     def test_letters_never_widen(self) -> None:
         for arch, device in itertools.product(KNOWN, KNOWN):
             if arch.number in (101, 110) or arch_info(arch).tegra:  # type: ignore[union-attr]

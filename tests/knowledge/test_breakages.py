@@ -1,11 +1,8 @@
 """Records of known breakages: each is whole, and check, edit, build log and coverage read the same one."""
 
-from pathlib import Path
-
 import pytest
 
 from splatfix.checks import all_checks
-from splatfix.knowledge import using
 from splatfix.knowledge.breakages import Breakage, breakage, breakages, source_patterns
 from splatfix.knowledge.failures import failure_class, foreseen_by
 
@@ -64,12 +61,3 @@ def test_what_checkouts_are_searched_for() -> None:
 )
 def test_when(key: str, versions: dict[str, tuple[int, ...]], system: str, holds: bool) -> None:
     assert breakage(key).when.holds(versions, system) is holds
-
-
-def test_a_user_may_change_a_record(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.toml"
-    mine.write_text('[breakages.cstdint.when]\ngcc = ">=15"\n')
-    with using(mine):
-        assert not breakage("cstdint").when.holds({"gcc": (14,)})
-        assert breakage("cstdint").edits
-    assert breakage("cstdint").when.holds({"gcc": (14,)})

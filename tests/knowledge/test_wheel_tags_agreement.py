@@ -140,9 +140,3 @@ def test_files_that_an_interpreter_imports(version: tuple[int, int], suffixes: t
 @pytest.mark.parametrize("name", ["_C.abi3.so", "_C.so", "libcpython-310.so"])
 def test_a_name_without_a_python(name: str) -> None:
     assert python_of_file(name) is None
-
-
-def test_the_stable_abi_has_no_suffix_of_its_own_everywhere() -> None:
-    assert extension_file_fits("_C.pyd", "cp311-win_amd64")
-    assert not extension_file_fits("_C.abi3.so", "cp311-win_amd64")
-    assert not extension_file_fits("_C.abi3.so", "cpython-313t-x86_64-linux-gnu")
