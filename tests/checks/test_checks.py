@@ -9,7 +9,6 @@ from splatfix.checks import Finding, Status, all_checks, checks_without_checkout
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import commands
 from splatfix.facts import (
     Compiler,
     Driver,
@@ -65,26 +64,12 @@ def test_no_torch(changed: Changer) -> None:
     assert any(step.command and "torch==" in step.line() for step in finding.remedy)
 
 
-def test_cpu_torch_beside_a_gpu(changed: Changer, torch_with: TorchWith) -> None:
-    facts = changed(torch=torch_with(version="2.9.1+cpu", cuda=None, code=()), extensions=Fact((), ""))
-    finding = loud(facts)["cpu-only-torch"]
-    assert finding.status is Status.FAIL
-    (command, _rest) = (step.line() for step in finding.remedy)
-    assert "download.pytorch.org/whl/cu12" in command, "the toolkit here is CUDA 12"
-
-
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     names = ("interpreter", "distributions", "torch", "torch_installed", "toolkit_choice", "extensions")
     facts = changed(**dict.fromkeys(names, Fact(None, "", "exit code 1")))
     found = loud(facts)
     assert found["interpreter-broken"].status is Status.FAIL
     assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
-
-
-def test_build_tools(changed: Changer) -> None:
-    facts = changed(distributions=Fact((), "site-packages"), tools={})
-    (command,) = commands(only(facts, "build-tools-missing").remedy)
-    assert command.argv[-3:] == ("setuptools", "wheel", "ninja")
 
 
 def compiler(version: str) -> Fact[tuple[Compiler, ...]]:

@@ -1,20 +1,16 @@
 """Every command that a check gives can be run as it stands: whole, of one line, read by a shell, and without force."""
 
-import ast
 import dataclasses
 import re
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import splatfix.checks
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.shell import quoted
 from splatfix.core.step import commands as runnable
-from splatfix.core.step import run
 from splatfix.facts import (
     CodeMatch,
     Compiler,
@@ -151,25 +147,6 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
         assert step.line().startswith(start.format(verb) if start else "This Python refuses installations"), (
             step.text
         )
-
-
-def texts_of_calls(name: str) -> list[str]:
-    """Every text in calls of a function in the checks' own code."""
-    texts: list[str] = []
-    for file in sorted(Path(splatfix.checks.__file__).parent.rglob("*.py")):
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == name:
-                constants = (part.value for part in ast.walk(call) if isinstance(part, ast.Constant))
-                texts += [value for value in constants if isinstance(value, str)]
-    return texts
-
-
-def test_how_the_checks_word_what_to_do() -> None:
-    """``run`` is runnable as it is; only the module for it words the advice to build, as others could forget the GPU."""
-    commands, sentences = texts_of_calls(run.__name__), texts_of_calls("say")
-    assert len(commands) > 20 and len(sentences) > 8
-    assert not [text for text in commands if "path/to" in text or "SOURCE" in text]
-    assert not [text for text in sentences if re.search(r"splatfix (install|verify|certify)\b", text)]
 
 
 def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
