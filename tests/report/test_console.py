@@ -42,31 +42,10 @@ def printed(width: int, draw: Callable[[Console], None]) -> list[str]:
     return on_screen(draw, width=width).splitlines()
 
 
-def test_prose_hangs_under_its_first_word() -> None:
-    lines = printed(40, lambda console: prose(console, "  [green]✓[/] ", "one [bold]two[/] three " * 5))
-    assert lines == ["  ✓ one two three one two three one two", "    three one two three one two three"]
-
-
 def test_no_word_is_broken_and_signs_stay_signs() -> None:
     path = "/a-long-folder-name" * 5
     lines = printed(40, lambda console: prose(console, "    → ", f"look into {path} :warning: now"))
     assert lines == ["    → look into", f"      {path}", "      :warning: now"]
-
-
-def test_a_head_that_leaves_no_room_has_its_own_line() -> None:
-    lines = printed(
-        40, lambda console: prose(console, "✓ rasterizer diff_gaussian_rasterization ", "word " * 9)
-    )
-    assert lines == [
-        "✓ rasterizer diff_gaussian_rasterization",
-        "  word word word word word word word",
-        "  word word",
-    ]
-
-
-def test_a_paragraph_keeps_lines_and_indents_the_rest() -> None:
-    lines = printed(30, lambda console: paragraph(console, "alpha beta gamma\n\ndelta " * 2, first=2, then=4))
-    assert lines == ["  alpha beta gamma", "    ", "    delta alpha beta gamma", "    ", "    delta"]
 
 
 @pytest.mark.parametrize("width", [30, 50, 80])
@@ -99,23 +78,6 @@ def test_the_home_folder_is_known_without_its_variable(monkeypatch: pytest.Monke
     monkeypatch.delenv("HOME", raising=False)
     home = Path.home()
     assert shorten_home(f"in {home / 'env'} and {home}") == f"in {Path('~', 'env')} and ~"
-
-
-def test_a_table_becomes_paragraphs_where_it_has_no_room() -> None:
-    rows = [("no-kernel-image", "extension", "Extensions carry code [for] the GPU")]
-
-    def draw(console: Console) -> None:
-        table(console, ("code", "family", "title"), rows)
-
-    assert printed(80, draw) == [
-        "code             family     title",
-        "no-kernel-image  extension  Extensions carry code [for] the GPU",
-    ]
-    assert printed(56, draw)[1:] == [
-        "no-kernel-image  extension  Extensions carry code [for]",
-        "                            the GPU",
-    ]
-    assert printed(36, draw) == ["no-kernel-image  extension", "  Extensions carry code [for] the", "  GPU"]
 
 
 @pytest.mark.parametrize("columns", [None, "0", "wide"])

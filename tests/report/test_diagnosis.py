@@ -8,11 +8,10 @@ import pytest
 from splatfix.app.diagnose import exit_code_of
 from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
-from splatfix.core.step import run, say, set_variable
+from splatfix.core.step import say, set_variable
 from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts
 from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.report import diagnosis
-from splatfix.report.console import show_todo
 from splatfix.report.diagnosis_document import counts
 from tests.screens import on_screen
 
@@ -85,44 +84,6 @@ def test_what_to_do_is_said_once() -> None:
         0,
     ]
     assert "nvcc --version" in shown(LOUD, options=beside, verbose=True)
-
-
-def test_evidence_that_the_summary_has_is_not_repeated() -> None:
-    said = dataclasses.replace(LOUD, summary="nvcc says [13.0].")
-    assert shown(said).count("[13.0]") == 1 and shown(said, verbose=True).count("[13.0]") == 2
-
-
-def test_a_command_stands_below_what_it_is_for() -> None:
-    steps = (run("a"), run("b", text="For it"), run("c"), say("Then"), run("d"))
-    assert on_screen(show_todo, steps, indent=2).splitlines() == [
-        "  $ a",
-        "  → For it",
-        "    $ b",
-        "    $ c",
-        "  → Then",
-        "    $ d",
-    ]
-
-
-def test_verdict_and_problems_come_before_what_is_fine() -> None:
-    assert shown(QUIET, LOUD).splitlines() == [
-        "✗ 1 problem found",
-        "",
-        "Problems",
-        "  ✗ Something [is] wrong. [b-check]",
-        "      nvcc: [13.0] (nvcc --version)",
-        "      $ export A='[b]'",
-        "      → Reboot.",
-        "      https://example.org/why",
-        "",
-        "1 check passed (list them with -v)",
-        "  system         Ubuntu 24.04 x86_64 in WSL2",
-        "  GPU            NVIDIA GeForce RTX 5080 (12.0)",
-        "  driver         575.57.08, CUDA 12.9",
-        "  Python         not known",
-        "  torch          torch is not installed in this environment",
-        "  none           CUDA toolkits, extensions",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.app.install import shown as result_of
-from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import say
-from splatfix.install.outcome import InstalledItem, InstallOutcome, Restored, RevertOutcome
+from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.plan import BuildWheel, InstallPlan, OptionKind
 from splatfix.plan.steps import Reason
-from splatfix.report.installation import show_outcome, show_plan, show_revert
+from splatfix.report.installation import show_plan, show_revert
 from tests.archs import request_for
 from tests.checks.test_packages import package
 from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
@@ -61,27 +60,6 @@ def test_the_plan_of_many_extensions_says_each_thing_once(tmp_path: Path) -> Non
     carried_out = shown(show_plan, plan)
     assert len(carried_out.splitlines()) <= 7
     assert "TORCH_CUDA_ARCH_LIST=12.0" in carried_out and "edits cxx-standard-17" in carried_out
-
-
-def test_the_outcome_of_many_extensions_says_each_rung_once() -> None:
-    rungs = (Rung(RungName.BUILT, True, "code for sm_120"), Rung(RungName.COMPUTES, None, "not run"))
-    items = [
-        InstalledItem(
-            name,
-            "1.0",
-            "",
-            (name,),
-            "",
-            1.0,
-            (*rungs, Rung(RungName.LOADS, name != "bb", f"imported {name}")),
-        )
-        for name in ("aa", "bb", "cc")
-    ]
-    plan = InstallPlan(OptionKind.REBUILD, "title", steps=(), python="p", prefix="/env")
-    outcome = InstallOutcome(plan, "0001-x", tuple(items), "/env/log")
-    text = shown(show_outcome, outcome)
-    assert [text.count(word) for word in ("built", "loads", "computes", "2 of 3")] == [1, 1, 1, 1]
-    assert shown(show_outcome, outcome, verbose=True).count("code for sm_120") == 3
 
 
 def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:

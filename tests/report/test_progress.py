@@ -9,7 +9,7 @@ from rich.console import Console
 
 from splatfix.plan.steps import BuildWheel
 from splatfix.report.console import page
-from splatfix.report.progress import _Bars, install_progress, training
+from splatfix.report.progress import install_progress, training
 from tests.hostile.words import CONTROL, NAMES, UNICODE
 
 
@@ -32,20 +32,6 @@ def test_a_scene_may_be_called_anything(live: bool) -> None:
     assert not live or "iteration 5 of 10, 2.5 it/s, loss 0.1000, 0:02 left" in stream.getvalue()
     assert only_rich_moves_the_cursor(stream) and "rm -rf ~" in stream.getvalue()
     assert "\n    $ rm" not in stream.getvalue()
-
-
-def test_what_is_over_stands_still_on_a_terminal() -> None:
-    now = 0.0
-    with _Bars(console=terminal(io.StringIO()), get_time=lambda: now, auto_refresh=False) as bars:
-        bars.show("kernels", {})
-        now = 5.0
-        bars.show("study", {"iterations": 4, "iteration": 1})
-        now = 9.0
-        bars.show("fruit", {})
-        now = 60.0
-        kernels, study, fruit = bars.tasks
-        assert (kernels.elapsed, study.elapsed, fruit.elapsed) == (5.0, 4.0, 51.0)
-        assert (kernels.percentage, study.percentage, fruit.total) == (100.0, 25.0, None)
 
 
 def test_a_log_has_one_line_a_minute_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

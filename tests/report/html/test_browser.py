@@ -10,7 +10,7 @@ from splatfix.report.merging import Merger
 from tests.app.test_merge import BASE
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
-from tests.report.html.conftest import Render, png
+from tests.report.html.conftest import Render
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,14 +52,6 @@ def test_the_matrix_has_no_error_and_its_parts_are_found(chromium: Page, tmp_pat
     assert {"table", "rowheader", "columnheader", "link", "navigation", "main"} <= set(roles)
 
 
-def test_what_the_policy_forbids_is_noticed(chromium: Page, file: Path) -> None:
-    file.write_text(
-        file.read_text(encoding="utf-8").replace("</main>", "</main><script>1</script>"), encoding="utf-8"
-    )
-    chromium.open(file)
-    assert "Content Security Policy" in "".join(chromium.problems())
-
-
 def test_keys_move_the_boundary(chromium: Page, file: Path) -> None:
     chromium.open(file)
     chromium.value("document.querySelector('input.cut').focus()")
@@ -70,26 +62,6 @@ def test_keys_move_the_boundary(chromium: Page, file: Path) -> None:
         chromium.value("getComputedStyle(document.querySelector('.truth')).clipPath")
         == "inset(0px 0px 0px 53%)"
     )
-
-
-@pytest.mark.parametrize("half", [32, 1200])
-def test_equal_halves_have_no_error(chromium: Page, file: Path, render: Render, half: int) -> None:
-    """The difference is made where the page is shown, at sizes that are no multiple of the picture's; at the seam of the
-    halves a pixel may be mixed of both."""
-    image = pytest.importorskip("PIL.Image")
-    noise = png(
-        2 * half, 80, lambda x, y: ((x % half) * 7919 % 251, y * 104729 % 241, ((x % half) ^ y) % 256)
-    )
-    (file.parent / "figurine/renders/000030_view.png").write_bytes(noise)
-    file.write_text(render(), encoding="utf-8")
-    place = "(r => ({x: r.x, y: r.y + scrollY, width: r.width, height: r.height}))"
-    for width in (390, 1000, 1237):
-        chromium.open(file, width)
-        box = chromium.value(f"{place}(document.querySelector('.panel svg').getBoundingClientRect())")
-        chromium.screenshot(picture := file.with_name("error.png"), **box)
-        with image.open(picture) as shown:
-            inner = shown.convert("RGB").crop((3, 3, shown.width - 3, shown.height - 3))
-            assert max(high for _, high in inner.getextrema()) <= 8, width
 
 
 def test_a_screen_reader_finds_all_parts(chromium: Page, file: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from splatfix.certify.record import TrainingRecord
 from splatfix.report.html.charts import lines, nice_ticks
-from splatfix.report.html.metrics import Bucket, Metrics, Values, read_metrics, reduced
+from splatfix.report.html.metrics import Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
 
 
@@ -18,10 +18,6 @@ def test_a_peak_of_one_iteration_survives_reduction() -> None:
     assert len(points) <= 240
     assert max(point.high for point in points if point) == 50.0
     assert min(point.low for point in points if point) == 1.0
-
-
-def test_few_iterations_stay_as_they_are() -> None:
-    assert reduced((1, 2), [3.0, None]) == [Bucket(1.0, 3.0, 3.0, 3.0), None]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
-from splatfix.report.html import page
 from splatfix.report.html.views import read_views
 from splatfix.report.marks import Badge, Link, Mark
 from splatfix.report.templates import html_text, markdown_text
@@ -33,7 +31,6 @@ from tests.report.html.outline import Outline
 from tools.machines import raw_machines
 
 HOSTILE = f"<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{MARKUP}{CONTROL}{UNICODE}\udcff"
-STYLE = Path(page.__file__).with_name("style.css").read_text(encoding="utf-8")
 
 
 def test_anything_is_text() -> None:
@@ -205,31 +202,6 @@ def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:
     assert "1.21 it/s (100.00 it/s)" in section and "-99%" in section and "holds" in section
     assert "speed, train memory not judged: another machine" in section
     assert "<script>alert" not in drawn and 'id="baseline"' not in render()
-
-
-def test_text_has_contrast() -> None:
-    light = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", STYLE.split("@media")[0]))
-    dark = dict(re.findall(r"--([\w]+): (#[0-9a-f]{6})", STYLE.split("@media")[1]))
-    assert set(light) == set(dark) >= {"text", "muted", "link", "good", "bad", "unsure", "none"}
-    for colors in (light, dark):
-        for name, ground in product(
-            ("text", "muted", "link", "good", "bad", "unsure", "none"), ("page", "card")
-        ):
-            assert contrast(colors[name], colors[ground]) >= 4.5, (name, ground, colors[name])
-        for name in (f"s{number}" for number in range(6)):
-            assert contrast(colors[name], colors["card"]) >= 3, name
-
-
-def contrast(one: str, other: str) -> float:
-    """The ratio of WCAG 2."""
-
-    def luminance(color: str) -> float:
-        parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    darker, brighter = sorted((luminance(one), luminance(other)))
-    return (brighter + 0.05) / (darker + 0.05)
 
 
 def test_every_criterion_has_a_title_and_every_verdict_a_meaning() -> None:
