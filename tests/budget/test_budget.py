@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,7 @@ from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tests.machines import facts_of
 from tests.plan.machines import refused
-from tools import docs, vram
+from tools import vram
 
 LIMITS = {
     "gsplat": (14, 0.03),
@@ -64,21 +63,6 @@ def test_what_was_published_and_measured_is_foretold(kind: str) -> None:
     rows = [row for row in vram.compared() if row.kind == kind]
     assert len(rows) == number
     assert {row.name: row.error for row in rows if abs(row.error) > limit} == {}
-
-
-def test_the_table_of_the_page_has_every_row_the_worst_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vram, "markdown", cache(vram.markdown))  # every page asks for it
-    # it takes minutes of every core; a slow test of tests/tools has it
-    monkeypatch.setattr(docs.site, "write", lambda out: None)
-    docs.main(tmp_path / "docs")
-    page = (tmp_path / "docs" / "commands" / "vram.md").read_text("utf-8")
-    errors = [
-        abs(float(line.split("|")[4].strip(" %"))) for line in page.splitlines() if line.endswith("% |")
-    ]
-    assert errors == sorted(errors, reverse=True)
-    assert len(errors) == sum(number for number, _ in LIMITS.values())
 
 
 def test_the_photos_of_issue_676_are_refused_while_loading_with_the_flag_that_saves_them() -> None:

@@ -197,7 +197,6 @@ def _package(variant: str) -> dict[str, str]:
 
 # Of the Python side, what the compiled side calls otherwise.
 _INPUTS = {"colors_precomp": "colors", "cov3D_precomp": "cov3D", "shs": "sh"}
-_SCREEN = ("means2D", "means2D_abs", "scores")  # inputs that only receive a gradient
 
 
 def _rasterizer(variant: str) -> str:

@@ -3,32 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from splatfix.core.runner import Completed
-from tools.builds import files_of, first_error, main, observe, outcome, write_row
-
-PIP = """\
-  error: subprocess-exited-with-error
-  × Preparing metadata (pyproject.toml) did not run successfully.
-  │ exit code: 1
-      OSError: Unknown compute capability.
-error: metadata-generation-failed
-"""
-
-
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [
-        (PIP, "OSError: Unknown compute capability."),
-        ("/a/b/main.h:8:10: fatal error: x.h: No such file", "main.h:8:10: fatal error: x.h: No such file"),
-        ("error (import-failed) x does not import", "error (import-failed) x does not import"),
-        ("compiling error_model.cu\nall is well", ""),
-        ("", ""),
-    ],
-)
-def test_the_first_error_is_the_builds_own(output: str, said: str) -> None:
-    assert first_error(output) == said
+from tools.builds import files_of, main, observe
 
 
 def test_what_came_is_observed(tmp_path: Path) -> None:
@@ -47,22 +23,6 @@ def test_what_came_is_observed(tmp_path: Path) -> None:
     assert (row["exit"], row["seconds"], row["libraries"]) == (0, 7, {})
     assert (row["edits"], row["variables"]) == (["cstdint"], {"TORCH_CUDA_ARCH_LIST": "12.0"})
     assert row["imports"].keys() == {"new"} and row["imports"]["new"] != "imported"
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "mark"),
-    [(1, "no answer within 9 s", "✗"), (None, "no answer within 9 s", "–"), (None, "it lacks one", "✗")],
-)
-def test_what_nobody_waited_for_has_not_failed(code: int | None, said: str, mark: str) -> None:
-    assert outcome({"exit": code, "said": said}) == f"{mark} {said}"
-
-
-def test_attempts_at_one_source_share_a_row(tmp_path: Path) -> None:
-    (record := tmp_path / "record.json").write_text('{"builds": []}')
-    for how, code in (("pip", 1), ("after", 0), ("pip", 2)):
-        write_row(record, "compared", "owner/name", "abc", how, {"exit": code})
-    (row,) = json.loads(record.read_text())["compared"]
-    assert (row["pip"]["exit"], row["after"]["exit"]) == (2, 0)
 
 
 def test_an_attempt_leaves_source_and_environment_alone(tmp_path: Path) -> None:

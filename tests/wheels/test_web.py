@@ -144,15 +144,6 @@ def test_more_of_a_wheel_than_is_read(
         file.find(b"x", 0, len(file))
 
 
-def test_a_file_that_changes_while_it_is_read(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "served").mkdir(exist_ok=True)
-    (tmp_path / "served" / "a.bin").write_bytes(bytes(2 << 20))
-    server.fault, server.everything = "changing", True
-    file = RemoteFile(Web(), f"{server.address}/a.bin")
-    with pytest.raises(WebError, match="its length changes from"):
-        file[1 << 20 : (1 << 20) + 4]
-
-
 def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path: Path) -> None:
     data = random.Random(36).randbytes(700_001)
     path = tmp_path / "served" / "a.bin"
