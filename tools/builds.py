@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from splatfix.binaries import is_binary, read_binary
 from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.words import counted
 from splatfix.facts import loaded_fatbins
 from splatfix.install.verify import wants_gpu
 from splatfix.knowledge import Arch
@@ -37,15 +36,11 @@ WITH = ("pip", "before", "after", "first")
 WANTS_GPU = "wants a GPU"
 """What an import says that cannot be shown without one."""
 
-CUT = ("stopped at its limit", "no answer within")
-"""How it is said that nobody waited for the end: such an attempt shows neither success nor failure."""
-
 _ERROR = re.compile(r"(?<![\w-])(fatal )?error\b|Error:", re.IGNORECASE)
 # pip's own lines stand before and after what the build said
 _PIPS_OWN = re.compile(
     r"^(subprocess-exited-with-error|metadata-generation-failed|Error compiling objects)|exit code"
 )
-_CELL = 100
 # variables that say for which GPUs, and whether for any
 _DECIDES = re.compile(r"ARCH|GPU|FORCE|WITH_CUDA")
 # an address, which stays, or the folders of a path
@@ -226,54 +221,6 @@ def write_row(record: Path, key: str, label: str, commit: str, how: str, row: di
         rows.append(mine)
     mine[how] = {"date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), **row}
     write_text(record, f"{json.dumps(content, indent=1)}\n")
-
-
-def worked(attempt: Mapping[str, Any]) -> bool:
-    """It ended well, it left GPU code, and what came imports or wants a GPU for that."""
-    filled = any(library["fatbins"] for library in attempt["libraries"].values())
-    return attempt["exit"] == 0 and filled and all(map(_imports, attempt.get("imports", {}).values()))
-
-
-def outcome(attempt: Mapping[str, Any]) -> str:
-    """An attempt in the words of a table's cell."""
-    mark = "✗"
-    if attempt["exit"] != 0:
-        if attempt["exit"] is None and attempt["said"].startswith(CUT):
-            mark = "–"
-        return f"{mark} {_short(attempt['said'])}"
-    if worked(attempt):
-        mark = "✓"
-    libraries = attempt["libraries"].values()
-    archs = sorted({arch.removeprefix("sass ") for library in libraries for arch in library["code"]})
-    text = f"{mark} no GPU code"
-    if archs:
-        fatbins = sum(library["fatbins"] for library in libraries)
-        text = f"{mark} {', '.join(archs)} in {counted(fatbins, 'fatbin')}"
-    for result in attempt.get("imports", {}).values():
-        if result != "imported":
-            return f"{text}; import: {_short(result)}"
-    return text
-
-
-def _short(error: str) -> str:
-    """An error without its code and without what no table has room for."""
-    text = re.sub(r"^error \([\w-]+\) ", "", error)
-    if len(text) <= _CELL:
-        return text
-    return f"{text[:_CELL].rpartition(' ')[0]} ..."
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
-    """A Markdown table of the attempts; ``columns`` are kinds of attempts with their headings."""
-    lines = [f"| source | {' | '.join(columns.values())} |", f"|---|{'---|' * len(columns)}"]
-    for row in rows:
-        cells = [outcome(row[how]) if how in row else "not tried" for how in columns]
-        lines.append(f"| {row['source']} {row['commit']} | {' | '.join(cells)} |".replace("_", "\\_"))
-    return lines
-
-
-def _imports(result: str) -> bool:
-    return result == "imported" or result.startswith(WANTS_GPU)
 
 
 if __name__ == "__main__":

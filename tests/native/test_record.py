@@ -10,8 +10,6 @@ from typer.testing import CliRunner
 
 from splatfix.cli import app
 from splatfix.knowledge import Arch
-from splatfix.knowledge.breakages import breakages
-from tools.builds import table, worked
 
 PATH = Path(__file__).parents[1] / "records" / "native_builds.json"
 TEXT = PATH.read_text(encoding="utf-8")
@@ -49,57 +47,5 @@ def test_the_commands_still_exist() -> None:
             assert option in shown, option
 
 
-def test_a_forced_build_is_marked_a_refusal_has_options() -> None:
-    for row in RECORD["forced"]:
-        assert row["torch"].partition("+")[2] and row["marked"] and row["reverted"] is True
-        assert "fail" in row["diagnose"]
-    for row in RECORD["refused"]:
-        assert row["error"] and row["fix"] and row["changed"] == "nothing"
-    for row in RECORD["without_splatfix"]:
-        assert set(row["cured_by"]) <= {item.key for item in breakages() if item.edits}
-
-
 def test_nothing_of_the_machine_is_in_it() -> None:
     assert not re.search(r"/(work|root|home|tmp|usr|opt)/", TEXT)
-
-
-ATTEMPTS = [
-    pytest.param(how, attempt, id=f"{row['source']} {how}")
-    for key in ("compared", "unprepared")
-    for row in RECORD[key]
-    for how, attempt in row.items()
-    if isinstance(attempt, dict)
-]
-COMPARED = {"pip": "plain pip", "before": "splatfix before", "after": "splatfix now"}
-UNPREPARED = {"pip": "plain pip", "first": "splatfix, first try", "after": "after a cure"}
-DOCS = Path(__file__).parents[2] / "docs" / "verified.md"
-
-
-@pytest.mark.parametrize(("how", "attempt"), ATTEMPTS)
-def test_an_attempt_says_how_it_ended(how: str, attempt: dict[str, Any]) -> None:
-    assert {"date", "command", "exit", "seconds", "libraries"} <= attempt.keys()
-    assert attempt["exit"] == 0 or attempt["said"]
-    for library in attempt["libraries"].values():
-        assert re.fullmatch(r"[0-9a-f]{64}", library["sha256"])
-    if how == "pip":
-        return
-    (target,) = targets(attempt["command"])
-    assert attempt.get("checkout", "unchanged") == "unchanged"  # a name on an index has none
-    assert attempt["exit"] == 0 or not attempt["libraries"], "what fails is rolled back"
-    for library in attempt["libraries"].values():
-        assert library["code"].get(f"sass {target}", 0) == library["fatbins"]
-        if "cuobjdump" in library:
-            assert library["cuobjdump"] == f"{library['fatbins']} cubins, {target}"
-    assert re.fullmatch(r"exact over [\d,]{5,} files", attempt.get("reverted", "exact over 10,000 files"))
-
-
-def test_the_documents_hold_the_attempts() -> None:
-    text = DOCS.read_text(encoding="utf-8")
-    for key, columns in (("compared", COMPARED), ("unprepared", UNPREPARED)):
-        assert "\n".join(table(RECORD[key], columns)) in text, key
-    assert {row["choice"] for row in RECORD["unprepared"]} == set(range(len(RECORD["chosen"])))
-    for number in range(len(RECORD["chosen"])):
-        tries = [worked(row["first"]) for row in RECORD["unprepared"] if row["choice"] == number]
-        assert f"{sum(tries)} of {len(tries)} worked at the first try" in text
-    now = [worked(row["after"]) for row in RECORD["compared"] if "after" in row]
-    assert f"{sum(now)} of {len(now)} are built" in text
