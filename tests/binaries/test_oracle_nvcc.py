@@ -1,6 +1,5 @@
 """The reader against cuobjdump on what nvcc writes, for every option that changes the shape of a fat binary."""
 
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import EntryKind, read_binary, read_files, read_needs
-from tests.hostile.binaries import run
 
 from . import oracle
 
@@ -237,21 +235,3 @@ def test_links_agree_with_binutils(workshop: Workshop) -> None:
         name.partition("@")[2].lstrip("@") for _, name in rows if "@" in name
     }
     assert any(name.startswith("libcudart.so") for name in read_binary(path).needed)
-
-
-def test_the_archive_of_device_code_is_refused_with_a_reason(workshop: Workshop) -> None:
-    library = next(iter(sorted(workshop.root.glob("lib*/libcudadevrt.a"))), None)
-    if library is None:
-        part = workshop.compile(code("90"), "part0")
-        library = workshop.folder / "made.a"
-        oracle.run(shutil.which("ar") or oracle.tool("ar"), "rcs", library, part)
-    with pytest.raises(Exception, match="a static library"):
-        read_files([library])
-
-
-def test_damaged_compiler_output_never_escapes_the_error_type(workshop: Workshop) -> None:
-    names = ("rdc-object", "a-variants", "mixed-objects", "lto-object")
-    files = {build.name: workshop.build(build).read_bytes() for build in BUILDS if build.name in names}
-    assert len(files) == len(names)
-    seen = run(files, 2_000, seed=3)
-    assert seen["refused"] > 200 and seen["answered"] > 200, seen

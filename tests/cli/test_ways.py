@@ -22,13 +22,6 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(item) for item in arguments])
 
 
-def refusal(*arguments: str | Path) -> tuple[str, int]:
-    """Code and exit code of the error that a command ends in; what prints it is tested elsewhere."""
-    problem = run(*arguments).exception
-    assert isinstance(problem, SplatfixError)
-    return problem.code, int(problem.exit_code)
-
-
 def test_why_of_saved_facts_gives_the_options_of_that_machine() -> None:
     """What it shows is a screen of test_screens."""
     words = ("install", "--dry-run", "--why", "--facts", folder("gtx-1080-ti-dropped"))

@@ -107,13 +107,6 @@ def test_lines_are_told_while_it_runs_and_logged(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "0\n1\n2\n" == done.stdout
 
 
-def test_a_timeout_while_following_lines(tmp_path: Path) -> None:
-    done = RUNNER.run(
-        python("import time; print('a', flush=True); time.sleep(60)"), timeout=0.5, on_line=lambda line: None
-    )
-    assert done.returncode is None
-
-
 @pytest.mark.usefixtures("pipes")
 def test_a_child_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``.pth`` file may print anything into the answer of a probe."""
@@ -186,11 +179,6 @@ def test_another_thread_stops_it_with_its_children(
     done = RUNNER.run([*python(WITH_CHILD), told, *group], timeout=100, stop=stop, log=log)
     assert done.returncode is None and done.why() == "stopped"
     assert_gone(told.read_text())
-
-
-def test_a_stop_that_is_never_set_changes_nothing() -> None:
-    done = RUNNER.run(python("print(1)"), timeout=20, stop=threading.Event())
-    assert done.ok and done.stdout == "1\n"
 
 
 def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The kit without a GPU: pages say what the records do, every test for a GPU is a part, and all of it is rehearsed."""
+"""The kit without a GPU: pages say what the records do, and all of it is rehearsed."""
 
 import json
 import subprocess
@@ -9,7 +9,6 @@ import pytest
 
 from tests import standins
 
-from .test_visit_rest import OTHERS
 from .visit import ROOT
 
 RECORDS = sorted((ROOT / "tests" / "records").glob("gpu_check_*.json"))
@@ -20,13 +19,6 @@ def test_records_and_pages_say_the_same() -> None:
     assert not any(json.loads(path.read_text("utf-8"))["rehearsal"] for path in RECORDS)
     for page, text in (("README.md", "Not run on a GPU"), ("docs/verified.md", "has been run on a GPU yet")):
         assert (text in (ROOT / page).read_text("utf-8")) == (not RECORDS), page
-
-
-def test_every_test_for_a_gpu_is_a_part() -> None:
-    room = ROOT / "tests"
-    paths = [path for path in room.rglob("test_*.py") if path.parent.name != "gpu_check"]
-    marked = {str(path.relative_to(room)) for path in paths if "pytest.mark.gpu" in path.read_text("utf-8")}
-    assert marked <= {*OTHERS, "kernels/test_waits_on_gpu.py", "kernels/test_rasterizer_golden.py"}
 
 
 @pytest.mark.slow

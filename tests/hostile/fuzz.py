@@ -1,24 +1,18 @@
 """Coverage-guided fuzzing of every reader of strangers' bytes: ``python -m tests.hostile.fuzz TARGET [--seconds N]``.
 
-Atheris (libFuzzer) where it is installed, else blind mutation of the same seeds. What breaks a reader is kept in a folder
-and named; put it into ``corpus/TARGET``, from where every later run begins.
+By Atheris (libFuzzer), which the extra ``test`` brings where it exists. What breaks a reader is kept in a folder and named; put
+it into ``corpus/TARGET``, from where every later run begins.
 """
 
 import argparse
 import importlib
-import importlib.util
 import os
-import random
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-GUIDED = importlib.util.find_spec("atheris") is not None
 TARGETS = ("binaries", "source", "colmap", "ply", "logs", "overrides", "wheels")
 
 
@@ -39,11 +33,8 @@ def main() -> int:
         folder, seeds = Path(temporary) / "files", Path(temporary) / "seeds"
         folder.mkdir()
         seeds.mkdir()
-        atheris: Any = importlib.import_module("atheris") if GUIDED else None
-        watched = (
-            atheris.instrument_imports(include=["splatfix", "smoke_trainer"]) if atheris else nullcontext()
-        )
-        with watched:
+        atheris: Any = importlib.import_module("atheris")
+        with atheris.instrument_imports(include=["splatfix", "smoke_trainer"]):
             targets = importlib.import_module("tests.hostile.targets")
         read_in, make_seeds = targets.READERS[typed.target]
 
@@ -61,8 +52,6 @@ def main() -> int:
             read(data)
         crashes = typed.crashes / typed.target
         crashes.mkdir(parents=True, exist_ok=True)
-        if atheris is None:
-            return blindly(read, seeds, crashes, typed.seconds)
         limits = [f"-max_total_time={typed.seconds}", "-timeout=20", "-rss_limit_mb=900", "-max_len=200000"]
         atheris.Setup(
             [sys.argv[0], *limits, f"-artifact_prefix={crashes}/", "-print_final_stats=1", str(seeds)], read
@@ -71,29 +60,6 @@ def main() -> int:
         if child == 0:
             atheris.Fuzz()  # ends the process
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def blindly(read: Callable[[bytes], None], seeds: Path, crashes: Path, seconds: int) -> int:
-    """Mutants of the seeds for so long, where there is no atheris."""
-    from tests.hostile.mutate import damaged_text, mutants
-
-    rng = random.Random(0)
-    files = {path.name: path.read_bytes() for path in sorted(seeds.iterdir())}
-    end = time.monotonic() + seconds
-    runs = 0
-    while time.monotonic() < end:
-        ((_, data),) = mutants(files, 1, rng.getrandbits(32))
-        data = data if runs % 2 else damaged_text(rng, rng.choice(list(files.values())))
-        runs += 1
-        try:
-            read(data)
-        except BaseException:  # whatever it is: it is raised again
-            kept = crashes / f"crash-{runs}"
-            kept.write_bytes(data)
-            print(f"kept {kept}", file=sys.stderr)
-            raise
-    print(f"stat::number_of_executed_units: {runs}", file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.cpp_extension import (
@@ -124,18 +122,6 @@ def test_every_item_and_pair_of_an_arch_list(source: TorchSource) -> None:
         assert ours(result) == outcome(arch_flags(source), text), text
         checked += 1
     assert checked > 5000
-
-
-@SOURCES
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_random_arch_lists(source: TorchSource, data: st.DataObject) -> None:
-    rules = behaviour(source.version)
-    pieces = [*rules.supported_arches, *(name for name, _ in rules.named_arches), "+PTX", *"; ,1a"]
-    text = "".join(data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
-    result = expand_arch_list(text, source.version)
-    if not isinstance(result, UsesVisibleGpus):
-        assert ours(result) == outcome(arch_flags(source), text)
 
 
 @SOURCES

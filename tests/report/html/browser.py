@@ -1,6 +1,5 @@
-"""Headless Chromium over its DevTools pipe: what a page prints, looks like, and says to a screen reader."""
+"""Headless Chromium over its DevTools pipe: what a page prints, asks for, and says to a screen reader."""
 
-import base64
 import itertools
 import json
 import os
@@ -93,12 +92,6 @@ class Page:
         """Press a key."""
         for kind in ("keyDown", "keyUp"):
             self("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
-
-    def screenshot(self, path: Path, **clip: float) -> None:
-        """Write a PNG of a part: x, y, width, height."""
-        part = {**clip, "scale": 1}
-        data = self("Page.captureScreenshot", captureBeyondViewport=True, clip=part)["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def _next(self) -> dict[str, Any]:
         until = time.monotonic() + 180
