@@ -8,9 +8,8 @@ from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
-from splatfix.core.step import commands
 from splatfix.facts import CudaDevice, Driver, Fact, Gpu
-from tests.checks.conftest import Changer, loud, only
+from tests.checks.conftest import Changer, loud
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
@@ -145,18 +144,3 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
         gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )
     assert "torch-arch-unsupported" in loud(other)
-
-
-@pytest.mark.parametrize(
-    ("value", "system", "command"),
-    [
-        ("-1", "linux", "unset CUDA_VISIBLE_DEVICES"),
-        ("-1", "windows", 'set "CUDA_VISIBLE_DEVICES="'),
-        ("0,0", "linux", "export CUDA_VISIBLE_DEVICES=0"),
-        ("0,0", "windows", 'set "CUDA_VISIBLE_DEVICES=0"'),
-    ],
-)
-def test_the_way_out_in_this_machines_shell(changed: Changer, value: str, system: str, command: str) -> None:
-    facts = changed(system=system, variables={"CUDA_VISIBLE_DEVICES": value})
-    finding = only(facts, "no-gpu-visible")
-    assert [step.shell(windows=system == "windows") for step in commands(finding.remedy)] == [command]

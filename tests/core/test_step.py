@@ -2,11 +2,9 @@
 
 import pytest
 
-from splatfix.core.codec import to_json
 from splatfix.core.step import (
     Command,
     Step,
-    commands,
     fill_in,
     prepend_variable,
     run,
@@ -35,25 +33,6 @@ def test_shell_lines(step: Step, posix: str, cmd: str) -> None:
 def test_text_and_command_in_one_line() -> None:
     assert say("Reboot.").line() == "Reboot."
     assert run("nvidia-smi", text="Look:").line(windows=False) == "Look: nvidia-smi"
-
-
-def test_json_carries_argv_and_env() -> None:
-    assert to_json((set_variable("A", "1", "Then"), say("Reboot."))) == [
-        {
-            "text": "Then",
-            "argv": [],
-            "env": {"A": "1"},
-            "prepend": {},
-            "command": set_variable("A", "1").line(),
-            "fill_in": {},
-        },
-        {"text": "Reboot.", "argv": [], "env": {}, "prepend": {}, "command": None, "fill_in": {}},
-    ]
-    assert run("ls", "a b").to_json()["argv"] == ["ls", "a b"]
-
-
-def test_the_commands_among_steps() -> None:
-    assert commands((say("x"), run("y"), fill_in("z", "ARCH"))) == (Command(("y",)),)
 
 
 def test_a_command_says_what_is_to_be_filled_in() -> None:

@@ -131,12 +131,3 @@ def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
     findings = tuple(Finding(status, "x", code="a-check") for status in statuses)
     assert exit_code_of(findings) is exit_code
     assert sum(counts(findings).values()) == len(findings)
-
-
-def test_the_overview_names_mig_instances() -> None:
-    card = Gpu(
-        0, "NVIDIA A100-SXM4-80GB", cc="8.0", mig=True, mig_devices=("NVIDIA A100-SXM4-80GB MIG 3g.40gb",)
-    )
-    machine = dataclasses.replace(FACTS.machine, gpus=Fact((card,), "NVML"))
-    text = shown(QUIET, facts=dataclasses.replace(FACTS, machine=machine), width=100)
-    assert "NVIDIA A100-SXM4-80GB MIG 3g.40gb (8.0)" in text

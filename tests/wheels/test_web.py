@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import BinaryError
-from splatfix.binaries._bytes import Reader
-from splatfix.binaries.wheel import parse_wheel
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
@@ -159,18 +156,6 @@ def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path:
         low = choose.randrange(start + 1)
         assert file.find(needle, low, len(data)) == data.find(needle, low, len(data))
     assert file.find(b"not in there, surely", 0, len(data)) == -1
-
-
-def test_a_reader_of_a_remote_file_reads_what_a_reader_of_the_file_does(
-    server: Server, tmp_path: Path
-) -> None:
-    path = write_wheel(tmp_path / "served", WHEEL, "75 90+PTX 120", padding=2 << 20)
-    near = parse_wheel(Reader(path.read_bytes()), "a.whl")
-    far = parse_wheel(Reader(RemoteFile(Web(), f"{server.address}/{WHEEL.replace('+', '%2B')}")), "a.whl")
-    assert near == far and near[0].fatbins
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(BinaryError):
-        parse_wheel(Reader(RemoteFile(Web(), f"{server.address}/{WHEEL.replace('+', '%2B')}")), "a.whl")
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,6 @@ def test_chart_says_what_it_shows() -> None:
     assert [kind for kind, _ in chart.paths].count("line s0") == 2  # a gap is no line
 
 
-def test_a_limit_is_on_the_scale() -> None:
-    chart = lines("Memory", "GiB", (1, 2), {"resident": [1.0, 1.0]}, limit=("97% of 16 GiB", 15.52))
-    assert chart.limit is not None
-    place, label = chart.limit
-    assert label == "97% of 16 GiB" and 12 <= place < 60
-
-
 def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     good = {
