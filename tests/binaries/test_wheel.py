@@ -43,16 +43,6 @@ def test_members_by_every_method(tmp_path: Path, method: int) -> None:
     assert LIBRARY[first.fatbins[0].offset :].startswith(TYPICAL[:16])
 
 
-def test_a_stored_member_needs_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise AssertionError("a temporary file was made")
-
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
-    assert len(read_wheel(wheel(tmp_path / "a.whl", zipfile.ZIP_STORED))) == 2
-    with pytest.raises(AssertionError):
-        read_wheel(wheel(tmp_path / "b.whl", zipfile.ZIP_DEFLATED))
-
-
 def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

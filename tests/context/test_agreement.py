@@ -62,12 +62,3 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
             assert toolkit is not None
             assert step.targets == own and step.toolkit == toolkit.toolkit.root
             assert step.compiler == (compilers.cxx if compilers else "")
-
-
-@pytest.mark.parametrize(
-    ("value", "targets"), [("0", ("sm_120",)), ("1", ("sm_86",)), ("0,1", ("sm_86", "sm_120"))]
-)
-def test_hidden_gpus_are_no_targets(machines: dict[str, Facts], value: str, targets: tuple[str, ...]) -> None:
-    context = make_context(hiding(machines["rtx-3090-and-5090"], value))
-    assert {arch.sm for arch in context.archs} == set(targets)
-    assert find_options(context).targets == context.archs

@@ -64,12 +64,6 @@ def test_words_for_what_was_not_needed_and_not_compared(render: Render) -> None:
     assert "from splatfix&#x27;s own" in render(kernels=(kernel,))
 
 
-def test_memory_far_below_its_limit_is_drawn_by_itself(scene: SceneRun, render: Render) -> None:
-    page = render()
-    assert page.count("<b>Memory</b>") == 1 and "is far above this chart" in page
-    assert 'class="limit"' not in page
-
-
 def test_refusal_shows_reasons_and_failures_first(render: Render, scene: SceneRun) -> None:
     failed = Criterion("gradients-xyz", Outcome.FAILED, "zero", "not zero", "Nothing learns.", "a report")
     refused = replace(scene, criteria=(*scene.criteria, failed))
