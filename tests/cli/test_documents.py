@@ -15,12 +15,10 @@ from referencing import Registry, Resource
 
 from splatfix import __version__
 from splatfix.app.certify import exit_code_of, suggested_options
-from splatfix.certify import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
+from splatfix.certify import Verdict
 from splatfix.certify.baseline import compare
 from splatfix.cli import app
-from splatfix.core.proof import Rung, RungName
-from splatfix.core.step import Command
-from splatfix.report import certificate
+from splatfix.report.certificate import document as certificate_document
 from splatfix.report.documents import envelope
 from splatfix.report.markdown import markdown
 from tests.cli.conftest import Document
@@ -28,6 +26,7 @@ from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
 from tests.machines import facts_of, folder
 from tests.plan.test_recipes import checkout_of
+from tests.report.test_certificate import ABSENT, certificate
 from tools.schemas import COMMANDS, FOLDER, schemas, text_of
 
 STORED = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
@@ -123,31 +122,16 @@ def test_install_and_everything_after_it(
     assert check(document("cache", "clear", "--yes"))["removed"] == 1
 
 
-def test_certify(capsys: pytest.CaptureFixture[str]) -> None:
-    scene = SceneRun("fruit", (Criterion("loss-falls", Outcome.MET, "0.3", "0.4"),), 9.0, {"iterations": 3})
-    subject = Certificate(
-        verdict=Verdict.CERTIFIED,
-        summary="It trained.",
-        reasons=(),
-        suite="quick",
-        renderer="torch",
-        device="cpu",
-        proof=(Rung(RungName.TRAINS, True, "every criterion met"),),
-        kernels=(KernelCheck("ssim", "x", Outcome.NOT_MEASURED),),
-        scenes=(scene,),
-        environment={"torch": "2.9"},
-        repeat=Command(("splatfix", "certify")),
-        issued="2026-01-01",
-        seconds=9.0,
-        skipped=(Skipped("truck", "not there"),),
-        comparison=compare((scene,), {"scenes": [{"scene": "fruit", "result": {"heldout": {"psnr": 3.0}}}]}),
-    )
-    assert subject.comparison and subject.comparison.scenes[0].measures[3].baseline == 3.0
+def test_certify() -> None:
+    scenes = certificate().scenes
+    compared = compare(scenes, {"scenes": [{"scene": "garden", "result": {"heldout": {"psnr": 3.0}}}]})
+    subject = certificate(kernels=(ABSENT,), comparison=compared)
+    assert compared.scenes[0].measures[3].baseline == 3.0
     failed = replace(subject, verdict=Verdict.NOT_CERTIFIED)
     for made, machine in ((subject, "h200"), (failed, "h200"), (failed, "rtx-3090-and-5090")):
         facts = facts_of(machine)
         options = suggested_options(made, facts)
-        content = certificate.document(made, facts, options)
+        content = certificate_document(made, facts, options)
         document = check(envelope("certify", exit_code_of(made), json.loads(json.dumps(content))))
         assert bool(document["options"]) is (machine == "rtx-3090-and-5090")
     assert options and options.advice and options.advice.option
