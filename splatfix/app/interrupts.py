@@ -65,7 +65,9 @@ class EnvironmentState:
             text = "the installation is complete, but its kernels were not all verified on the GPU. "
             number = entry.id.partition("-")[0]
             return self._message(
-                text + "Verify them, or undo it, with", ("certify", "--level", "2", "--device", "cuda"), ("revert", number)
+                text + "Verify them, or undo it, with",
+                ("certify", "--level", "2", "--device", "cuda"),
+                ("revert", number),
             )
         text = f"nothing was changed in {self._prefix}. Start again with"
         return self._message(text, ("install", "--resume"))
