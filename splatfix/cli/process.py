@@ -52,7 +52,6 @@ class Invocation:
 
 
 MOVED = {
-    "attest": "cosign attest-blob or gh attestation, see docs/commands/report.md",
     "checks": "splatfix diagnose --list, or --explain CODE",
     "find": "splatfix install NAME --dry-run",
     "fleet": "splatfix report merge, and a job of your scheduler, see docs/clusters.md",
