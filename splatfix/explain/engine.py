@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import IO
 
@@ -15,7 +15,7 @@ from splatfix.explain.model import LIKELY, SURE, Explanation, FailureCause, Know
 from splatfix.explain.reading import kept_lines, read_log, unwrapped
 from splatfix.explain.signs import Log, Sign, find_signs
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.failures import Wording, explain_message, failure_class, failure_classes, failures
+from splatfix.knowledge.failures import explain_message, failure_class, failure_classes, failures
 
 # Lines of a cause.
 _LINES_SHOWN = 6
@@ -78,15 +78,9 @@ def explain(stream: IO[bytes], machine: MachineEvidence = UNKNOWN) -> Explanatio
     return _explanation(lines, machine, count, size)
 
 
-def explain_text(
-    text: str, machine: MachineEvidence = UNKNOWN, *, without: Collection[Wording] = frozenset()
-) -> Explanation:
-    """The same for a short log that is at hand as text.
-
-    Args:
-        without: wordings that are not looked for, to measure what depends on them.
-    """
-    return _explanation(kept_lines(text), machine, text.count("\n") + 1, len(text), without)
+def explain_text(text: str, machine: MachineEvidence = UNKNOWN) -> Explanation:
+    """The same for a short log that is at hand as text."""
+    return _explanation(kept_lines(text), machine, text.count("\n") + 1, len(text))
 
 
 def cause_of(text: str) -> FailureCause | None:
@@ -97,31 +91,23 @@ def cause_of(text: str) -> FailureCause | None:
     return explanation.causes[0]
 
 
-def _explanation(
-    lines: Sequence[Line],
-    machine: MachineEvidence,
-    count: int,
-    size: int,
-    without: Collection[Wording] = frozenset(),
-) -> Explanation:
+def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, size: int) -> Explanation:
     everything = "\n".join(line.text for line in lines).replace("-", "_")
     modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
-    return Explanation(_causes(lines, machine, without), _first_error(lines), count, size, dropins)
+    return Explanation(_causes(lines, machine), _first_error(lines), count, size, dropins)
 
 
-def _causes(
-    lines: Sequence[Line], machine: MachineEvidence, without: Collection[Wording]
-) -> tuple[FailureCause, ...]:
+def _causes(lines: Sequence[Line], machine: MachineEvidence) -> tuple[FailureCause, ...]:
     """The causes by the lines; where there is none, with the wraps of a terminal undone."""
     log = Log(lines)
-    causes = _ranked(find_signs(log, machine.toolkit, without), log, machine)
+    causes = _ranked(find_signs(log, machine.toolkit), log, machine)
     if causes:
         return causes
     if len(lines) > 2 * _ENDS:
         lines = [*lines[:_ENDS], *lines[-_ENDS:]]
     log = Log(unwrapped(lines))
-    return _ranked(find_signs(log, machine.toolkit, without), log, machine)
+    return _ranked(find_signs(log, machine.toolkit), log, machine)
 
 
 def _ranked(

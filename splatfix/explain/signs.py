@@ -1,7 +1,7 @@
 """Looks in a log for what speaks for each failure: its wordings."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from splatfix.core.data import dataclass
@@ -180,14 +180,11 @@ class Log:
         return any(pattern.search(text, low) for text, low in zip(self.texts, self.lower, strict=True))
 
 
-def find_signs(
-    log: Log, toolkit: tuple[int, int] | None, without: Collection[Wording] = frozenset()
-) -> dict[str, list[Sign]]:
+def find_signs(log: Log, toolkit: tuple[int, int] | None) -> dict[str, list[Sign]]:
     """What speaks for each failure, by its name; failures that nothing speaks for are left out.
 
     Args:
         toolkit: version of the nvcc that builds use, where facts tell it.
-        without: wordings that are not looked for.
     """
     around = Surroundings(
         toolkit or toolkit_in(log.texts), "rasterizer-call" in log.observations, log.last_texts
@@ -195,8 +192,6 @@ def find_signs(
     signs: dict[str, list[Sign]] = {}
     for name, failure in failures().items():
         for wording in failure.wordings:
-            if wording in without:
-                continue
             sign = _sign(wording, log, around)
             if sign is not None:
                 signs.setdefault(name, []).append(sign)
