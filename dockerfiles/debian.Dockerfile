@@ -2,17 +2,18 @@
 # Compilers and pip's downloads stay in the first two stages. Also for the classic builder: no BuildKit features. What the
 # last stage takes lies below /out and /ours and has the date SOURCE_DATE_EPOCH, so that equal content is an equal layer.
 #
-# Build context: base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt, constraints.txt,
-# wheels/, splatfix-*.dist-info), source/ (splatfix as in site-packages), sources/ (a checkout and extensions
-# to build, by their place below
-# /opt/splatfix).
+# Build context: splatfix-image/ has base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt,
+# constraints.txt, wheels/, splatfix-*.dist-info) and source/ (splatfix as in site-packages, or its wheel). SOURCES is a folder
+# with a checkout and extensions to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
 
 ARG BASE_IMAGE
+# What compiles; of the same system as BASE_IMAGE.
+ARG BUILD_IMAGE
 
-FROM ${BASE_IMAGE} AS packages
+FROM ${BUILD_IMAGE} AS packages
 # The minor version of Python that it must have, such as 3.11.
 ARG PYTHON_VERSION
-COPY base/ /
+COPY splatfix-image/base/ /usr/local/share/splatfix/
 RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
 
 # The site's package index; pip reads these names itself. Their values stay with this stage.
@@ -23,7 +24,7 @@ ARG PIP_TRUSTED_HOST=""
 ARG TORCH
 ARG TORCH_INDEX=""
 ARG SOURCE_DATE_EPOCH=315619200
-COPY packages/ /context/
+COPY splatfix-image/packages/ /context/
 # Hashed byte code is the same wherever and whenever it is made. /opt/splatfix is a link, so that the paths in the
 # environment are those of the image.
 RUN set -eu; umask 022; \
@@ -35,7 +36,7 @@ RUN set -eu; umask 022; \
     site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
     cp -r /context/splatfix-*.dist-info "${site}/"; \
     pip() { /opt/splatfix/venv/bin/python -m pip --disable-pip-version-check "$@"; }; \
-    install() { pip install --progress-bar off --no-compile --find-links /context/wheels \
+    install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
         --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \
     || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
@@ -71,12 +72,23 @@ RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${LIBRARIES}"
 FROM compilers AS builder
 ARG EXTENSIONS=""
 ARG INSTALL_ARGUMENTS=""
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
 ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
 ARG SOURCE_DATE_EPOCH=315619200
-COPY source/ /context/source/
-COPY sources/ /context/sources/
+ARG SOURCES=sources/
+ARG PLACE=""
+COPY splatfix-image/source/ /context/source/
+COPY ${SOURCES} /context/sources/${PLACE}
+# What is in the pipe below is files that were just written.
+# hadolint ignore=DL3003,DL4006
 RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
     cd /opt/splatfix; site="$(echo venv/lib/python3*/site-packages)"; \
+    for wheel in /context/source/*.whl; do \
+        [ ! -f "${wheel}" ] || { python3 -m zipfile -e "${wheel}" /context/source; rm "${wheel}"; }; \
+    done; \
+    rm -rf /context/sources/checkout/splatfix-image; chmod -R a+rX /context/sources; \
     cp -r /context/source/* "${site}/"; cp -r /context/sources/. .; \
     printf '#!/opt/splatfix/venv/bin/python\nimport sys\nfrom splatfix.cli import main\nsys.exit(main())\n' > venv/bin/splatfix; \
     chmod 755 venv/bin/splatfix; \
@@ -98,7 +110,7 @@ RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
 
 FROM ${BASE_IMAGE}
 ARG PYTHON_VERSION
-COPY base/ /
+COPY splatfix-image/base/ /usr/local/share/splatfix/
 RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
 COPY --from=packages /out/ /
 ARG LIBRARIES=""

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"knowledge"},
     "report": set(),  # the data classes only, see DATA_CLASSES
     "certify": {"facts", "knowledge", "context", "checks", "explain"},
-    "containers": {"certify", "facts", "explain"},
+    "containers": {"certify", "facts", "explain", "knowledge", "context", "plan"},
     "app": {
         *("facts", "knowledge", "context", "checks", "plan", "install", "certify", "containers"),
         *("explain", "wheels", "report", "budget", "scenes"),
@@ -59,7 +59,6 @@ DATA_CLASSES = {
     "splatfix.certify.record",
     "splatfix.certify.progress",  # only words
     "splatfix.explain.model",
-    "splatfix.plan.image",
     "splatfix.plan.option",
     "splatfix.plan.steps",
     "splatfix.install.outcome",

@@ -62,8 +62,6 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
         ".md",
         ".tex",
         ".form",
-        ".Dockerfile",
-        ".dockerignore",
     }
     for folder, suffixes in (("splatfix", data), ("smoke_trainer", {".png", ".jpg", ".bin"})):
         for path in (ROOT / folder).rglob("*"):

@@ -25,6 +25,7 @@ from splatfix.certify.monitor import Summary
 from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import Refusal
 from splatfix.containers import Lane
+from splatfix.containers.checkout import CheckoutLane
 from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
@@ -34,7 +35,6 @@ from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge import Arch, Auto
 from splatfix.plan import InstallPlan, Options
-from splatfix.plan.image import ImageFile, ImagePlan
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
@@ -225,7 +225,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "diagnose list": {"checks": list[CheckRow]},
     "diagnose explain": {"check": CheckPage},
     "install": INSTALLED,
-    "dockerfile": {"image": ImagePlan, "files": list[ImageFile], "written": list[str]},
+    "dockerfile": {"image": CheckoutLane, "files": dict[str, str], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
     "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
     "cache clear": {"folder": str, "removed": int},

@@ -1,32 +1,71 @@
-"""``splatfix dockerfile``: a Dockerfile for a checkout and its targets, printed, or written beside what it needs."""
+"""``splatfix dockerfile``: a lane for a checkout and its targets, as a Dockerfile: printed, or written beside what it needs."""
 
 import os
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
 from importlib.metadata import requires as requires_of
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from rich.console import Console
 
 from splatfix import __version__
 from splatfix.app.result import Result
-from splatfix.containers.image import own_source
-from splatfix.core.data import dataclass, replace
+from splatfix.containers.checkout import CheckoutLane, lane_for
+from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
+from splatfix.containers.lanes import ToolkitFrom
+from splatfix.core.codec import to_json
+from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
+from splatfix.core.resources import bundled
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run
+from splatfix.core.step import Step, run
+from splatfix.core.visible import visible
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
+from splatfix.knowledge import Arch, Auto
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.checkout import require_one_thing
-from splatfix.plan.image import ImageRequest as ImageRequest  # built by the command line
-from splatfix.plan.image_choice import plan_image
-from splatfix.report import image
+from splatfix.report.console import escape, marked, prose, show_step
+from splatfix.report.marks import Mark
+
+_TOOLKITS = {"image": ToolkitFrom.IMAGE, "wheels": ToolkitFrom.PYPI}
+_DATA = ("data", "dataset", "datasets", "output", "outputs")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@/-]*")
+"""A path in which Docker's rules read no pattern."""
+_WILDCARDS = {"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+"""Of a .dockerignore, as regular expressions."""
+_HEAD = """\
+{title}, written by splatfix {version}. Its build context is the checkout:
+
+  docker build -t {image} -f Dockerfile CHECKOUT
+  docker run --rm --gpus all --shm-size 8g {image} splatfix diagnose
+
+The folder {context} has to lie in the checkout: splatfix dockerfile --out writes it. The checkout is {checkout} inside, and \
+/scratch can be written to. The build ends with an error if a binary lacks code for a target. Whether it computes and trains \
+only a GPU shows: splatfix certify --level 2, splatfix certify.
+
+Chosen, and why:
+{chosen}
+
+On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= and TORCH_INDEX= name your mirrors, and \
+{context}/base/certificates.pem takes your certificate authority; HTTP_PROXY, HTTPS_PROXY and NO_PROXY need no line here. On a \
+machine without a bridge for containers add --network host."""
 
 
 @dataclass(frozen=True)
 class DockerfileRequest:
     """What was asked of ``splatfix dockerfile``: which image, and what to write."""
 
-    image: ImageRequest
+    checkout: str
+    targets: tuple[Arch | Auto, ...]
+    toolkit: str = "image"
+    """``image``: NVIDIA's, which the stages that compile start from; ``wheels``: PyPI's, on a plain Debian."""
+    torch: str = ""
+    jobs: int = 4
+    """Compilers at once."""
     out: Path | None = None
     """A folder, or the Dockerfile itself; None prints it."""
     force: bool = False
@@ -37,68 +76,132 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
 
     Raises:
         SplatfixError: ``not-a-folder``, ``file-exists`` (exit code 2), ``cannot-write`` (3); what
-            :func:`splatfix.plan.image_choice.plan_image` refuses. Nothing is written then.
+            :func:`splatfix.containers.checkout.lane_for` refuses. Nothing is written then.
     """
-    repo = request.image.checkout
-    folder = resolved_folder(repo)
+    folder = resolved_folder(request.checkout)
     if folder is None:
-        raise SplatfixError.of("app.no-checkout", repo=repo)
+        raise SplatfixError.of("app.no-checkout", repo=request.checkout)
     require_one_thing(folder)
-    plan = plan_image(replace(request.image, checkout=str(folder)), read_checkout(folder, source_patterns()))
+    checkout = read_checkout(folder, source_patterns()).value
+    plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
+    recipe = ImageRecipe(
+        plan.lane, {}, extensions=plan.lane.extensions, targets=plan.lane.targets, jobs=request.jobs
+    )
+    text = text_of(plan, recipe)
     if request.out is None:
-        made = image.files(plan)
         return Result(
             "dockerfile",
-            lambda: image.document(plan, made, ()),
-            lambda console: console.out(made[0].content, end="", highlight=False),
+            lambda: {"image": to_json(plan), "files": {"Dockerfile": text}, "written": []},
+            lambda console: console.out(text, end="", highlight=False),
         )
     destination, name = _destination(request.out)
-    made = image.files(plan, name, dockerignore=_dockerignore(folder))
-    wheel = _own_wheel()
-    contents = {destination / item.name: item.content.encode() for item in made}
-    contents |= {destination / name: content for name, content in wheel.items()}
+    texts = {name: text, f"{name}.dockerignore": ignored(plan, folder)}
+    contents = {destination / file: content.encode() for file, content in texts.items()}
+    for file, content in (build_context(recipe) | _own_wheel()).items():
+        if file.startswith(CONTEXT):
+            contents[destination / file] = content if isinstance(content, bytes) else content.read_bytes()
     # all files or none: what is in the way of one is told before the first is written
-    new = _to_write(destination, contents, request)
-    destination.mkdir(exist_ok=True)
+    new, stale = _to_write(destination, contents, request)
+    for path in stale:
+        path.unlink()
     for path in new:
         write_bytes(path, contents[path])
-    written = tuple(str(path) for path in new)
-    same = tuple(str(path) for path in contents if path not in new)
-    steps = [
-        run(
-            "docker",
-            "build",
-            "-t",
-            image.image_name(plan),
-            "-f",
-            destination / name,
-            folder,
-            text="Build it with",
-        )
-    ]
+    image = _image_name(plan)
+    steps = [run("docker", "build", "-t", image, "-f", destination / name, folder, text="Build it with")]
     if destination != folder:
-        text = "The build takes files from the checkout alone, so first"
-        steps.insert(0, run("cp", *(destination / name for name in wheel), folder, text=text))
+        text_of_copy = "The build takes files from the checkout alone, so first"
+        steps.insert(0, run("cp", "-r", destination / CONTEXT, folder, text=text_of_copy))
+    written = [str(path) for path in new]
     return Result(
         "dockerfile",
-        lambda: image.document(plan, made, written),
-        lambda console: image.show_written(console, plan, written, same, steps),
+        lambda: {"image": to_json(plan), "files": texts, "written": written},
+        lambda console: _show(console, plan, written, steps),
     )
 
 
-def _dockerignore(folder: Path) -> str:
-    """The checkout's own rules; "" where it has none.
+def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
+    """The Dockerfile. What a checkout chose stands in comments alone."""
+    targets = ", ".join(plan.lane.targets)
+    chosen = [item.text for item in plan.reasons]
+    chosen += [f"not {item.what}: {item.why}" for item in plan.rejected]
+    if plan.machine != "x86_64":  # NVIDIA's images exist for both; an emulated nvcc takes hours
+        chosen.append(f"for an {plan.machine} processor: build it on one, or with --platform linux/arm64")
+    chosen += [f"left to you: {note}" for note in plan.notes]
+    head = _HEAD.format(
+        title=f"{plan.lane.description} for {targets}",
+        version=__version__,
+        image=_image_name(plan),
+        context=CONTEXT,
+        checkout=CHECKOUT,
+        chosen="\n".join(f"- {visible(text)}" for text in chosen),
+    )
+    lines = [line for text in head.split("\n") for line in _wrapped(text)]
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
+    return f"{comment}\n{dockerfile(recipe)}{labels}"
+
+
+def _wrapped(text: str) -> list[str]:
+    wrapped = textwrap.wrap(
+        text,
+        110,
+        subsequent_indent="  " * text.startswith("- "),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapped or [""]
+
+
+def _image_name(plan: CheckoutLane) -> str:
+    """What to call the image: ``2dgs:sm_120``."""
+    return f"{plan.lane.name}:{'-'.join(plan.lane.targets)}"
+
+
+def ignored(plan: CheckoutLane, folder: Path) -> str:
+    """The ``.dockerignore`` beside the Dockerfile. BuildKit reads it instead of the checkout's own, so it begins with that.
+
+    The last rule that fits decides: what the build needs comes after the checkout's rules, and then, but for those folders as a
+    whole, these again; what must never be in an image comes after everything.
 
     Raises:
         SplatfixError: ``cannot-read`` (exit code 2) for one that is there and cannot be read: what it excludes would be in the
             image.
     """
-    content = read_text(folder / ".dockerignore")
+    path = folder / ".dockerignore"
+    content = read_text(path)
     if isinstance(content, Unread):
-        raise SplatfixError.of(
-            "app.unreadable-dockerignore", path=folder / ".dockerignore", reason=content.reason
-        )
-    return content or ""
+        raise SplatfixError.of("app.unreadable-dockerignore", path=path, reason=content.reason)
+    own = (content or "").removeprefix("\ufeff").splitlines()
+    needed = [source for source in plan.sources if _PLAIN.fullmatch(source)]
+    inside = [rule for rule in own if not any(_excludes(rule, source) for source in needed)]
+    data = [name for name in _DATA if not any(source.split("/")[0] == name for source in plan.sources)]
+    always = (bundled("dockerfiles") / "checkout.dockerignore").read_text(encoding="utf-8")
+    return "\n".join([*own, *(f"!{source}" for source in needed), *inside, *data, always])
+
+
+def _excludes(rule: str, folder: str) -> bool:
+    """A rule of a ``.dockerignore`` leaves out the folder, or one that it lies in (moby/patternmatcher's rules)."""
+    pattern = rule.strip().strip("/")
+    if not pattern or pattern.startswith(("#", "!")):
+        return False
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    expression = "".join(_WILDCARDS.get(part) or re.escape(part) for part in parts)
+    path = PurePosixPath(folder)
+    return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
+
+
+def _show(console: Console, plan: CheckoutLane, written: Iterable[str], steps: Sequence[Step]) -> None:
+    """What was written where, what it is made from, and the command that builds it."""
+    title = f"[bold]{escape(plan.lane.description)} for {', '.join(plan.lane.targets)}[/]"
+    marked(console, Mark.GOOD, title, indent=0)
+    for step in steps:
+        show_step(console, step, indent=2)
+    for path in written:
+        prose(console, "  wrote ", escape(path))
+    for item in plan.reasons:
+        prose(console, "  - ", escape(item.text))
+    for note in plan.notes:
+        prose(console, "[yellow]Note:[/] ", escape(note))
 
 
 def _destination(out: Path) -> tuple[Path, str]:
@@ -110,21 +213,24 @@ def _destination(out: Path) -> tuple[Path, str]:
     return out.parent.resolve(), out.name
 
 
-def _to_write(destination: Path, contents: dict[Path, bytes], request: DockerfileRequest) -> list[Path]:
-    """The files that are not there as they should be.
+def _to_write(
+    destination: Path, contents: dict[Path, bytes], request: DockerfileRequest
+) -> tuple[list[Path], list[Path]]:
+    """The files that are not there as they should be, and those of another splatfix that must not stay.
 
     Raises:
         SplatfixError: ``file-exists`` for others that are there.
     """
+    ours = destination / CONTEXT
     new = [path for path in contents if not _is_already(path, contents[path])]
     there = [path for path in new if os.path.lexists(path)]
-    if any(path.is_dir() for path in there):
+    if ours.is_symlink() or any(path.is_dir() for path in there):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
-    if there and not request.force:
-        raise SplatfixError.of(
-            "app.file-exists", names=", ".join(path.name for path in there), destination=destination
-        )
-    return new
+    stale = [path for path in ours.rglob("*") if path not in contents and not path.is_dir()]
+    if (there or stale) and not request.force:
+        names = ", ".join(path.name for path in (*there, *stale))
+        raise SplatfixError.of("app.file-exists", names=names, destination=destination)
+    return new, stale
 
 
 def _is_already(path: Path, content: bytes) -> bool:
@@ -149,4 +255,4 @@ def _own_wheel() -> dict[str, bytes]:
             requires=requires,
             entry_points="[console_scripts]\nsplatfix = splatfix.cli:main\n",
         )
-        return {path.name: path.read_bytes()}
+        return {f"{CONTEXT}/source/{path.name}": path.read_bytes()}

@@ -27,15 +27,12 @@ def dockerfile(
     as_json: options.Json = False,
 ) -> None:
     """Write a Dockerfile that builds a checkout's extensions for a GPU, proves them, and ships them without a compiler."""
-    image = app.dockerfile.ImageRequest(
+    request = app.dockerfile.DockerfileRequest(
         checkout=str(repo),
         targets=options.archs_or_auto(target),
         toolkit=toolkit.value,
         torch=torch,
         jobs=jobs,
-    )
-    request = app.dockerfile.DockerfileRequest(
-        image=image,
         out=out,
         force=force,
     )

@@ -35,6 +35,8 @@ BUNDLED = ("patches", "dockerfiles", "constraints.txt")
 OWN = "/opt/splatfix"
 """Everything of ours in an image."""
 CHECKOUT = f"{OWN}/checkout"
+CONTEXT = "splatfix-image"
+"""What splatfix puts into the build context, beside a checkout."""
 PACKAGES, BUILT = f"{OWN}/packages.txt", f"{OWN}/built.json"
 """What pip installed, and what ``splatfix install`` built."""
 
@@ -68,6 +70,8 @@ class ImageRecipe:
     """What ``splatfix install`` builds, as it is named inside."""
     targets: tuple[str, ...] = ()
     """GPU architectures to build for."""
+    jobs: int = 0
+    """Compilers at once; 0: as many as ``splatfix install`` finds room for."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """Sources of extensions by their folder in :data:`OWN`."""
 
@@ -117,7 +121,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     lane = recipe.lane
     base = lane.base_image
     base_id = _base_image(engine, base, progress)
-    files, arguments = _build_context(recipe), build_arguments(recipe)
+    files, arguments = build_context(recipe), build_arguments(recipe)
     tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id)[:20]}"
     if known := image_id(engine, tag):
         progress(f"using image {tag}")
@@ -278,7 +282,7 @@ def _digest(files: Mapping[str, bytes | Path], arguments: Mapping[str, str], bas
         else:
             digests[name] = sha256_of(content)
     # images are told by their ids: one may have another name
-    named = {name: value for name, value in arguments.items() if name != "BASE_IMAGE"}
+    named = {name: value for name, value in arguments.items() if name not in ("BASE_IMAGE", "BUILD_IMAGE")}
     content_of_all = {"base": base_id, "args": named, "files": digests}
     return hashlib.sha256(json.dumps(content_of_all, sort_keys=True).encode()).hexdigest()
 
@@ -293,10 +297,13 @@ def build_arguments(recipe: ImageRecipe) -> dict[str, str]:
             install.append("--provide-toolkit")
         if backend := _BACKENDS.get(lane.toolkit):
             install += ["--backend", backend]
-        if recipe.checkout is not None:  # its trainer is run
+        if CHECKOUT in recipe.extensions:  # its trainer is run
             install.append("--with-dependencies")
+        if recipe.jobs:
+            install += ["--jobs", str(recipe.jobs)]
     return {
         "BASE_IMAGE": lane.base_image,
+        "BUILD_IMAGE": lane.build_image or lane.base_image,
         "PYTHON_VERSION": lane.python,
         "BUILD_APT_PACKAGES": " ".join(lane.build_apt),
         "LIBRARIES": " ".join(lane.libraries),
@@ -316,20 +323,34 @@ def _source_date() -> int:
     return max(int(given), _FIRST_DATE) if given.isdigit() else _FIRST_DATE
 
 
-def _build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
+def dockerfile(recipe: ImageRecipe) -> str:
+    """The lanes' Dockerfile for anybody's ``docker build``: the arguments are filled in, and the context is the checkout."""
+    arguments = build_arguments(recipe) | {"SOURCES": ".", "PLACE": f"{PurePosixPath(CHECKOUT).name}/"}
+    del arguments["SOURCE_DATE_EPOCH"]  # equal checkouts give equal texts
+    text = (bundled("dockerfiles") / "debian.Dockerfile").read_text(encoding="utf-8")
+    for name, value in arguments.items():
+        # nothing that Docker reads between quotes; a shell reads it as words only
+        if value and not re.fullmatch(r"[A-Za-z0-9 ._/:+@,=<>~*\[\]-]+", value):
+            raise ValueError(f"{name}={value!r} cannot stand in a Dockerfile")
+        if value:
+            text = re.sub(rf"^ARG {name}(=.*)?$", f'ARG {name}="{value}"', text, flags=re.MULTILINE)
+    return text
+
+
+def build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
     """The build context: content or file by path, sorted."""
     lane, ours = recipe.lane, bundled("dockerfiles")
-    base = "base/usr/local/share/splatfix"
-    files: dict[str, bytes | Path] = {
-        "Dockerfile": ours / "debian.Dockerfile",
-        f"{base}/prepare.sh": ours / "prepare.sh",
-        f"{base}/certificates.pem": recipe.certificates,
+    inside: dict[str, bytes | Path] = {
+        "base/prepare.sh": ours / "prepare.sh",
+        "base/certificates.pem": recipe.certificates,
         "packages/requirements.txt": requirements(lane).encode(),
         "packages/constraints.txt": constraints(lane).encode(),
     }
-    files |= {f"packages/{name}": data for name, data in own_metadata().items()}
-    files |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
-    files |= {f"source/{name}": path for name, path in recipe.source.items()}
+    inside |= {f"packages/{name}": data for name, data in own_metadata().items()}
+    inside |= {f"packages/wheels/{wheel.name}": wheel for wheel in recipe.wheels}
+    inside |= {f"source/{name}": path for name, path in recipe.source.items()}
+    files: dict[str, bytes | Path] = {"Dockerfile": ours / "debian.Dockerfile"}
+    files |= {f"{CONTEXT}/{name}": content for name, content in inside.items()}
     sources = dict(recipe.folders)
     if recipe.checkout is not None:
         sources["checkout"] = recipe.checkout
@@ -355,7 +376,7 @@ def _write_context(target: IO[bytes], files: Mapping[str, bytes | Path]) -> None
     """The build context as a tar, with its folders, and without owners and dates of this machine."""
     with tarfile.open(fileobj=target, mode="w") as archive:
         folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
-        for folder in sorted((folders | {"packages/wheels", "sources"}) - {"."}):
+        for folder in sorted((folders | {f"{CONTEXT}/packages/wheels", "sources"}) - {"."}):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.mtime = tarfile.DIRTYPE, 0o755, _source_date()
             archive.addfile(entry)

@@ -31,6 +31,7 @@ class ToolkitFrom(str, Enum):
 
     NOTHING = ""
     PYPI = "pypi"
+    IMAGE = "image"
     NVRTC = "nvrtc"
 
 
@@ -49,6 +50,7 @@ class Lane:
     timeout_s: int
     shown: str
     sources: tuple[str, ...]
+    build_image: str = ""
     torch_index: str = ""
     toolkit: ToolkitFrom = ToolkitFrom.NOTHING
     targets: tuple[Annotated[str, _TARGET], ...] = ()

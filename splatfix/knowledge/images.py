@@ -1,6 +1,4 @@
-"""Container images to build a stack in and to run it from: their Python, compiler and C library, as far as plans need them."""
-
-from collections.abc import Iterable
+"""Container images to build a stack in and to run it from: their Python and C library."""
 
 from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import decode
@@ -15,7 +13,6 @@ class SystemImage:
     """``ubuntu24.04``"""
     image: str
     python: tuple[int, int]
-    gcc: str
     glibc: tuple[int, int]
 
 
@@ -38,12 +35,3 @@ def toolkit_image(cuda: tuple[int, int]) -> ToolkitImage | None:
     if row is None:
         return None
     return ToolkitImage(row["image"], system_image(row["system"]))
-
-
-def libraries_for(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Packages of the distribution without which these cannot be imported, sorted."""
-    rows = table("images")["libraries"]
-    packages: set[str] = set()
-    for name in requirements:
-        packages.update(rows.get(name, {}).get("packages", ()))
-    return tuple(sorted(packages))

@@ -62,23 +62,19 @@ _TEXT: Mapping[str, Callable[[object], Markup]] = {
 }
 
 
-def jinja(**settings: Any) -> Environment:
-    """Jinja for the templates of that folder: an unknown name is an error, and a statement leaves no empty line."""
-    return Environment(  # nosec B701 - whether it escapes the caller says, who knows the form
+@cache
+def _environment(form: str) -> Environment:
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         undefined=StrictUndefined,
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        **settings,
+        # what finalize returns is marked as safe; this is for what would pass it by
+        autoescape=True,
+        finalize=_TEXT[form],
     )
-
-
-@cache
-def _environment(form: str) -> Environment:
-    # what finalize returns is marked as safe; autoescape is for what would pass it by
-    environment = jinja(autoescape=True, finalize=_TEXT[form])
     environment.filters.update(
         # after four blanks no sign of Markdown needs an escape
         literally=lambda line: _markup(visible(shorten_home(line))),

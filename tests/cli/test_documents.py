@@ -74,8 +74,8 @@ def test_dockerfile(document: Document, tmp_path: Path) -> None:
     folder = checkout_of("2dgs", tmp_path)
     words = ("dockerfile", "--repo", folder, "--target", "sm_86", "--target", "sm_120")
     printed = check(document(*words))
-    assert printed["image"]["targets"] == ["sm_86", "sm_120"] and printed["image"]["reasons"]
-    assert printed["files"][0]["content"].startswith("# 2D Gaussian Splatting for sm_86, sm_120")
+    assert printed["image"]["lane"]["targets"] == ["sm_86", "sm_120"] and printed["image"]["reasons"]
+    assert printed["files"]["Dockerfile"].startswith("# 2D Gaussian Splatting for sm_86, sm_120")
     assert printed["written"] == []
     written = check(document(*words, "--out", folder))
     assert {Path(path).name for path in written["written"]} >= {"Dockerfile", "Dockerfile.dockerignore"}

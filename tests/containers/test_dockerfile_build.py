@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pip._internal.models.index import PyPI
 
 from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
+from splatfix.containers.certify import read_certificates
 from splatfix.containers.image import Image
-from splatfix.plan.image import ImageRequest
+from splatfix.containers.packages import certificate_file, pip_settings
+from splatfix.core.runner import ProcessRunner
 from tests.archs import archs
 
 if TYPE_CHECKING:
@@ -23,31 +23,16 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
-TORCH = "2.13.0+cu130"
 TAG = "splatfix-test-dockerfile:latest"
 
 
-def own_certificates() -> str:
-    """The authorities that this machine adds to its distribution's."""
-    folder = Path("/usr/local/share/ca-certificates")
-    return "".join(path.read_text() for path in sorted(folder.glob("*.crt")))
-
-
 def build(docker_engine: TestEngine, checkout: Path, **more: str) -> Iterator[dict[str, Any]]:
-    """What the engine says while it builds.
+    """What the engine says while it builds, with this machine's settings of pip as on a closed site.
 
-    The test's base has what ``debian:bookworm-slim`` has, and Python; torch's default build on PyPI is that for CUDA 13.0.
+    torch's default build on PyPI is that for CUDA 13.0.
     """
-    index = os.environ.get("PIP_INDEX_URL", PyPI.simple_url)
-    arguments = {
-        "BUILD_IMAGE": docker_engine.base_image,
-        "RUN_IMAGE": docker_engine.base_image,
-        "CA_PEM": own_certificates(),
-        "PIP_INDEX_URL": index,
-        "TORCH_INDEX_URL": index,
-        "MAX_JOBS": "2",
-        **more,
-    }
+    settings = pip_settings(ProcessRunner())
+    arguments = {**settings.build_args, "TORCH": "torch==2.13.0", "TORCH_INDEX": "", **more}
     answers: Iterator[dict[str, Any]] = docker_engine.engine.client.api.build(
         path=str(checkout),
         tag=TAG,
@@ -66,20 +51,25 @@ def said(answers: Iterator[dict[str, Any]]) -> str:
 
 @pytest.mark.slow
 def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEngine, tmp_path: Path) -> None:
-    """Four minutes at first: torch (2.5 GB) and the compiler (1.5 GB) come from PyPI. The builder keeps 10 GB of layers."""
+    """Torch (2.5 GB) and the compiler (1.5 GB) come from PyPI. The stages keep 10 GB of layers."""
     checkout = tmp_path / "checkout"
     shutil.copytree(PROBE, checkout / "submodules" / "splat_probe")
     (checkout / ".git").mkdir()
-    image = ImageRequest(str(checkout), archs("sm_86", "sm_120"), "wheels", TORCH)
-    made = make_dockerfile(DockerfileRequest(image, checkout))
-    assert made.exit_code == 0
+    (checkout / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (checkout / "submodules" / "splat_probe" / "setup.py").chmod(0o600)
+    (checkout / "id_rsa").write_text("secret")
+    targets = archs("sm_86", "sm_120")
+    make_dockerfile(DockerfileRequest(str(checkout), targets, "wheels", "2.13.0+cu130", 2, checkout))
+    # the classic builder reads this one
+    (checkout / "Dockerfile.dockerignore").rename(checkout / ".dockerignore")
+    certificates = certificate_file(pip_settings(ProcessRunner()))
+    (checkout / "splatfix-image/base/certificates.pem").write_bytes(read_certificates(certificates))
     log = said(build(docker_engine, checkout))
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
 
     client = docker_engine.engine.client
     config = client.images.get(TAG).attrs["Config"]
-    assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86 sm_120"
-    assert "splatfix diagnose --python /opt/stack --only gpu" in " ".join(config["Healthcheck"]["Test"])
+    assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86, sm_120"
 
     def run(*words: str) -> str:
         output: bytes = client.containers.run(
@@ -89,33 +79,29 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
             network_mode="none",
             read_only=True,
             cap_drop=["ALL"],
-            tmpfs={"/tmp": ""},
+            tmpfs={"/tmp": "", "/scratch": ""},
         )
         return output.decode()
 
     assert "no compiler" in run("bash", "-c", "type gcc g++ nvcc cc 2>/dev/null || echo no compiler")
+    assert "splatfix-image" not in run("ls", "-a", "/opt/splatfix/checkout")
+    assert "id_rsa" not in run("ls", "-a", "/opt/splatfix/checkout")
+    site = "/opt/splatfix/venv/lib/python3.11/site-packages"
     imported = run(
         "python", "-c", "import splat_probe, torch; print(splat_probe.__file__, torch.version.cuda)"
     )
-    assert imported.split() == ["/opt/stack/lib/python3.11/site-packages/splat_probe/__init__.py", "13.0"]
-    library = "/opt/stack/lib/python3.11/site-packages/splat_probe"
-    inspected = json.loads(
-        run("splatfix", "inspect", library, "--target", "sm_86", "--target", "sm_120", "--json")
-    )
+    assert imported.split() == [f"{site}/splat_probe/__init__.py", "13.0"]
+    options = ("--target", "sm_86", "--target", "sm_120")
+    inspected = json.loads(run("splatfix", "inspect", f"{site}/splat_probe", *options, "--json"))
     assert all(
         file["verdicts"][arch]["usable"] for file in inspected["files"] for arch in ("sm_86", "sm_120")
     )
-    found = diagnosis(run("bash", "-c", "splatfix diagnose --python /opt/stack --json || true"))
+    found = diagnosis(run("bash", "-c", "splatfix diagnose --json || true"))
     assert found["gpu-not-passed-to-container"]["status"] == "warn", "NVIDIA_VISIBLE_DEVICES asks for one"
 
-    # the proof is one: for a GPU that nothing was built for the build ends there
-    dockerfile = checkout / "Dockerfile"
-    proof = "splatfix inspect --target sm_86 --target sm_120"
-    text = dockerfile.read_text(encoding="utf-8")
-    assert text.count(proof) == 1
-    dockerfile.write_text(text.replace(proof, "splatfix inspect --target sm_75"), encoding="utf-8")
-    log = said(build(docker_engine, checkout))
-    assert "cannot run on sm_75" in log or "no code for sm_75" in log, log[-3000:]
+    # for a GPU that nothing can be built for the build ends there
+    log = said(build(docker_engine, checkout, INSTALL_ARGUMENTS="--target sm_61 --provide-toolkit"))
+    assert "sm_61" in log.partition("Step 1/")[2].rpartition("Running in")[2], log[-3000:]
     assert "returned a non-zero code" in log
     client.images.remove(TAG, force=True)
 

@@ -9,7 +9,6 @@ from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import Exit
 from splatfix.core.resources import bundled
 from splatfix.facts import Torch
-from splatfix.knowledge.images import libraries_for
 from splatfix.plan.tools import provided_toolkit
 from tests.plan.machines import refused
 
@@ -47,13 +46,6 @@ def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
     for lane in load_lanes().values():
         if lane.toolkit is ToolkitFrom.PYPI:
             assert lane.downloads == ours.requirements
-
-
-def test_lanes_of_a_stack_have_the_libraries_that_its_packages_load() -> None:
-    """Those of every stack with a checkout, as ``splatfix dockerfile`` knows them; without them its scripts do not start."""
-    for lane in load_lanes().values():
-        if lane.repository and not lane.extensions:
-            assert lane.libraries == libraries_for(("open3d", "opencv-python"))
 
 
 def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:

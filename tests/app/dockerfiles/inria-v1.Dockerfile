@@ -1,130 +1,154 @@
-# 3D Gaussian Splatting (Inria, 2024-04) for sm_75, written by splatfix VERSION. The build context is the
+# 3D Gaussian Splatting (Inria, 2024-04) for sm_61, sm_75, written by splatfix VERSION. Its build context is the
 # checkout:
 #
-#   docker build -t inria-v1:sm_75 -f Dockerfile CHECKOUT
-#   docker run --rm --gpus all --shm-size 8g inria-v1:sm_75 splatfix diagnose
+#   docker build -t inria-v1:sm_61-sm_75 -f Dockerfile CHECKOUT
+#   docker run --rm --gpus all --shm-size 8g inria-v1:sm_61-sm_75 splatfix diagnose
 #
-# A wheel of splatfix has to lie in the checkout: --out writes one, --build-arg SPLATFIX= takes what pip does.
-#
-# The build ends with an error if a binary lacks code for a target. Whether it computes and trains only a GPU
-# shows: splatfix certify --level 2, splatfix certify.
+# The folder splatfix-image has to lie in the checkout: splatfix dockerfile --out writes it. The checkout is
+# /opt/splatfix/checkout inside, and /scratch can be written to. The build ends with an error if a binary lacks
+# code for a target. Whether it computes and trains only a GPU shows: splatfix certify --level 2, splatfix
+# certify.
 #
 # Chosen, and why:
-# - torch 2.5.1 cu118: it carries machine code for sm_75; the driver where it runs must be 450.80.02 or newer
-# - nvidia/cuda:11.8.0-devel-ubuntu22.04: the compiler of the CUDA release that this torch was built with
-# - TORCH_CUDA_ARCH_LIST=7.5: where it is built, no GPU can be asked
+# - torch 2.5.1 cu118: it carries machine code for sm_61, sm_75; the driver where it runs must be 450.80.02 or
+#   newer
+# - the compiler of CUDA 11.8, which this torch was built with, is from nvidia/cuda:11.8.0-devel-ubuntu22.04
 # - ubuntu:22.04 to run it: torch's wheels bring the CUDA runtime, the driver's libraries come from the host
 #
-# On a closed site: --build-arg BUILD_IMAGE=, RUN_IMAGE=, PIP_INDEX_URL=, TORCH_INDEX_URL= name your mirrors,
-# --build-arg CA_PEM="$(cat ca.pem)" your certificate authority, HTTP_PROXY, HTTPS_PROXY and NO_PROXY need no
-# line here. Build arguments stay readable in the image's history: no passwords in them. On a machine without a
-# bridge for containers add --network host.
+# On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= and TORCH_INDEX= name your
+# mirrors, and splatfix-image/base/certificates.pem takes your certificate authority; HTTP_PROXY, HTTPS_PROXY
+# and NO_PROXY need no line here. On a machine without a bridge for containers add --network host.
+
+# A lane on a Debian-like base (Debian, Ubuntu, NVIDIA's CUDA images for Ubuntu): Python from the base or from apt.
+# Compilers and pip's downloads stay in the first two stages. Also for the classic builder: no BuildKit features. What the
+# last stage takes lies below /out and /ours and has the date SOURCE_DATE_EPOCH, so that equal content is an equal layer.
 #
-# Rules of hadolint that are not kept: DL3008, because distributions remove versions that a security fix
-# replaces; DL3013 for what the trainer imports, because its authors pin other Pythons or nothing.
+# Build context: splatfix-image/ has base/ (prepare.sh, certificates.pem, which may be empty), packages/ (requirements.txt,
+# constraints.txt, wheels/, splatfix-*.dist-info) and source/ (splatfix as in site-packages, or its wheel). SOURCES is a folder
+# with a checkout and extensions to build, by their place below /opt/splatfix, or with PLACE, the checkout itself.
 
-ARG BUILD_IMAGE=nvidia/cuda:11.8.0-devel-ubuntu22.04
-ARG RUN_IMAGE=ubuntu:22.04
+ARG BASE_IMAGE="ubuntu:22.04"
+# What compiles; of the same system as BASE_IMAGE.
+ARG BUILD_IMAGE="nvidia/cuda:11.8.0-devel-ubuntu22.04"
 
-# Everything that compiles. Nothing of this stage but /opt/stack and /opt/splatfix gets into the image.
-FROM ${BUILD_IMAGE} AS builder
-ARG CA_PEM=""
-ARG DEBIAN_FRONTEND=noninteractive
-# hadolint ignore=DL3008
-RUN if [ -n "${CA_PEM}" ]; then \
-        mkdir -p /usr/local/share/ca-certificates; \
-        printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
-        update-ca-certificates \
-            || echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' \
-                > /etc/apt/apt.conf.d/90site; \
-    fi \
- && apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates g++ python3 python3-dev python3-venv \
- && rm -rf /var/lib/apt/lists/* /etc/apt/apt.conf.d/90site \
- && update-ca-certificates
-ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
-    PIP_DISABLE_PIP_VERSION_CHECK=1
+FROM ${BUILD_IMAGE} AS packages
+# The minor version of Python that it must have, such as 3.11.
+ARG PYTHON_VERSION="3.10"
+COPY splatfix-image/base/ /usr/local/share/splatfix/
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
 
+# The site's package index; pip reads these names itself. Their values stay with this stage.
 ARG PIP_INDEX_URL=""
-ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cu118
-# torch decides everything after it: it must be the build for CUDA 11.8, wherever it came from. The build tools
-# stand beside it, because extensions are compiled against this very torch and not in an environment of their
-# own.
-# hadolint ignore=DL3013
-RUN python3 -m venv /opt/stack \
- && /opt/stack/bin/python -m pip install --no-cache-dir ninja==1.13.0 setuptools==80.9.0 wheel==0.45.1 \
- && /opt/stack/bin/python -m pip install --no-cache-dir --index-url "${TORCH_INDEX_URL}" "torch==2.5.1" torchvision \
- && /opt/stack/bin/python -c 'import torch; assert torch.version.cuda == "11.8", torch.version.cuda' \
- && /opt/stack/bin/python -m pip freeze > /opt/stack/torch.txt
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
+ARG TORCH="torch==2.5.1+cu118"
+ARG TORCH_INDEX="https://download.pytorch.org/whl/cu118"
+ARG SOURCE_DATE_EPOCH=315619200
+COPY splatfix-image/packages/ /context/
+# Hashed byte code is the same wherever and whenever it is made. /opt/splatfix is a link, so that the paths in the
+# environment are those of the image.
+RUN set -eu; umask 022; \
+    if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+        export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
+    fi; \
+    mkdir -p /out/opt/splatfix && ln -s /out/opt/splatfix /opt/splatfix; \
+    python3 -m venv --symlinks /opt/splatfix/venv; \
+    site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
+    cp -r /context/splatfix-*.dist-info "${site}/"; \
+    pip() { /opt/splatfix/venv/bin/python -m pip --disable-pip-version-check "$@"; }; \
+    install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
+        --constraint /context/constraints.txt "$@"; }; \
+    install "${TORCH}" --requirement /context/requirements.txt \
+    || { [ -n "${TORCH_INDEX}" ] && install --extra-index-url "${TORCH_INDEX}" "${TORCH}" --requirement /context/requirements.txt; }; \
+    pip freeze --all > /out/opt/splatfix/packages.txt; \
+    rm -rf /root/.cache /context/wheels; \
+    PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash /opt/splatfix/venv/lib >/dev/null || true; \
+    find /out -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
-# torch takes the toolkit from here, not from the first nvcc on PATH.
-ENV CUDA_HOME=/usr/local/cuda \
-    TORCH_CUDA_ARCH_LIST="7.5"
+# What compiles, in the lanes that do: so that others with the same packages share the stage before.
+FROM packages AS compilers
+ARG PYTHON_VERSION="3.10"
+# Debian packages of this stage and the next only, and wheels to be at hand there (a CUDA toolkit's), separated by spaces.
+ARG BUILD_APT_PACKAGES="gcc g++ python3-dev git"
+ARG DOWNLOADS=""
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${BUILD_APT_PACKAGES}"
+RUN set -eu; \
+    if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+        export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
+    fi; \
+    if [ -n "${DOWNLOADS}" ]; then \
+        /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check download --progress-bar off --no-cache-dir \
+            --only-binary :all: --dest /context/downloads ${DOWNLOADS}; \
+    fi
+# Debian packages with libraries that a stack's Python packages load: from here on and in the image.
+ARG LIBRARIES="libegl1 libgl1 libglib2.0-0 libusb-1.0-0"
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${LIBRARIES}"
 
-# splatfix, apart from the stack: the wheel that splatfix dockerfile --out puts beside the Dockerfile.
-# --build-arg SPLATFIX= takes whatever pip does. The first file is here because COPY must find one.
-ARG SPLATFIX=/opt/wheels/splatfix-VERSION-py3-none-any.whl
-COPY ["submodules/diff-gaussian-rasterization/setup.py", "splatfix-*.whl", "/opt/wheels/"]
-RUN python3 -m venv /opt/splatfix \
- && /opt/splatfix/bin/python -m pip install --no-cache-dir "${SPLATFIX}"
+# What changes most often: an edit of splatfix rebuilds only from here, and only what this stage wrote is copied.
+FROM compilers AS builder
+ARG EXTENSIONS="/opt/splatfix/checkout"
+ARG INSTALL_ARGUMENTS="--target sm_61 --target sm_75 --with-dependencies --jobs 4"
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
+ARG PIP_FIND_LINKS=""
+ARG PIP_TRUSTED_HOST=""
+ARG SOURCE_DATE_EPOCH=315619200
+ARG SOURCES="."
+ARG PLACE="checkout/"
+COPY splatfix-image/source/ /context/source/
+COPY ${SOURCES} /context/sources/${PLACE}
+# What is in the pipe below is files that were just written.
+# hadolint ignore=DL3003,DL4006
+RUN set -eu; umask 022; touch --date="@${SOURCE_DATE_EPOCH}" /epoch; \
+    cd /opt/splatfix; site="$(echo venv/lib/python3*/site-packages)"; \
+    for wheel in /context/source/*.whl; do \
+        [ ! -f "${wheel}" ] || { python3 -m zipfile -e "${wheel}" /context/source; rm "${wheel}"; }; \
+    done; \
+    rm -rf /context/sources/checkout/splatfix-image; chmod -R a+rX /context/sources; \
+    cp -r /context/source/* "${site}/"; cp -r /context/sources/. .; \
+    printf '#!/opt/splatfix/venv/bin/python\nimport sys\nfrom splatfix.cli import main\nsys.exit(main())\n' > venv/bin/splatfix; \
+    chmod 755 venv/bin/splatfix; \
+    if [ -n "${EXTENSIONS}" ]; then \
+        if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
+            export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
+        fi; \
+        export PATH="/opt/splatfix/venv/bin:${PATH}" SPLATFIX_CACHE=/context/cache; \
+        export PIP_FIND_LINKS="/context/downloads ${PIP_FIND_LINKS}"; \
+        python -B -m splatfix install ${EXTENSIONS} ${INSTALL_ARGUMENTS} --yes --no-cache --json > built.json \
+            || { cat built.json; exit 1; }; \
+        rm -rf venv/.splatfix /context/cache; \
+    fi; \
+    PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash "${site}/splatfix" "${site}/smoke_trainer"; \
+    mkdir -p /out/report /out/scratch && chmod 1777 /out/report /out/scratch; \
+    mkdir /ours; cd /out; \
+    find . -newer /epoch \( ! -type d -o -empty \) -print0 | tar --create --null --files-from=- | tar --extract --directory=/ours; \
+    find /ours -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
-# The extensions, for sm_75. Edits are made in a scratch copy:
-# submodules/diff-gaussian-rasterization (diff_gaussian_rasterization)
-# submodules/simple-knn (simple_knn)
-COPY ["submodules/diff-gaussian-rasterization", "/src/submodules/diff-gaussian-rasterization"]
-COPY ["submodules/simple-knn", "/src/submodules/simple-knn"]
-# Compilers at once; each takes up to 2.5 GiB of memory.
-ARG MAX_JOBS=4
-RUN touch /opt/wheels/before \
- && /opt/splatfix/bin/splatfix install --yes --verbose --no-cache --python /opt/stack \
-        --target sm_75 --jobs "${MAX_JOBS}" \
-        /src/submodules/diff-gaussian-rasterization /src/submodules/simple-knn
-# The proof: every library that is new in the environment, read as bytes, has code for sm_75.
-RUN find /opt/stack/lib -name '*.so' -newer /opt/wheels/before > /opt/wheels/built \
- && test -s /opt/wheels/built \
- && xargs -d '\n' /opt/splatfix/bin/splatfix inspect --target sm_75 < /opt/wheels/built
-
-# What is shipped: no compiler, no root.
-FROM ${RUN_IMAGE} AS runtime
-ARG CA_PEM=""
-ARG DEBIAN_FRONTEND=noninteractive
-# hadolint ignore=DL3008
-RUN if [ -n "${CA_PEM}" ]; then \
-        mkdir -p /usr/local/share/ca-certificates; \
-        printf '%s\n' "${CA_PEM}" > /usr/local/share/ca-certificates/site.crt; \
-        update-ca-certificates \
-            || echo 'Acquire::https::CAInfo "/usr/local/share/ca-certificates/site.crt";' \
-                > /etc/apt/apt.conf.d/90site; \
-    fi \
- && apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates python3 \
- && rm -rf /var/lib/apt/lists/* /etc/apt/apt.conf.d/90site \
- && update-ca-certificates \
- && useradd --no-log-init --create-home --home-dir /home/splat --uid 10001 --user-group splat \
- && install --directory --owner=10001 --group=10001 /home/splat/checkout /home/splat/output
-COPY --from=builder /opt/splatfix /opt/splatfix
-COPY --from=builder /opt/stack /opt/stack
-RUN ln -s /opt/splatfix/bin/splatfix /usr/local/bin/splatfix
-COPY --chown=10001:10001 . /home/splat/checkout
-
-# The last two are what NVIDIA's container runtime asks an image for.
-ENV PATH=/opt/stack/bin:$PATH \
-    VIRTUAL_ENV=/opt/stack \
+FROM ${BASE_IMAGE}
+ARG PYTHON_VERSION="3.10"
+COPY splatfix-image/base/ /usr/local/share/splatfix/
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}"
+COPY --from=packages /out/ /
+ARG LIBRARIES="libegl1 libgl1 libglib2.0-0 libusb-1.0-0"
+RUN sh /usr/local/share/splatfix/prepare.sh "${PYTHON_VERSION}" "${LIBRARIES}"
+COPY --from=builder /ours/ /
+# torch asks for the name of the user, which has none in the base
+ENV PATH=/opt/splatfix/venv/bin:$PATH \
+    HOME=/scratch \
+    USER=splatfix \
+    TMPDIR=/scratch \
     PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
-ARG RUN_IMAGE
-LABEL org.opencontainers.image.base.name="${RUN_IMAGE}" \
-      org.opencontainers.image.title="3D Gaussian Splatting (Inria, 2024-04) for sm_75" \
-      org.opencontainers.image.description="torch 2.5.1 cu118, built for sm_75" \
-      org.splatfix.version="VERSION" \
-      org.splatfix.targets="sm_75"
-
 USER 10001:10001
-WORKDIR /home/splat/checkout
-# Unhealthy without a GPU, with a driver that does not start, or without code for this GPU; docker inspect shows it.
-HEALTHCHECK --interval=5m --timeout=60s --start-period=30s --retries=2 \
-    CMD ["/bin/sh", "-c", "splatfix diagnose --python /opt/stack --only gpu --only driver --only container --only no-kernel-image && { test -e /dev/nvidiactl || test -e /dev/dxg; } || exit 1"]
-# NVIDIA's images have an entry point of their own.
+WORKDIR /scratch
+HEALTHCHECK --interval=10m --timeout=2m --start-period=1m CMD ["python", "-m", "splatfix", "diagnose"]
+# NVIDIA's base images have an entry point that prints a banner.
 ENTRYPOINT []
-CMD ["bash"]
+CMD ["python", "-m", "splatfix", "diagnose"]
+LABEL org.splatfix.version="VERSION" org.splatfix.targets="sm_61, sm_75"
