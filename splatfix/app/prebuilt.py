@@ -29,6 +29,8 @@ class Prebuilt:
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)
     """By the label of a source, or a name as it was typed, the proven wheel."""
     searches: tuple[Search, ...] = ()
+    not_looked: str = ""
+    """Why nothing was looked for; "" where something was."""
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -40,13 +42,12 @@ class Prebuilt:
         """``no-wheel``, where one of them has none; None where all have one."""
         if self.searches and not self.rejected:
             return None
-        reasons = "; ".join(item.why for item in self.rejected) or "nothing was looked for"
+        reasons = "; ".join(item.why for item in self.rejected) or self.not_looked
         exit_code = exit_code_of(self.searches) or Exit.UNDETERMINED
         return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
 
-NO_WHEELS = Prebuilt()
-"""None were looked for."""
+NO_WHEELS = Prebuilt(not_looked="nothing was looked for")
 
 
 def exit_code_of(searches: Iterable[Search]) -> Exit:
@@ -60,7 +61,7 @@ def exit_code_of(searches: Iterable[Search]) -> Exit:
 
 
 def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
-    """The prebuilt wheels for the folders and names of a request; none where torch or target are lacking, which a build tells.
+    """The prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
 
@@ -75,8 +76,12 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
     context = make_context(facts, Goal(request.targets))
     torch, interpreter = context.torch, context.interpreter
-    if not chosen or torch is None or torch.cuda is None or interpreter is None or context.no_target:
-        return NO_WHEELS
+    if not chosen:
+        return Prebuilt(not_looked="--offline leaves no index, and no folder was named with --index")
+    if torch is None or torch.cuda is None or interpreter is None:
+        return Prebuilt(not_looked="a wheel must fit torch, and no CUDA build of torch is in the environment")
+    if context.no_target:
+        return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     names = tuple(filter(is_package, request.sources))
     wanted = {name: wanted_by_name(name) for name in names}
     summary = summarise(tuple(text for text in request.sources if text not in names), facts)

@@ -179,7 +179,7 @@ def fix_scene(
 ) -> None:
     """Make a mended copy of a scene: photos upright, images_2 to images_8, the model in sparse/0, a split.
 
-    A run that was stopped goes on with what is missing. Needs the extra splatfix[scenes].
+    A run that was stopped goes on with what is missing. Needs Pillow, which the extra "scenes" of splatfix brings.
     """
     request = app.scenes.FixRequest(folder=scene, out=out, copies=divisors(copies), split=split)
     finish(app.scenes.fix(request), as_json)

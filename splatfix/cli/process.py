@@ -53,7 +53,7 @@ class Invocation:
 
 MOVED = {
     "checks": "splatfix diagnose --list, or --explain CODE",
-    "find": "splatfix install NAME --dry-run",
+    "find": "splatfix install NAME --backend wheels --dry-run",
     "fleet": "splatfix report merge, and a job of your scheduler, see docs/clusters.md",
     "gate": "splatfix diagnose and its exit code, see docs/clusters.md",
     "lanes": "splatfix certify --container list",
