@@ -82,7 +82,8 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             (folder / "stack").mkdir()
             spoil(folder / "env" / site.relative_to(template))
             enter(folder)
-            command(folder, *WAYS[number % len(WAYS)], "--python", str(folder / "env" / "bin" / "python"))
+            python = str(folder / "env" / "bin" / "python")
+            command(folder, *WAYS[number % len(WAYS)], "--python", python, writes=("splatfix-report",))
 
         yield Case(name, run)
     holder.cleanup()
