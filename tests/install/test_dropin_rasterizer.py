@@ -471,7 +471,8 @@ def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.C
     target = make_environment(tmp_path / "env", torch=True)
     assert splatfix("install", f"{NAME}@{name}", "--backend", "pure", "--python", target.python) == 0
     capsys.readouterr()
-    assert splatfix("certify", "--level", "2", "--python", target.python, "--json") == 0
+    report = ("--out", str(tmp_path / "report"))
+    assert splatfix("certify", "--level", "2", "--python", target.python, "--json", *report) == 0
     kernels = json.loads(capsys.readouterr().out)["kernels"]
     measured = next(item for item in kernels if item["implementation"] == NAME)
     assert (measured["outcome"], measured["kind"]) == ("met", "drop-in")
