@@ -101,15 +101,15 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
         "folder": str(source),
     }
     begun = {"schema_version": 1, "made_from": options, "finished": False}
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        marker = out / MARKER
-        if not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
-            raise SplatfixError.of("scenes.copy-exists", out=request.out)
-        for unfinished in out.rglob(f"{TEMPORARY}*"):
-            unfinished.unlink()
-        return begun
-    make_folder(out)
-    write_json(out / MARKER, begun)
+    marker = out / MARKER
+    # killed before its marker stood, a copy holds nothing but the marker's temporary file
+    if not out.exists() or (out.is_dir() and all(path.name.startswith(TEMPORARY) for path in out.iterdir())):
+        make_folder(out)
+        write_json(marker, begun)
+    elif not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
+        raise SplatfixError.of("scenes.copy-exists", out=request.out)
+    for unfinished in out.rglob(f"{TEMPORARY}*"):
+        unfinished.unlink()
     return begun
 
 

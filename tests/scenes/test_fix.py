@@ -14,6 +14,7 @@ from PIL import Image
 from smoke_trainer.data.load import SAMPLES
 from splatfix.checks.scene import judge
 from splatfix.core.errors import Exit
+from splatfix.core.files import TEMPORARY
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
 from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
@@ -125,6 +126,8 @@ def test_killed_twenty_times(scene: Path, tmp_path: Path) -> None:
     before = contents(scene, {MARKER})
     fixed(scene, tmp_path / "whole")
     command = [sys.executable, "-m", "splatfix", "scenes", "fix", str(scene), "--out", str(tmp_path / "copy")]
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / f"{TEMPORARY}0").touch()  # killed while its marker was written
     pauses = random.Random(3)
     for _ in range(20):
         started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
