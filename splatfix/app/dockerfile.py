@@ -219,12 +219,15 @@ def _to_write(
     """The files that are not there as they should be, and those of another splatfix that must not stay.
 
     Raises:
-        SplatfixError: ``file-exists`` for others that are there.
+        SplatfixError: ``file-exists`` for others that are there, and for folders that are links to elsewhere.
     """
     ours = destination / CONTEXT
+    links = {
+        path for file in contents for path in file.parents if path.is_relative_to(ours) and path.is_symlink()
+    }
     new = [path for path in contents if not _is_already(path, contents[path])]
     there = [path for path in new if os.path.lexists(path)]
-    if ours.is_symlink() or any(path.is_dir() for path in there):
+    if links or any(path.is_dir() for path in there):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
     stale = [path for path in ours.rglob("*") if path not in contents and not path.is_dir()]
     if (there or stale) and not request.force:

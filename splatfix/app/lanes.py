@@ -11,12 +11,7 @@ from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
-from splatfix.containers import (
-    ContainerResult,
-    Lane,
-    find_lane,
-    load_lanes,
-)
+from splatfix.containers import ContainerResult, Lane, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError

@@ -21,8 +21,7 @@ from splatfix.plan.backends.container import container
 from splatfix.plan.backends.driver import driver
 from splatfix.plan.backends.keep import keep
 from splatfix.plan.backends.native import native, native_plan
-from splatfix.plan.backends.nvrtc import nvrtc_kernels
-from splatfix.plan.backends.pure import KernelMaker, dropin_plan, dropins, dropins_on_gpu
+from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
 from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
@@ -57,16 +56,13 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
     OptionKind.WHEEL: wheels,
     OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
     OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
-    OptionKind.NVRTC: partial(dropins_on_gpu, kernels_by=nvrtc_kernels),
+    OptionKind.NVRTC: dropins_on_gpu,
     OptionKind.PROVIDE_TOOLKIT: partial(native, kind=OptionKind.PROVIDE_TOOLKIT),
     OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
     OptionKind.OTHER_TORCH: other_torch,
 }
-# The backends that need no compiler, the best first: what each is, and what compiles its kernels.
-_WITHOUT_COMPILER: Mapping[str, tuple[str, KernelMaker | None]] = {
-    "nvrtc": ("CUDA kernels by NVRTC", nvrtc_kernels),
-    "pure": ("pure PyTorch", None),
-}
+# The backends that need no compiler, the best first, and what each is.
+_WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 # What rules out a native build on this machine, whatever was asked for.
 _NOT_HERE = frozenset(
     {
@@ -338,11 +334,12 @@ def _first_possible(
         raise obstacle
     plan, passed_over = _best_dropins(request, context, replacement)
     if plan is None and by_name:
-        return dropin_plan(request, context, replacement, None)  # which says what its host or Python lacks
+        return dropin_plan(
+            request, context, replacement, on_gpu=False
+        )  # which says what its host or Python lacks
     if plan is None:
         raise obstacle
-    text, _ = _WITHOUT_COMPILER[plan.backend]
-    note = f"{text}, because a native build is not possible here: {obstacle.what}"
+    note = f"{_WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {obstacle.what}"
     return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
 
 
@@ -355,11 +352,11 @@ def _best_dropins(
         besides: a backend that is not tried.
     """
     passed_over: list[Rejected] = []
-    for backend, (text, kernels_by) in _WITHOUT_COMPILER.items():
+    for backend, text in _WITHOUT_COMPILER.items():
         if backend == besides:
             continue
         try:
-            return dropin_plan(request, context, replacement, kernels_by), tuple(passed_over)
+            return dropin_plan(request, context, replacement, on_gpu=backend == "nvrtc"), tuple(passed_over)
         except SplatfixError as error:
             passed_over.append(Rejected(text, error.what))
     return None, tuple(passed_over)
@@ -399,12 +396,12 @@ def _with_dropins(request: Request, context: Context) -> InstallPlan:
         replacement = choose_dropins(request.sources, context.checkout, request.backend)
     except SplatfixError as error:
         raise error.with_todo(*(_for_targets(step, request) for step in error.todo)) from error
-    _, kernels_by = _WITHOUT_COMPILER[request.backend]
+    on_gpu = request.backend == "nvrtc"
     try:
-        return dropin_plan(request, context, replacement, kernels_by)
+        return dropin_plan(request, context, replacement, on_gpu=on_gpu)
     except SplatfixError as error:
         names_backend = any(step.command and "--backend" in step.command.argv for step in error.todo)
-        if kernels_by is None or names_backend:
+        if not on_gpu or names_backend:
             raise
         raise _with_next_best(error, request, context, replacement) from error
 

@@ -251,6 +251,10 @@ def test_what_lies_behind_links_is_left_alone(folder: Path, write: Splatfix, tmp
     (folder / "Dockerfile").unlink()
     (folder / CONTEXT).symlink_to(tmp_path / "precious")
     assert code_of(write("--out", folder, "--force", "--json"), 3) == "cannot-write"
+    (folder / CONTEXT).unlink()
+    (folder / CONTEXT).mkdir()
+    (folder / CONTEXT / "base").symlink_to(tmp_path / "precious")
+    assert code_of(write("--out", folder, "--force", "--json"), 3) == "cannot-write"
     assert not list((tmp_path / "precious").iterdir())
 
 

@@ -13,7 +13,6 @@ from splatfix.core.errors import Exit
 from tests.plan.machines import refused
 
 PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-HEX = "0123456789abcdef" * 4
 
 
 def test_certificates_are_read(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 """What a user gets, frozen before the redesign: codes, states, kinds, argv, causes and verdicts, never sentences.
 
-``frozen.json`` is what splatfix did before the first drop (``SPLATFIX_FREEZE=1 pytest tests/frozen`` wrote it; it is not written
-anew). Where it does something else on purpose, a row of ``differences.toml`` says so: the issue, where, what was, what is,
-and why. What has another name since is mapped there, once. All of it goes when the redesign is over.
+``frozen.json`` is what splatfix did before the first drop; it is not written anew. Where it does something else on purpose,
+a row of ``differences.toml`` says so: the issue, where, what was, what is, and why. What has another name since is mapped
+there, once. All of it goes when the redesign is over.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 
 from splatfix.certify import SUITES, certify
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import dumps
 from splatfix.core.toml import parse_toml
 from splatfix.explain import explain_text
 from splatfix.explain.model import SURE
@@ -54,10 +52,7 @@ def expected(where: str) -> list[str]:
 
 
 def compare(where: str, found: list[str]) -> None:
-    """Hold what was found against what is frozen; or write it down, where that was asked for."""
-    if os.environ.get("SPLATFIX_FREEZE"):
-        FROZEN[where] = found
-        (HERE / "frozen.json").write_text(dumps(dict(sorted(FROZEN.items()))), encoding="utf-8")
+    """Hold what was found against what is frozen."""
     assert found == expected(where)
 
 

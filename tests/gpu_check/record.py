@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 KIND = "gpu-check 5"
@@ -37,13 +38,13 @@ def exit_code_of(steps: Iterable[Mapping[str, Any]]) -> int:
     return 0 if "taken_back" in outcomes and "skipped" not in outcomes.values() else 3
 
 
-def without_serials(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record with the UUIDs of GPUs hashed, as a certificate has them: it is public."""
+def public(record: Mapping[str, Any], checkout: Path) -> dict[str, Any]:
+    """Return the record with the UUIDs of GPUs hashed, as a certificate has them, and paths relative to the checkout."""
 
     def hashed(uuid: re.Match[str]) -> str:
         return f"sha256:{hashlib.sha256(f'GPU-{uuid[1]}'.encode()).hexdigest()[:16]}"
 
-    return dict(json.loads(_UUID.sub(hashed, json.dumps(record))))
+    return dict(json.loads(_UUID.sub(hashed, json.dumps(record)).replace(f"{checkout}/", "")))
 
 
 def table(record: Mapping[str, Any]) -> str:

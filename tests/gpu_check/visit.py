@@ -22,7 +22,7 @@ from splatfix.core.files import sha256_of, write_text
 from splatfix.core.runner import Completed, ProcessRunner
 
 from .needs import PEERS
-from .record import KIND, Notes, exit_code_of, table, without_serials
+from .record import KIND, Notes, exit_code_of, public, table
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = 30.0
@@ -157,11 +157,9 @@ class Visit:
         except NotYet:
             pytest.skip(f"what belongs into the environment {environment} is not yet installed")
         if notes is not None:
-            notes.claims, notes.problems, notes.numbers = (
-                [*shown.claims],
-                [*shown.problems],
-                {**shown.numbers},
-            )
+            notes.claims += shown.claims
+            notes.problems += shown.problems
+            notes.numbers |= shown.numbers
         if shown.problems:
             ended = pytest.skip if notes is None else pytest.fail
             ended(f"what belongs into the environment {environment} is not there: {shown.problems[0]}")
@@ -217,7 +215,7 @@ class Visit:
     def document(self) -> dict[str, Any]:
         """Return the record of what was seen so far."""
         ending = {"seconds": self.elapsed(), "exit_code": exit_code_of(self.steps), "steps": self.steps}
-        return without_serials(self._about | ending)
+        return public(self._about | ending, ROOT)
 
 
 def files_of(folder: Path) -> dict[str, str]:

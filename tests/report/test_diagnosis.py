@@ -27,9 +27,6 @@ FACTS = Facts(
     EnvironmentFacts(torch=Fact(None, "", "torch is not installed in this environment")),
     splatfix="0.1.0",
 )
-QUIET = Finding(
-    Status.PASS, "All is [well].", evidence=(Evidence("fact", "value", "road"),), code="a-check", family="gpu"
-)
 LOUD = Finding(
     Status.FAIL,
     "Something [is] wrong.",

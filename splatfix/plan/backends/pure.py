@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from packaging.utils import canonicalize_name
 
@@ -10,13 +10,14 @@ from splatfix import __version__
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
-from splatfix.core.data import dataclass, replace
+from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.step import say, target_options
+from splatfix.core.step import target_options
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.plan.assessment import Assessment, torch_obstacles
+from splatfix.plan.backends.nvrtc import CAVEAT, unsure_of_nvrtc
 from splatfix.plan.backends.torch import other_builds
 from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
@@ -30,28 +31,6 @@ from splatfix.plan.steps import Confirm, InstallTorch, MakeDropin, Reason, UseDr
 _ON_A_GPU = Reason("on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs")
 _VERSION = f"0+splatfix.{__version__}"
 """The version drop-ins carry: below every real release, and saying where it comes from."""
-
-
-@dataclass(frozen=True)
-class GpuKernels:
-    """What compiles GPU code of drop-ins for the targets."""
-
-    brings: str
-    """How long making a drop-in takes."""
-    caveat: str
-    """What nobody has shown of its kernels yet."""
-    unsure: tuple[str, ...] = ()
-    """What is not known about it here."""
-
-
-KernelMaker = Callable[[Context], GpuKernels]
-"""What compiles the kernels of drop-ins for the targets; raises :class:`SplatfixError` where nothing does."""
-
-
-def not_here(code: str, text: str) -> SplatfixError:
-    """That a kernel maker does not serve this machine."""
-    hint = say("splatfix install --dry-run --why shows what else there is.")
-    return SplatfixError(code, text, todo=(hint,))
 
 
 # The options of a machine
@@ -95,12 +74,12 @@ def dropins(assessment: Assessment) -> Option:
     return option
 
 
-def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
-    """Drop-ins with GPU code: where plain PyTorch would serve, and something compiles their kernels for the targets."""
+def dropins_on_gpu(assessment: Assessment) -> Option:
+    """Make the option of drop-ins with GPU code: where plain PyTorch would serve, and NVRTC compiles for the targets."""
     plain = dropins(assessment)
     replacement = _usable_dropins(assessment)
     try:
-        kernels = kernels_by(assessment.context)
+        unsure = unsure_of_nvrtc(assessment.context)
     except SplatfixError as error:
         obstacle = error.what.rstrip(".")
         if error.code == "cpu-only-torch" and error.todo and error.todo[0].command:
@@ -109,9 +88,9 @@ def dropins_on_gpu(assessment: Assessment, kernels_by: KernelMaker) -> Option:
     targets = target_options(assessment.archs)
     steps = _use(assessment, replacement, "nvrtc", *targets, on_the_cpu=not assessment.here)
     must_be_native, unknown_names = _reasons(replacement)
-    needs_no_tools = Reason(f"{kernels.brings}; no toolkit, host compiler or ninja is needed")
-    reasons = [*must_be_native, *unknown_names, needs_no_tools, Reason(kernels.caveat)]
-    option = make_option(assessment, OptionKind.NVRTC, steps, reasons, kernels.unsure)
+    needs_no_tools = Reason("made in seconds; no toolkit, host compiler or ninja is needed")
+    reasons = [*must_be_native, *unknown_names, needs_no_tools, Reason(CAVEAT)]
+    option = make_option(assessment, OptionKind.NVRTC, steps, reasons, unsure)
     # what plain PyTorch cannot show for want of a rasterizer or a fitting torch, these cannot either
     for limit in plain.cannot_prove:
         if limit.rung in option.proves and limit.rung is not RungName.BUILT:
@@ -262,25 +241,21 @@ def _release_for_the_cpu(assessment: Assessment) -> str:
 # The plan for sources at hand
 
 
-def dropin_plan(
-    request: Request, context: Context, replacement: Replacement, kernels_by: KernelMaker | None
-) -> InstallPlan:
-    """Make the drop-ins, with GPU code where something compiles it; verify and install them.
+def dropin_plan(request: Request, context: Context, replacement: Replacement, *, on_gpu: bool) -> InstallPlan:
+    """Make the drop-ins, verify and install them.
 
     Args:
         replacement: what was chosen for the sources of the request.
-        kernels_by: None for pure PyTorch.
+        on_gpu: with GPU code, which NVRTC compiles; else in pure PyTorch.
 
     Raises:
-        SplatfixError: what is wrong with the environment; as ``require_host``, ``imports_of_hosts`` and ``kernels_by``.
+        SplatfixError: what is wrong with the environment; as ``require_host``, ``imports_of_hosts`` and ``unsure_of_nvrtc``.
     """
     facts = context.facts
     for dropin in replacement.dropins:
         require_host(context, dropin)
     imports = imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
-    kernels = None
-    if kernels_by:
-        kernels = kernels_by(context)
+    unsure = unsure_of_nvrtc(context) if on_gpu else []
     usable_python(facts)
     usable_torch(context, cuda=False)
     considered = []
@@ -298,7 +273,7 @@ def dropin_plan(
             declared=dropin.declared if not dropin.serves else None,
             reasons=(Reason(dropin.note),),
         )
-        if kernels:
+        if on_gpu:
             make = replace(make, backend="nvrtc", targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
@@ -310,9 +285,9 @@ def dropin_plan(
         dependencies=replace(dependencies, steps=(*imports, *dependencies.steps)),
         considered=tuple(considered),
     )
-    if kernels:
+    if on_gpu:
         # what a drop-in's note says of its speed is not so with GPU code
-        notes = [kernels.caveat, *(f"not known here: {text}" for text in kernels.unsure), *notes]
+        notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
         wheels = replace(wheels, kind=OptionKind.NVRTC, targets=context.archs)
     else:
         notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
