@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from splatfix.context import Goal
-from splatfix.knowledge import Arch, Auto, parse_requested
+from splatfix.knowledge import RequestedTarget, parse_requested
 from splatfix.plan import Request
 
 
-def archs(*texts: str) -> tuple[Arch | Auto, ...]:
+def archs(*texts: str) -> tuple[RequestedTarget, ...]:
     """``archs("sm_120", "auto")`` -> ``(Arch(12, 0), AUTO)``."""
     return parse_requested(texts)
 

@@ -77,9 +77,9 @@ STAGED = {
 
 # Rooms that run inside a target environment, and what they may import besides the standard library.
 THIRD_PARTY: dict[str, set[str]] = {
-    "core": {"packaging"},
-    "binaries": set(),
-    "knowledge": {"tomli", "packaging", "fastjsonschema"},
+    "core": {"packaging", "msgspec"},
+    "binaries": {"msgspec"},
+    "knowledge": {"tomli", "packaging", "fastjsonschema", "msgspec"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
     "smoke_trainer": {
         *(
@@ -319,17 +319,6 @@ def test_what_another_interpreter_runs_as_a_file_imports_nothing_of_ours() -> No
     files = ("core/lock", "core/watchdog", "facts/environment/probe_env", "facts/machine/probe_cuda")
     for path in (ROOT / "splatfix" / f"{name}.py" for name in files):
         assert not [module for _, module in imports(path) if module.split(".")[0] == "splatfix"], path
-
-
-def test_data_classes_are_written_when_they_are_used() -> None:
-    """The standard library writes the methods of each when it is imported: a fifth of a diagnosis."""
-    eager = {
-        name_of(path)
-        for path, node in nodes("splatfix")
-        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
-        if "dataclass" in {alias.name for alias in node.names}
-    }
-    assert eager == {"splatfix/core/data.py"}
 
 
 def test_every_room_is_in_the_table() -> None:

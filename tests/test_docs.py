@@ -4,10 +4,10 @@ import json
 import re
 import shutil
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from smoke_trainer.__main__ import parser as smoke_parser

@@ -86,6 +86,7 @@ def test_the_core_does_not_ask_for_torch(wheel: Path) -> None:
     names = {Requirement(line.partition(":")[2]).name for line in core}
     assert names == {
         "typer",
+        "msgspec",
         "rich",
         "packaging",
         "nvidia-ml-py",

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import inspect
 import itertools
 import json
@@ -19,6 +18,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import fields
+
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate
 from splatfix.certify.monitor import Summary
@@ -26,14 +28,13 @@ from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import Refusal
 from splatfix.containers import Lane
 from splatfix.containers.checkout import CheckoutLane
-from splatfix.core.codec import substitute
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.facts import Facts, Source
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
-from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge.archs import RequestedTarget
 from splatfix.plan import InstallPlan, Options
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
@@ -305,8 +306,6 @@ class _Writer:
         if kind is Any:
             return {}
         if origin in (typing.Union, types.UnionType):
-            if set(arguments) == {Arch, Auto}:
-                return {"type": "string"}
             return {"anyOf": [self.of(item) for item in arguments]}
         if origin is tuple and arguments[-1] is not Ellipsis:
             items = [self.of(item) for item in arguments]
@@ -315,7 +314,7 @@ class _Writer:
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
         if isinstance(origin, type) and issubclass(origin, Sequence):
             return {"type": "array", "items": self.of(arguments[0])}
-        if kind is Arch:
+        if isinstance(kind, type) and issubclass(kind, RequestedTarget):
             return {"type": "string"}
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [item.value for item in kind]}
@@ -375,14 +374,29 @@ _STEP = {
 def _hints(target: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
     """The types of the fields as they are in JSON."""
     hints = typing.get_type_hints(target)
-    if dataclasses.is_dataclass(target):
-        hints = {field.name: hints[field.name] for field in dataclasses.fields(target)}
+    if issubclass(target, Struct):
+        hints = {field.encode_name: hints[field.name] for field in fields(target)}
     parameters = dict(zip(getattr(target, "__parameters__", ()), arguments, strict=False))
     hints = {name: substitute(kind, parameters) for name, kind in hints.items()}
     if target in _RENAMED:
         old, new = _RENAMED[target]
         hints = {new: hints.pop(old), **hints}
     return hints
+
+
+def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
+    """Put the type arguments of a generic dataclass into a field's hint (``T | None`` -> ``str | None``)."""
+    if not parameters:
+        return hint
+    if hint in parameters:
+        return parameters[hint]
+    arguments = typing.get_args(hint)
+    if not arguments:
+        return hint
+    replaced = tuple(substitute(argument, parameters) for argument in arguments)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.Union[replaced]
+    return typing.get_origin(hint)[replaced]
 
 
 def _field_docs(target: Any) -> dict[str, str]:

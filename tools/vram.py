@@ -8,12 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.budget.expected import SHORT_DENSIFICATIONS, mcmc_count
 from splatfix.budget.memory import FLOAT, card_phases
-from splatfix.budget.model import Need, Span
+from splatfix.budget.model import IN_VIEW, Need, Span
 from splatfix.budget.rates import allocated, left_out, rates
 from splatfix.certify.scenes import samples_folder
-from splatfix.core.data import dataclass
 from splatfix.facts.scene.size import read_scene_size
 from splatfix.knowledge.tables import table
 from splatfix.knowledge.vram import GIB, families, published_runs
@@ -28,8 +29,7 @@ ALLOCATED_559 = 53.19 * GIB
 NOT_OWN = ("buffers of the kernels", "Python and torch")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A figure that was published or measured, and what is foretold."""
 
     kind: str
@@ -173,7 +173,7 @@ def _in_view(scene: str) -> Span:
     """As the scene's folder tells it before any run."""
     size = read_scene_size(samples_folder() / scene)
     if isinstance(size, str) or size.in_view is None:
-        return Need.in_view
+        return IN_VIEW
     return Span(size.in_view, size.in_view, size.in_view)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from splatfix.context import Context
 from splatfix.context.commands import pip, python_option
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, fill_in, run
+from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
 from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
@@ -85,6 +85,8 @@ class Answers:
         for option in self._options:
             if option.kind in kinds:
                 # a step of a plan begins in lower case, behind its number
-                steps = [Step(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps]
+                steps = [
+                    PlainStep(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
+                ]
                 return tuple(steps)
         return ()

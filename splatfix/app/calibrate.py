@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from splatfix import facts as machine_facts
 from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
@@ -13,7 +15,6 @@ from splatfix.certify.scenes import find_samples, samples_folder
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.context import make_context
 from splatfix.core.codec import parse_json
-from splatfix.core.data import replace
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.runner import ProcessRunner, Runner

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from splatfix.plan import Options
 
 
-@dataclass(frozen=True)
-class DiagnoseRequest:
+class DiagnoseRequest(Struct, frozen=True):
     """What to look at, and what to write down."""
 
     python: str | None = None
@@ -44,8 +45,7 @@ class DiagnoseRequest:
     skip: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Diagnosis(Result):
+class Diagnosis(Result, frozen=True, kw_only=True):
     """What is wrong with a machine and one environment."""
 
     facts: Facts

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import requires as requires_of
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
 from rich.console import Console
 
 from splatfix import __version__
@@ -15,7 +16,6 @@ from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
@@ -25,7 +25,7 @@ from splatfix.core.step import Step, run
 from splatfix.core.visible import visible
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
-from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge import RequestedTarget
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.checkout import require_one_thing
 from splatfix.report.console import escape, marked, prose, show_step
@@ -55,12 +55,11 @@ On a closed site: --build-arg BASE_IMAGE=, BUILD_IMAGE=, PIP_INDEX_URL=, TORCH= 
 machine without a bridge for containers add --network host."""
 
 
-@dataclass(frozen=True)
-class DockerfileRequest:
+class DockerfileRequest(Struct, frozen=True):
     """What was asked of ``splatfix dockerfile``: which image, and what to write."""
 
     checkout: str
-    targets: tuple[Arch | Auto, ...]
+    targets: tuple[RequestedTarget, ...]
     toolkit: str = "image"
     """``image``: NVIDIA's, which the stages that compile start from; ``wheels``: PyPI's, on a plain Debian."""
     torch: str = ""

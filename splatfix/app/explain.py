@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import Context, Goal, make_context
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
@@ -34,8 +35,7 @@ _ELSEWHERE = ("apptainer", "docker", "kubectl", "podman", "singularity", "ssh", 
 """Programs that run a command somewhere else: what is true of this machine need not be true there."""
 
 
-@dataclass(frozen=True)
-class ExplainRequest:
+class ExplainRequest(Struct, frozen=True):
     """What to read, and what is known beside it."""
 
     log: Path | None = None
@@ -50,8 +50,7 @@ class ExplainRequest:
     """The log itself, where it is no file."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Explained(Result):
+class Explained(Result, frozen=True, kw_only=True):
     """Why something failed."""
 
     causes: tuple[FailureCause, ...] = ()
@@ -183,8 +182,7 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
         return None, ""  # the words of the log alone still name most causes
 
 
-@dataclass(frozen=True)
-class _Machine:
+class _Machine(Struct, frozen=True):
     """The machine where it failed: what the checks find on it, and what answers a class there."""
 
     evidence: MachineEvidence

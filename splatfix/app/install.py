@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.app.interrupts import EnvironmentState, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, make_context
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
 NO_CHANGE = "Nothing was changed: this is a dry run. Install with"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallRequest:
+class InstallRequest(Struct, frozen=True, kw_only=True):
     """What was asked of ``splatfix install``: what to install, and how to carry it out."""
 
     install: Request
@@ -74,8 +75,7 @@ class InstallRequest:
         return self.install.sources or (".",)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Planned(Result):
+class Planned(Result, frozen=True, kw_only=True):
     """What would be installed, and which options there are; nothing was changed."""
 
     plan: InstallPlan | None = None

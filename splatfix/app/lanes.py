@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.report import merge

@@ -1,7 +1,8 @@
 """After an installation, where a GPU is: the kernels that were installed are run against the float64 references."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
 from splatfix.certify import verify as check_kernels

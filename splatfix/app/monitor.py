@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.result import Result
 from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
 from splatfix.certify.phase_costs import costs_of, in_words, observed_environment
-from splatfix.core.data import asdict, replace
+from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.scratch import temporary_folder
@@ -51,7 +52,7 @@ def monitor(
         summary = _with_phases(summary, out)
 
     def data() -> dict[str, Any]:
-        content = {name: value for name, value in asdict(summary).items() if name != "exit_code"}
+        content = {name: value for name, value in to_json(summary).items() if name != "exit_code"}
         return {"command_exit_code": summary.exit_code, **content}
 
     def text(_: Console) -> None:
@@ -69,7 +70,7 @@ def _with_phases(summary: Summary, out: Path) -> Summary:
             "no phases: no backward pass was seen in a Python of the command (-I and -S leave the observer out)",
         )
     summary = replace(summary, phases=costs, notes=notes)
-    write_json(out / "summary.json", asdict(summary))
+    write_json(out / "summary.json", to_json(summary))
     return summary
 
 

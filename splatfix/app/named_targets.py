@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatfix.core.errors import usage_error
 
 if TYPE_CHECKING:
-    from splatfix.knowledge import Arch, Auto
+    from splatfix.knowledge import Arch, RequestedTarget
 
 
 def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
@@ -25,7 +25,7 @@ def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
         raise usage_error("unknown-arch", str(error)) from error
 
 
-def archs_or_auto(targets: Iterable[str] | None) -> tuple[Arch | Auto, ...]:
+def archs_or_auto(targets: Iterable[str] | None) -> tuple[RequestedTarget, ...]:
     """``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
 
     Raises:

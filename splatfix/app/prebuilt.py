@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct, field
+
 from splatfix.context import Context, Goal, Rejected, make_context
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Facts, resolved_folder
 from splatfix.plan import Request, summarise
@@ -22,8 +23,7 @@ from splatfix.wheels import (
 )
 
 
-@dataclass(frozen=True)
-class Prebuilt:
+class Prebuilt(Struct, frozen=True):
     """What was looked for in the place of builds."""
 
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)

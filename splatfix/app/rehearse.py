@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix import facts as machine_facts

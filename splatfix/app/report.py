@@ -17,7 +17,6 @@ from splatfix.certify.levels import reproduces
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import make_folder, set_aside, sha256_of, write_json, write_text
 from splatfix.core.step import say
@@ -35,8 +34,7 @@ _SET_ASIDE = re.compile(r"previous(-\d+)?")
 _WHAT_TO_NAME = say("Name files that splatfix certify wrote (certificate.json), or folders with such files.")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Shown(Result):
+class Shown(Result, frozen=True, kw_only=True):
     """A certificate that was read."""
 
     certificate: Certificate

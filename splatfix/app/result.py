@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.streams import discard_output
@@ -24,8 +25,7 @@ _PAGE_WIDTH = 100
 """Columns of the text of a result that is no terminal's."""
 
 
-@dataclass(frozen=True, repr=False)
-class Result:
+class Result(Struct, frozen=True):
     """The outcome of one command.
 
     ``data`` and ``text`` are functions because only one of them is needed, and either can take a while.

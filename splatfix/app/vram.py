@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix import facts as machine_facts
 from splatfix.app.result import Result
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
-from splatfix.budget.model import LIMIT, Budget, Card, Expected, Need, Phase, SettingChange, Span, Verdict
+from splatfix.budget.model import (
+    IN_VIEW,
+    LIMIT,
+    Budget,
+    Card,
+    Expected,
+    Need,
+    Phase,
+    SettingChange,
+    Span,
+    Verdict,
+)
 from splatfix.context import make_context
 from splatfix.context.card import largest_card
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import say
@@ -30,8 +43,7 @@ _EXITS: Mapping[Verdict, Exit] = {
 }
 
 
-@dataclass(frozen=True)
-class VramRequest:
+class VramRequest(Struct, frozen=True):
     """What was asked of ``splatfix vram``."""
 
     stack: str
@@ -129,7 +141,7 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
 def _need(request: VramRequest) -> Need:
     """The numbers of the training: those that were given before those of the folder."""
     photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
-    channels, in_view, size_option = 3, Need.in_view, ""
+    channels, in_view, size_option = 3, IN_VIEW, ""
     if request.scene is not None:
         scene = read_scene_size(request.scene)
         if isinstance(scene, str):

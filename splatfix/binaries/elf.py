@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from splatfix.binaries import fatbin
 from splatfix.binaries._bytes import Reader, decode
 from splatfix.binaries.model import BinaryError, Fatbin
-from splatfix.core.data import dataclass
 
 MAGIC = b"\x7fELF"
 MACHINE_CUDA = 190
@@ -90,8 +91,7 @@ class _Layout:
 _LAYOUTS = {(bits, order): _Layout(bits, order) for bits in (32, 64) for order in "<>"}
 
 
-@dataclass(frozen=True)
-class DynamicTable:
+class DynamicTable(Struct, frozen=True):
     """DT_* values that occur once, DT_NEEDED's and the place of the string table in the file."""
 
     values: dict[int, int]

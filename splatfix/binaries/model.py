@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Literal
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 
 class BinaryError(Exception):
@@ -21,8 +21,7 @@ class EntryKind(str, Enum):
     """Link-time-optimisation IR: input of nvlink, never loaded by a driver from an application."""
 
 
-@dataclass(frozen=True, slots=True)
-class FatbinEntry:
+class FatbinEntry(Struct, frozen=True):
     """One piece of device code inside a fatbin.
 
     `arch` is always spelled `sm_90a`; `kind` says whether it names a real or a virtual architecture.
@@ -38,8 +37,7 @@ class FatbinEntry:
     debug: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Fatbin:
+class Fatbin(Struct, frozen=True):
     """One fat binary: the device code of one .cu file (or of one device link), for several architectures.
 
     `entries` may be empty: nvcc writes size-0 fatbins beside PTX-only code, and callers ignore them.
@@ -66,8 +64,7 @@ class Fatbin:
         return not self.entries and not self.unknown_kinds
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """One native file: what it is, the device code it carries, and what it links to.
 
     `format` is "fatbin" for a bare `.fatbin` file and "ptx" for a file of PTX; a bare cubin is an "elf" of machine "cuda".

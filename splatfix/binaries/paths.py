@@ -6,12 +6,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from splatfix.binaries._bytes import opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_binary, is_native_name, read_binary
 from splatfix.binaries.wheel import MAGIC as ZIP_MAGIC
 from splatfix.binaries.wheel import read_wheel
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 
 # Files people mistake for a CUDA library, by their first bytes.
@@ -29,8 +30,7 @@ OnUnreadable = Callable[[Path, OSError], None]
 _VIEWS = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
-@dataclass(frozen=True)
-class NativeFiles:
+class NativeFiles(Struct, frozen=True):
     """What could be read, and what could not, with the reason."""
 
     binaries: tuple[Binary, ...]

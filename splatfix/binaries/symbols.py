@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.binaries._bytes import Reader, decode, opened
 from splatfix.binaries.elf import (
     DT_GNU_HASH,
@@ -31,7 +33,6 @@ from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.pe import MAGIC as PE_MAGIC
 from splatfix.binaries.pe import Pe
-from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 
 StrPath = str | os.PathLike[str]
@@ -53,8 +54,7 @@ _VER_FLG_BASE = 1  # the entry that names the library itself
 _MAX_VERSIONS = 4_096
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolNeeds:
+class SymbolNeeds(Struct, frozen=True):
     """What a library wants from others.
 
     `imported`: symbols that must be found for it to load (for PE: functions imported by name).

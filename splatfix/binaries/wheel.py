@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import IO
 
+from msgspec import Struct
+
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.binaries.model import Binary, BinaryError
 from splatfix.binaries.reader import is_native_name, parse
-from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_LIBRARIES
 from splatfix.core.scratch import process_folder
 
@@ -114,8 +115,7 @@ def opened_member(reader: Reader, member: Member) -> Iterator[Reader]:
             os.unlink(temporary)  # noqa: PTH108 - a str path
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Struct, frozen=True):
     """One file in the archive; `header` is the offset of its local header."""
 
     name: str

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Largest, Need, SettingChange, Span
-from splatfix.core.data import replace
 from splatfix.knowledge.vram import families, settings_of, stack_memory
 
 DIVISORS = (2, 4, 8)

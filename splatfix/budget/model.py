@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 LIMIT = 0.97
 """Share of a card above which trainings become slow: Windows moves memory to the host (as `certify` judges it)."""
 PHASES = ("loading", "training", "evaluation")
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """A figure with its error."""
 
     low: float
@@ -24,8 +23,10 @@ class Span:
         return Span(self.low * factor, self.typical * factor, self.high * factor)
 
 
-@dataclass(frozen=True)
-class Need:
+IN_VIEW = Span(0.5, 0.9, 1.0)  # where nothing was measured
+
+
+class Need(Struct, frozen=True):
     """A training, by its numbers."""
 
     stack: str
@@ -49,7 +50,7 @@ class Need:
     """Its evaluation runs without ``torch.no_grad``."""
     lpips: str | None = None
     """The network that its evaluation measures with, where that is not its stack's own."""
-    in_view: Span = Span(0.5, 0.9, 1.0)
+    in_view: Span = IN_VIEW
     """Share of the Gaussians in the view that shows most of them."""
     calibrated: float = 1.0
     """What short runs measured of the parts that are published, by what those say."""
@@ -60,8 +61,7 @@ class Need:
         return self.width * self.height
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One part of what a phase takes at its peak."""
 
     name: str
@@ -73,8 +73,7 @@ class Part:
     source: str
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """What a phase takes at its peak."""
 
     peak_bytes: int
@@ -84,8 +83,7 @@ class Phase:
     sources: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """A range with the published runs that it rests on."""
 
     low: float
@@ -95,8 +93,7 @@ class Expected:
     source: str
 
 
-@dataclass(frozen=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     """A setting to change."""
 
     option: str
@@ -112,8 +109,7 @@ class SettingChange:
     source: str
 
 
-@dataclass(frozen=True)
-class Largest:
+class Largest(Struct, frozen=True):
     """The largest that the card takes, all else as it is; 0: none fits; null: no limit, or not known."""
 
     gaussians: int | None
@@ -129,8 +125,7 @@ class Verdict(str, Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(Struct, frozen=True):
     """What the training is to fit."""
 
     name: str
@@ -138,8 +133,7 @@ class Card:
     found_via: str
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """What is foretold of a training."""
 
     card: Card

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.vram import Family, Run, published_runs
 
 UNPUBLISHED = 0.25
 """Relative error taken for a stack of a family whose own runs nobody published."""
 
 
-@dataclass(frozen=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """A training's highest allocated memory beside the photos that stay: bytes a Gaussian, and bytes a pixel of one photo."""
 
     gaussian: float

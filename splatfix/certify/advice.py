@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.certify.criteria.criterion import SHORTEST
 from splatfix.certify.criteria.installed import CODE
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.core.codec import from_json
-from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, fill_in, run, say, value_options
 from splatfix.core.toml import parse_toml
 from splatfix.explain import cause_of, explain_message
@@ -17,8 +19,7 @@ from splatfix.explain import cause_of, explain_message
 _FAIL_BY_OUTPUT = ("training-finishes", "no-cuda-error")
 
 
-@dataclass(frozen=True)
-class CriterionAdvice:
+class CriterionAdvice(Struct, frozen=True):
     """A row of ``advice.toml``."""
 
     codes: tuple[str, ...]

@@ -2,8 +2,10 @@
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
@@ -30,7 +32,6 @@ from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
 from splatfix.checks import Finding, run_checks
 from splatfix.context import Goal, make_context
-from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
 from splatfix.facts import Facts
@@ -38,8 +39,7 @@ from splatfix.facts import Facts
 Findings: TypeAlias = tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """What a certification measured, or has measured so far."""
 
     seconds: float = 0.0

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.certify.certificate import conclude
 from splatfix.certify.environment import commit

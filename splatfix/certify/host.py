@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.certify.model import Certificate
-from splatfix.core.codec import CodecError, from_json, parse_json, to_json
-from splatfix.core.data import dataclass, replace
+from splatfix.core.codec import from_json, parse_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import dumps
 from splatfix.core.step import Command
@@ -13,8 +15,7 @@ VARIABLE = "SPLATFIX_CONTAINER"
 """The variable that hands it in, as JSON."""
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """A container, as only the host knows it."""
 
     lane: str
@@ -41,7 +42,7 @@ def placed(certificate: Certificate, variables: Mapping[str, str]) -> Certificat
         return certificate
     try:
         host = from_json(Host, parse_json(description))
-    except (CodecError, ValueError) as error:
+    except ValueError as error:
         raise SplatfixError.of("certify.not-a-container", variable=VARIABLE, error=error) from error
     text = f"lane {host.lane}, image {host.image}, base {host.base}"
     return replace(

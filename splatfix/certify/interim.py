@@ -3,8 +3,9 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.certify.model import NOT_REACHED, Certificate, Skipped
 from splatfix.certify.progress import title, words

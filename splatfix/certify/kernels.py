@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.core.codec import from_json

@@ -1,7 +1,8 @@
 """The levels of proof: which of them a certification verified, and on what evidence."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.certify.model import (
     Comparison,

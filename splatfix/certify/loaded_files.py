@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.files import make_folder
 from splatfix.core.lenient import object_in
 from splatfix.core.reading import read_blocks
@@ -28,8 +29,7 @@ from splatfix.facts import (
 _SOURCES = (".py", ".so", ".pyd")
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Something that ran and is not what was installed."""
 
     text: str
@@ -37,8 +37,7 @@ class Difference:
     """Which installing anew puts right; "" where it is another file that must go."""
 
 
-@dataclass(frozen=True)
-class LoadedCode:
+class LoadedCode(Struct, frozen=True):
     """What ran, compared with what was installed."""
 
     compared: int = 0

@@ -5,8 +5,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct, field
+
 from splatfix.certify.record import TrainingRecord
-from splatfix.core.data import dataclass, field
 from splatfix.core.proof import Rung
 from splatfix.core.step import Command, Step
 
@@ -33,8 +34,7 @@ class Verdict(str, Enum):
     not be judged, or not all was run."""
 
 
-@dataclass(frozen=True)
-class Criterion:
+class Criterion(Struct, frozen=True):
     """One requirement on a training run, with what was measured."""
 
     code: str
@@ -85,8 +85,7 @@ def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
     return sorted(criteria, key=lambda item: vagueness(item.code))
 
 
-@dataclass(frozen=True)
-class KernelCheck:
+class KernelCheck(Struct, frozen=True):
     """One kernel compared with its float64 reference. Errors are relative to the largest reference value."""
 
     name: str
@@ -135,8 +134,7 @@ class KernelCheck:
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 
-@dataclass(frozen=True)
-class SceneRun:
+class SceneRun(Struct, frozen=True, dict=True):
     """One scene trained in the target environment, and its criteria."""
 
     scene: str
@@ -183,8 +181,7 @@ class SceneRun:
         return True
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A scene that was not trained."""
 
     scene: str
@@ -195,8 +192,7 @@ NOT_REACHED = "not trained to its end: the run did not come to its end"
 """Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One measure of a scene beside the baseline's."""
 
     name: str
@@ -220,8 +216,7 @@ class Compared:
         return self.now / self.baseline - 1
 
 
-@dataclass(frozen=True)
-class SceneComparison:
+class SceneComparison(Struct, frozen=True):
     """One scene beside the baseline's."""
 
     scene: str
@@ -232,8 +227,7 @@ class SceneComparison:
     """What failed, or why it is not judged."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """A certificate beside an earlier one, or beside published figures."""
 
     baseline: str
@@ -243,8 +237,7 @@ class Comparison:
     scenes: tuple[SceneComparison, ...]
 
 
-@dataclass(frozen=True)
-class Mend:
+class Mend(Struct, frozen=True):
     """Something in a checkout or its environment that must be mended before the trainer runs as it is."""
 
     code: str
@@ -255,8 +248,7 @@ class Mend:
     """It was mended in the scratch copy that was run, so that the trainer came further."""
 
 
-@dataclass(frozen=True)
-class TestedStack:
+class TestedStack(Struct, frozen=True):
     """A stack's own trainer that was certified."""
 
     name: str
@@ -276,8 +268,7 @@ class TestedStack:
     """Pretrained weights that could not be had, with the reason; a network kept its random ones."""
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """The outcome of one certification."""
 
     verdict: Verdict

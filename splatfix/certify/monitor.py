@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from splatfix.certify.phase_costs import PhaseCosts
-from splatfix.core.data import asdict, dataclass
+from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import make_folder, set_aside, write_json
 from splatfix.core.redact import without_credentials
@@ -130,8 +133,7 @@ def target_of(
     return StartedCommand(arguments, stdout, environment)
 
 
-@dataclass(frozen=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """One sample; None was not measured. Memory in GiB, as in the trainer's own series.
 
     From outside only the memory of the whole process is visible (``vram_reserved_gb``: tensors, the allocator's reserve
@@ -150,8 +152,7 @@ class MemorySample:
     """100 is one core."""
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """The whole watch. ``exit_code`` is the command's, or None for a process that was started elsewhere."""
 
     target: str
@@ -317,7 +318,7 @@ def watch(
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
             _wait(target, interval, sleep)
     summary = summarize(target.name, target.exit_code(), time.monotonic() - started, meter, folder)
-    write_json(folder / "summary.json", asdict(summary))
+    write_json(folder / "summary.json", to_json(summary))
     return summary
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.certify.criteria.resources import bound_by
 from splatfix.certify.inside.phases import of_a_run
 from splatfix.certify.stacks.child import configure, stage_observer
-from splatfix.core.data import dataclass
 from splatfix.core.lenient import object_in
 from splatfix.knowledge.dropins import DROPINS
 
@@ -22,8 +23,7 @@ LEAST_ITERATIONS = 100
 GIB = float(1 << 30)
 
 
-@dataclass(frozen=True)
-class PhaseCosts:
+class PhaseCosts(Struct, frozen=True):
     """Time and memory of a training by phase, as its own process saw them. Memory in GiB: allocated on the GPU, or resident."""
 
     iterations: int

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.core.lenient import decode
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Struct, frozen=True):
     """The settings that results are judged and compared by. ``TrainingRecord.settings`` has all, as the trainer wrote them."""
 
     preset: str | None = None
@@ -33,8 +34,7 @@ class Config:
     """Parameter groups of a stack's own trainer; those of the smoke trainer are always the same."""
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Struct, frozen=True):
     """Names of the views, or digests of their pixels where a trainer renders them without names."""
 
     train: tuple[str, ...] = ()
@@ -43,8 +43,7 @@ class Split:
     """Images that are, byte for byte, in both."""
 
 
-@dataclass(frozen=True)
-class Implementation:
+class Implementation(Struct, frozen=True):
     """The code of one part that ran, as it was seen from inside the run."""
 
     name: str | None = None
@@ -56,13 +55,11 @@ class Implementation:
     file: str | None = None
     sha256: str | None = None
     """Of that file."""
-    calls: int | None = None
-    calls_by_name: Mapping[str, int] = field(default_factory=dict, metadata={"key": "calls"})
+    calls: int | Mapping[str, int] | None = None
     """Of an extension that a stack's own trainer called: by function."""
 
 
-@dataclass(frozen=True)
-class TrainingMachine:
+class TrainingMachine(Struct, frozen=True):
     """What it ran on; memory in bytes."""
 
     cpu: str | None = None
@@ -75,8 +72,7 @@ class TrainingMachine:
     """It shares the machine's memory (GB10, Thor, Jetson); None where that was not told."""
 
 
-@dataclass(frozen=True)
-class ImageQuality:
+class ImageQuality(Struct, frozen=True):
     """Means over views."""
 
     psnr: float | None = None
@@ -91,8 +87,7 @@ class ImageQuality:
     """Width and height in pixels, of a stack's own renderings."""
 
 
-@dataclass(frozen=True)
-class TrainLoss:
+class TrainLoss(Struct, frozen=True):
     """The loss of training views; None where it was not finite."""
 
     first: float | None = None
@@ -100,8 +95,7 @@ class TrainLoss:
     last: float | None = None
 
 
-@dataclass(frozen=True)
-class GaussianCounts:
+class GaussianCounts(Struct, frozen=True):
     """How many there were, and what densification did."""
 
     initial: int | None = None
@@ -115,8 +109,7 @@ class GaussianCounts:
     removed: int | None = None
 
 
-@dataclass(frozen=True)
-class GroupGradients:
+class GroupGradients(Struct, frozen=True):
     """Norms of the gradient of one parameter group, over the steps in which it was trained."""
 
     steps: int | None = None
@@ -133,8 +126,7 @@ class GroupGradients:
     """Of the group's first parameters."""
 
 
-@dataclass(frozen=True)
-class GroupUpdates:
+class GroupUpdates(Struct, frozen=True):
     """Whether an optimizer moved one group in the steps that were looked at; see ``smoke_trainer/updates.py``."""
 
     steps: int | None = None
@@ -143,16 +135,14 @@ class GroupUpdates:
     """Those of them in which it moved."""
 
 
-@dataclass(frozen=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """The share of the Gaussians that a gradient reached in the last steps."""
 
     share: float | None = None
     steps: int | None = None
 
 
-@dataclass(frozen=True)
-class HostPeaks:
+class HostPeaks(Struct, frozen=True):
     """Resident bytes: what the process held at the start, and the peaks of both phases."""
 
     start: int | None = None
@@ -160,25 +150,22 @@ class HostPeaks:
     eval: int | None = None
 
 
-@dataclass(frozen=True)
-class MemoryGrowth:
+class MemoryGrowth(Struct, frozen=True):
     """Bytes per 1,000 iterations beyond what the model grew by, and the iterations between which they were measured."""
 
     per_1000: float | None = None
-    start: int | None = field(default=None, metadata={"key": "from"})
-    end: int | None = field(default=None, metadata={"key": "to"})
+    start: int | None = field(default=None, name="from")
+    end: int | None = field(default=None, name="to")
 
 
-@dataclass(frozen=True)
-class CudaPeak:
+class CudaPeak(Struct, frozen=True):
     """Peak bytes of one phase."""
 
     allocated: int | None = None
     reserved: int | None = None
 
 
-@dataclass(frozen=True)
-class CudaMemory:
+class CudaMemory(Struct, frozen=True):
     """Memory of the GPU."""
 
     train: CudaPeak = field(default_factory=CudaPeak)
@@ -189,8 +176,7 @@ class CudaMemory:
     """Bytes that Windows' driver, also under WSL2, moved to host memory, at least; None where no driver does that."""
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """Memory of a run in bytes."""
 
     rss: int | None = None
@@ -203,8 +189,7 @@ class Memory:
     """None on a CPU."""
 
 
-@dataclass(frozen=True)
-class Steadiness:
+class Steadiness(Struct, frozen=True):
     """How even the iterations were; see ``smoke_trainer.timing``."""
 
     slow: tuple[int, ...] = ()
@@ -216,8 +201,7 @@ class Steadiness:
     """Share of the time in which other programs computed on the GPU that trained, just before or after, whichever was more."""
 
 
-@dataclass(frozen=True)
-class PlyCheck:
+class PlyCheck(Struct, frozen=True):
     """The saved point cloud, rendered again."""
 
     path: str | None = None
@@ -227,8 +211,7 @@ class PlyCheck:
     tolerance: float | None = None
 
 
-@dataclass(frozen=True)
-class SavedCloud:
+class SavedCloud(Struct, frozen=True):
     """A PLY file that a stack's own trainer wrote."""
 
     count: int | None = None
@@ -239,8 +222,7 @@ class SavedCloud:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class FailedImport:
+class FailedImport(Struct, frozen=True):
     """An import in a stack's checkout that failed, and that its code went on without."""
 
     name: str = ""
@@ -249,8 +231,7 @@ class FailedImport:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class TrainerError:
+class TrainerError(Struct, frozen=True):
     """What ended a trainer: an error that the smoke trainer knows (``code``), or an exception of another (``type``)."""
 
     code: str | None = None
@@ -265,8 +246,7 @@ class TrainerError:
     function: str | None = None
 
 
-@dataclass(frozen=True)
-class Observer:
+class Observer(Struct, frozen=True):
     """Whether the code inside a stack's trainer could watch it."""
 
     started: bool = False
@@ -274,11 +254,10 @@ class Observer:
     """Tracebacks of hooks that could not be set."""
 
 
-@dataclass(frozen=True)
-class TrainingRecord:
+class TrainingRecord(Struct, frozen=True):
     """One run. Made by :meth:`of`; ``document`` is what the trainer wrote, and what a certificate holds."""
 
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    document: Mapping[str, Any] = field(default_factory=dict)
     schema_version: int | None = None
     scene: str | None = None
     layout: str | None = None
@@ -286,8 +265,6 @@ class TrainingRecord:
     status: str | None = None
     """``ok``, ``failed``, ``interrupted``, or the code of an error."""
     config: Config = field(default_factory=Config)
-    settings: Mapping[str, Any] = field(default_factory=dict, metadata={"key": "config"})
-    """Every setting in the trainer's own order, to be shown; what is judged is in ``config``."""
     iterations: int | None = None
     """As many as were done; None where the run did not come to a result."""
     resolution: tuple[int, ...] = ()
@@ -330,6 +307,12 @@ class TrainingRecord:
     def of(cls, document: Mapping[str, Any]) -> TrainingRecord:
         """The record in a trainer's document; of none, and of one that is no object, everything is empty."""
         return replace(decode(cls, document), document=document)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Every setting in the trainer's own order, to be shown; what is judged is in ``config``."""
+        settings = self.document.get("config")
+        return settings if isinstance(settings, Mapping) else {}
 
     def has(self, name: str) -> bool:
         """The trainer wrote this part, or that it cannot be known here (null).

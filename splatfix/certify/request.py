@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge import Arch
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingRequest:
+class TrainingRequest(Struct, frozen=True, kw_only=True):
     """What splatfix's own trainer and a stack's take."""
 
     python: str | None = None
@@ -20,8 +20,7 @@ class TrainingRequest:
     verbose: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CertifyRequest(TrainingRequest):
+class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):
     """Of ``certify``: scenes for splatfix's own trainer."""
 
     suite: str | None = None
@@ -36,8 +35,7 @@ class CertifyRequest(TrainingRequest):
     """The file of an earlier certificate, or the name of published figures."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RehearseRequest(TrainingRequest):
+class RehearseRequest(TrainingRequest, frozen=True, kw_only=True):
     """Of ``certify --repo``: a checkout with a trainer of its own."""
 
     checkout: Path
@@ -51,8 +49,7 @@ class RehearseRequest(TrainingRequest):
     """The user's own, for train.py."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContainerRequest:
+class ContainerRequest(Struct, frozen=True, kw_only=True):
     """Of ``certify --container``: what to certify inside which lanes; what is left out is the lane's own."""
 
     lanes: tuple[str, ...]

@@ -1,7 +1,8 @@
 """The run levels of ``certify --level``, in the manner of ``dcgmi diag -r``: each holds what the ones below it hold, and more."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS

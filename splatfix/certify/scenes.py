@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.core.step import value_options
@@ -24,8 +26,7 @@ CPU_WIDTH = 320
 """Pixels. At full size (about 1.3 megapixels, a hundred thousand points) one step takes a CPU many seconds."""
 
 
-@dataclass(frozen=True)
-class Suite:
+class Suite(Struct, frozen=True):
     """A named set of scenes: bundled ones, trained with the trainer's preset of that name, or those of a data folder."""
 
     name: str
@@ -132,8 +133,7 @@ def data_suite(
     )
 
 
-@dataclass(frozen=True)
-class SampleScene:
+class SampleScene(Struct, frozen=True):
     """One sample scene. ``size`` is (width, height) of its images in pixels; ``files`` maps each file to its SHA-256."""
 
     name: str
@@ -146,7 +146,7 @@ class SampleScene:
 
     def summary(self) -> dict[str, Any]:
         """Everything but the checksums, for JSON."""
-        row = {key: value for key, value in vars(self).items() if key != "files"}
+        row = {key: value for key, value in asdict(self).items() if key != "files"}
         return {**row, "size": list(self.size)}
 
 

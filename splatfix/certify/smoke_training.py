@@ -6,9 +6,10 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.certify import criteria, run_levels
 from splatfix.certify.advice import advised, explained

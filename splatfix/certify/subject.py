@@ -4,13 +4,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.certify.baseline import require_alike
 from splatfix.certify.prerequisites import device_for, require_gpu
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
 from splatfix.certify.smoke import stage
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.step import Command, say, target_options, value_options
@@ -19,8 +21,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
 
 
-@dataclass(frozen=True)
-class SmokeSubject:
+class SmokeSubject(Struct, frozen=True):
     """Splatfix's own trainer in one environment."""
 
     request: CertifyRequest

@@ -7,7 +7,7 @@ from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
-from splatfix.core.step import Command, Step, say, set_variable
+from splatfix.core.step import Command, PlainStep, Step, say, set_variable
 from splatfix.core.versions import release
 from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
@@ -237,7 +237,7 @@ def _use(compiler: Compiler) -> Step:
     folder, slash, name = compiler.path.rpartition("/")
     c_compiler = folder + slash + name.replace("clang++", "clang").replace("g++", "gcc")
     by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), compiler.path)
-    return Step(command=Command(env=(("CC", c_compiler), *by_name.items())))
+    return PlainStep(command=Command(env=(("CC", c_compiler), *by_name.items())))
 
 
 _PROMPT = (

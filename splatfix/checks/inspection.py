@@ -1,14 +1,14 @@
 """Judges named files against named GPUs: the verdicts behind ``splatfix inspect`` and behind every build's proof."""
 
+from msgspec import Struct
+
 from splatfix.context.coverage import Coverage, judge
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit
 from splatfix.facts import Binary, NativeFiles, loaded_fatbins
 from splatfix.knowledge.archs import Arch
 
 
-@dataclass(frozen=True)
-class InspectedFile:
+class InspectedFile(Struct, frozen=True):
     """One native file and its verdict per target; no verdicts when it carries no GPU code."""
 
     binary: Binary
@@ -20,8 +20,7 @@ class InspectedFile:
         return any(fatbin.entries for fatbin in self.binary.fatbins)
 
 
-@dataclass(frozen=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """All files, the targets they were judged for, and what could not be read."""
 
     targets: tuple[str, ...]

@@ -2,7 +2,8 @@
 
 from enum import Enum
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.step import Step
 
 
@@ -17,8 +18,7 @@ class Status(str, Enum):
     CRASH = "crash"
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One fact a finding stands on: its name, its value in words, and how it was learned."""
 
     name: str
@@ -26,8 +26,7 @@ class Evidence:
     found_via: str = ""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What one check says of one subject. :class:`splatfix.checks.registry.Check` makes it."""
 
     status: Status

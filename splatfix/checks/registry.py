@@ -11,16 +11,16 @@ from enum import IntEnum
 from functools import partialmethod
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
-from splatfix.core.data import dataclass
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
 from splatfix.knowledge.failures import foreseen_by
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """Checks that look at one thing, and what their failures mean to the rest of the program."""
 
     name: str
@@ -78,8 +78,7 @@ class Blocks(IntEnum):
     """The GPU takes no further program."""
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check: its code (also the code of its findings), its function, and what its findings mean to others."""
 
     code: str

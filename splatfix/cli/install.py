@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from msgspec.structs import replace
 
 from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import confirm_unless, examples, finish, option
-from splatfix.core.data import replace
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
 

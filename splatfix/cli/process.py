@@ -8,20 +8,19 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import typer
+from msgspec import Struct
 from typer.core import TyperGroup
 
 from splatfix.app.result import deliver_error, show_message
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import Command, Step, say
+from splatfix.core.step import Command, PlainStep, Step, say
 from splatfix.core.visible import visible
 
 NO_RESULT = "Interrupted: there is no result, and nothing was changed."
 """True of every command that only reads."""
 
 
-@dataclass
-class Invocation:
+class Invocation(Struct):
     """What of the typed words decides how an error is shown.
 
     Wrong usage ends a command before its options are parsed, so they are read here first, by the command's own parser,
@@ -171,7 +170,7 @@ def naming_python(step: Step, python: str) -> Step:
     argv = step.command.argv
     if len(argv) < 2 or argv[0] != "splatfix" or argv[1] not in _FOR_ENVIRONMENT or "--python" in argv:
         return step
-    return Step(step.text, Command((*argv, "--python", python)))
+    return PlainStep(step.text, Command((*argv, "--python", python)))
 
 
 def error_of(error: Exception) -> SplatfixError:

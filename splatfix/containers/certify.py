@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
@@ -33,7 +35,6 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.files import read_json, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
@@ -42,8 +43,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
 
-@dataclass(frozen=True)
-class ContainerResult:
+class ContainerResult(Struct, frozen=True):
     """A certificate from a container, and the image that it was made in."""
 
     certificate: dict[str, Any]

@@ -4,16 +4,18 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context import Rejected
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.facts import Checkout, EnvironmentFacts, Facts, MachineFacts
-from splatfix.knowledge import AUTO, Arch, Auto
+from splatfix.knowledge import AUTO, Arch, RequestedTarget
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
@@ -32,8 +34,7 @@ _ARM_ONLY = frozenset({121})
 _MOST_REJECTED = 8
 
 
-@dataclass(frozen=True)
-class CheckoutLane:
+class CheckoutLane(Struct, frozen=True):
     """A lane, all from splatfix's tables, and why it is so; ``sources`` and ``notes`` have names that the checkout chose."""
 
     lane: Lane
@@ -48,7 +49,11 @@ class CheckoutLane:
 
 
 def lane_for(
-    folder: Path, checkout: Checkout | None, targets: Sequence[Arch | Auto], toolkit: ToolkitFrom, torch: str
+    folder: Path,
+    checkout: Checkout | None,
+    targets: Sequence[RequestedTarget],
+    toolkit: ToolkitFrom,
+    torch: str,
 ) -> CheckoutLane:
     """The lane for a checkout and its targets: the newest torch that has code for all of them, and an image or wheels with the
     compiler for it. Whether every extension can be built beside it, ``install`` says while the image is built.
@@ -125,7 +130,7 @@ def lane_for(
     raise SplatfixError.of("containers.torch-does-not-serve", subject=subject, names=names, todo=todo)
 
 
-def _archs(targets: Sequence[Arch | Auto]) -> tuple[Arch, ...]:
+def _archs(targets: Sequence[RequestedTarget]) -> tuple[Arch, ...]:
     """What the image is for; an image is built where its GPU is not, so there is no default."""
     archs = tuple(item for item in targets if isinstance(item, Arch))
     if not archs or AUTO in targets:

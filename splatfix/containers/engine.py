@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from splatfix.containers.lanes import GpuNeed, load_lanes
 from splatfix.containers.owner import owner_label
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
@@ -42,8 +43,7 @@ INSTALL_SDK = run(
 )
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """The address of an engine, and where it is configured."""
 
     host: str
@@ -52,8 +52,7 @@ class Endpoint:
     tls: Any = None
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """A Docker engine that answered."""
 
     client: Any

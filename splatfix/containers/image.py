@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from msgspec import Struct, field
+
 import splatfix
 from splatfix.containers.building import Building
 from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
@@ -51,8 +52,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _GIT = re.compile(r"/?\.git(/modules/.+)?/(HEAD|config|packed-refs|refs/.+)$")
 
 
-@dataclass(frozen=True)
-class ImageRecipe:
+class ImageRecipe(Struct, frozen=True):
     """Everything that goes into an image."""
 
     lane: Lane
@@ -76,8 +76,7 @@ class ImageRecipe:
     """Sources of extensions by their folder in :data:`OWN`."""
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(Struct, frozen=True):
     """A lane's image on the engine."""
 
     tag: str

@@ -5,17 +5,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-from splatfix.core.codec import CodecError, Spelled, from_json
-from splatfix.core.data import dataclass
+from msgspec import Meta, Struct, ValidationError
+
+from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.resources import bundled
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
 
-_PYTHON = Spelled(r"\d+\.\d+", "a minor version such as 3.11")
-_TORCH = Spelled(r"torch==[\w.+]+", "one build such as torch==2.13.0+cpu")
-_MEMORY = Spelled(r"\d+[bkmg]?", "a size such as 8g")
-_TARGET = Spelled(r"sm_\d+[af]?", "an architecture such as sm_120")
+_PYTHON = Meta(pattern=r"^\d+\.\d+\Z")
+_TORCH = Meta(pattern=r"^torch==[\w.+]+\Z")
+_MEMORY = Meta(pattern=r"^\d+[bkmg]?\Z")
+_TARGET = Meta(pattern=r"^sm_\d+[af]?\Z")
 
 
 class GpuNeed(str, Enum):
@@ -35,8 +36,7 @@ class ToolkitFrom(str, Enum):
     NVRTC = "nvrtc"
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(Struct, forbid_unknown_fields=True, frozen=True):
     """A kind of container to certify in. ``lanes.toml`` explains the fields."""
 
     name: str
@@ -75,8 +75,8 @@ def load_lanes(path: Path | None = None) -> dict[str, Lane]:
         lanes = {name: from_json(Lane, {**_inherited(name, rows), "name": name}) for name in rows}
         for lane in lanes.values():
             _check(lane)
-    except (OSError, ValueError) as error:  # CodecError and TOMLDecodeError are ValueErrors
-        problem = "has an invalid lane" if isinstance(error, CodecError) else "cannot be read"
+    except (OSError, ValueError) as error:  # ValidationError and TOMLDecodeError are ValueErrors
+        problem = "has an invalid lane" if isinstance(error, ValidationError) else "cannot be read"
         raise SplatfixError.of(
             "containers.lanes-unreadable", path=path, problem=problem, error=error
         ) from error
@@ -100,12 +100,12 @@ def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """A lane's values with those of the lanes that it is like.
 
     Raises:
-        CodecError: it is like one that there is not, or like itself.
+        ValidationError: it is like one that there is not, or like itself.
     """
     chain = [name]
     while (other := rows[chain[-1]].get("like")) is not None:
         if other not in rows or other in chain:
-            raise CodecError(f"{chain[-1]} is like {other!r}, which is no other lane")
+            raise ValidationError(f"{chain[-1]} is like {other!r}, which is no other lane")
         chain.append(other)
     merged: dict[str, Any] = {}
     for lane in reversed(chain):
@@ -115,8 +115,8 @@ def _inherited(name: str, rows: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _check(lane: Lane) -> None:
-    """Raise CodecError for values that are valid one by one, and not together."""
+    """Raise ValidationError for values that are valid one by one, and not together."""
     if bool(lane.toolkit.value) != bool(lane.targets) or (lane.extensions and not lane.targets):
-        raise CodecError(f"{lane.name}: toolkit, targets and extensions belong together")
+        raise ValidationError(f"{lane.name}: toolkit, targets and extensions belong together")
     if lane.timeout_s <= 0:
-        raise CodecError(f"{lane.name}: timeout_s = {lane.timeout_s} is not positive")
+        raise ValidationError(f"{lane.name}: timeout_s = {lane.timeout_s} is not positive")

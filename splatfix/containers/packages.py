@@ -11,11 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from msgspec import Struct
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from splatfix.containers.lanes import Lane
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.redact import HIDDEN
@@ -34,8 +34,7 @@ _SECTIONS = ("global", "install")
 _ROW = re.compile(r"(?P<section>\S+)\.(?P<name>[a-z-]+)=(?P<value>'.*'|\".*\")")
 
 
-@dataclass(frozen=True)
-class PipSettings:
+class PipSettings(Struct, frozen=True):
     """Where pip finds packages on this machine, as far as an image build can use it."""
 
     build_args: Mapping[str, str]

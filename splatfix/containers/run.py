@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from msgspec import Struct, field
+
 from splatfix.containers.engine import Engine, device_requests, engine_errors, explain_gpu_failure, sdk
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES
@@ -53,8 +54,7 @@ _SIGNALLED = (128 + 9, 128 + 15)
 """Exit codes of a command that somebody else killed or stopped."""
 
 
-@dataclass(frozen=True)
-class ContainerJob:
+class ContainerJob(Struct, frozen=True):
     """A command that runs in a container of a lane's image."""
 
     lane: Lane
@@ -72,8 +72,7 @@ class ContainerJob:
         return self.out / _LOG
 
 
-@dataclass(frozen=True)
-class ContainerOutcome:
+class ContainerOutcome(Struct, frozen=True):
     """How the command in the container ended."""
 
     exit_code: int

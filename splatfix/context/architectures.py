@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import ArchVariable, Source, is_arch_variable
 from splatfix.knowledge import Arch
@@ -26,8 +27,7 @@ class Decider(str, Enum):
     """setup.py itself, in a way that only running it would tell."""
 
 
-@dataclass(frozen=True)
-class ArchChoice:
+class ArchChoice(Struct, frozen=True):
     """Who decides, and what to set."""
 
     decider: Decider

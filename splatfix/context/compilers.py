@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from splatfix.context.model import Choice, rejected_all
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
@@ -17,8 +18,7 @@ from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 
 
-@dataclass(frozen=True)
-class HostCompilers:
+class HostCompilers(Struct, frozen=True):
     """The C and C++ compilers a build takes."""
 
     cc: str

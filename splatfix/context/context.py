@@ -14,7 +14,6 @@ from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step
 from splatfix.facts import Facts, Fatbin, FatbinGroup
@@ -22,8 +21,7 @@ from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.torch_releases import TorchBuild
 
 
-@dataclass(frozen=True)
-class Context(PendingBuilds):
+class Context(PendingBuilds, frozen=True, dict=True):
     """Facts and goal, and the one answer to each question that several rooms ask of them. Pure; never raises."""
 
     goal: Goal

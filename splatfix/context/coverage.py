@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import counted
 from splatfix.facts import Binary, EntryKind, Fatbin, FatbinGroup
 from splatfix.knowledge import archs, drivers
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The verdict for one file on one GPU architecture."""
 
     target: str

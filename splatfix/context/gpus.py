@@ -11,13 +11,13 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import CudaDevice, Gpu, same_bus
-from splatfix.knowledge import AUTO, Arch, Auto, drivers
+from splatfix.knowledge import AUTO, Arch, RequestedTarget, drivers
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 
 
-class Gpus(Inventory):
+class Gpus(Inventory, frozen=True, dict=True):
     """The layer of the context that knows the GPUs of the machine."""
 
     @cached_property
@@ -181,7 +181,7 @@ class Gpus(Inventory):
                 archs.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")
         return archs
 
-    def find_targets(self, requested: Iterable[Arch | Auto] = (), device: str = "") -> tuple[Target, ...]:
+    def find_targets(self, requested: Iterable[RequestedTarget] = (), device: str = "") -> tuple[Target, ...]:
         """The architectures asked for, each once, in the order given; nothing named means ``AUTO``: this machine's GPUs, or
         the one that ``device`` means."""
         own = self.own_archs(device)

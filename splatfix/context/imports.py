@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Collection, Iterable, Mapping
 
+from msgspec import Struct, field
 from packaging.utils import canonicalize_name
 
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions, torch_family
-from splatfix.core.data import dataclass, field
 from splatfix.core.step import Step
 from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.breakages import breakages
@@ -15,8 +15,7 @@ from splatfix.knowledge.imports import Repository, repository_of, requirement_of
 from splatfix.knowledge.torch_releases import COMPANIONS, TorchBuild, index_url, replacing_words
 
 
-@dataclass(frozen=True)
-class MissingModules:
+class MissingModules(Struct, frozen=True):
     """Modules that code imports when it starts, and that are not there."""
 
     places: tuple[ImportedModule, ...] = ()

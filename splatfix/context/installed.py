@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import cached_property
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from splatfix.core.data import dataclass
 from splatfix.core.versions import major_minor, release
 from splatfix.facts import (
     Checkout,
@@ -28,8 +28,7 @@ SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 _PLATFORMS: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
 
 
-@dataclass(frozen=True)
-class Inventory:
+class Inventory(Struct, frozen=True, dict=True):
     """Facts, and short answers to what is asked of them most. Pure; never raises."""
 
     facts: Facts

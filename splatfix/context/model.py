@@ -3,25 +3,24 @@
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.errors import SplatfixError
-from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge import Arch, RequestedTarget
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """The GPUs that the user wants the machine to serve."""
 
-    targets: tuple[Arch | Auto, ...] = ()
+    targets: tuple[RequestedTarget, ...] = ()
     """Architectures, or ``AUTO``; empty means the machine's own GPUs."""
     device: str = ""
     """``cuda`` or ``cuda:1`` where one of the machine's GPUs is meant; "" for all that programs see."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A GPU architecture to judge for, and where it comes from."""
 
     arch: Arch
@@ -31,8 +30,7 @@ class Target:
     """A GPU of this architecture is in this machine, and no variable hides it."""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """Whether a binary's code runs on one GPU."""
 
     usable: bool | None
@@ -40,8 +38,7 @@ class Fit:
     reason: str
 
 
-@dataclass(frozen=True)
-class BinaryFit:
+class BinaryFit(Struct, frozen=True):
     """One binary with GPU code, judged for every GPU."""
 
     path: str
@@ -51,8 +48,7 @@ class BinaryFit:
     """As many as there are GPUs, in their order."""
 
 
-@dataclass(frozen=True)
-class BinaryMatrix:
+class BinaryMatrix(Struct, frozen=True):
     """Every binary with GPU code in an environment against every GPU."""
 
     gpus: tuple[str, ...] = ()
@@ -62,8 +58,7 @@ class BinaryMatrix:
     """Binaries that could not be read, with the reason."""
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """An alternative that was considered, and why it was rejected."""
 
     what: str
@@ -75,8 +70,7 @@ def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Reje
     return tuple(Rejected(f"{kind} {name}", objection) for name, objection in objections)
 
 
-@dataclass(frozen=True)
-class Choice(Generic[T]):
+class Choice(Struct, Generic[T], frozen=True):
     """The value chosen; where it is None, ``problem`` says why."""
 
     value: T | None

@@ -13,7 +13,7 @@ from splatfix.facts import CheckoutSource, Extension, Facts, Source, origin_fold
 _CUDA_IN_NAME = re.compile(r"(?<=[_.-])cu(?:da)?(\d{2})(\d)(?=[_.-])")
 
 
-class PendingBuilds(Toolchain):
+class PendingBuilds(Toolchain, frozen=True, dict=True):
     """The layer of the context that knows what was built, and what is going to be."""
 
     @cached_property

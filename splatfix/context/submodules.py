@@ -3,9 +3,10 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from splatfix.core.step import Step, run, say
+from msgspec.structs import replace
+
+from splatfix.core.step import PlainStep, Step, run, say
 from splatfix.facts import Checkout, Submodule
 
 FETCH = "--fetch-submodules"
@@ -135,7 +136,7 @@ def let_splatfix_fetch(install: Step) -> Step:
     if install.command is None:
         return install
     argv = (*install.command.argv, FETCH)
-    return Step("Or let splatfix fetch them and build", replace(install.command, argv=argv))
+    return PlainStep("Or let splatfix fetch them and build", replace(install.command, argv=argv))
 
 
 def _over_https(submodules: Iterable[Submodule]) -> Iterator[str]:

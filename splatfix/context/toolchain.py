@@ -16,7 +16,7 @@ def compiles_for(toolkit: Toolkit, arch: Arch) -> bool:
     return len(version) < 2 or toolkit_supports((version[0], version[1]), arch) is not False
 
 
-class Toolchain(Gpus):
+class Toolchain(Gpus, frozen=True, dict=True):
     """The layer of the context that knows what compiles here."""
 
     @cached_property

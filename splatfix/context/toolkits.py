@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
+from msgspec import Struct
+
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
@@ -10,7 +12,6 @@ from splatfix.context.model import Choice, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
@@ -21,8 +22,7 @@ from splatfix.knowledge.cpp_extension import first_release_for_arch
 from splatfix.knowledge.drivers import ptx_isa_of_cuda
 
 
-@dataclass(frozen=True)
-class BuildToolkit:
+class BuildToolkit(Struct, frozen=True):
     """The toolkit a build by splatfix takes, and what it compiles for with it."""
 
     toolkit: Toolkit

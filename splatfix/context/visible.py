@@ -4,14 +4,14 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts import Gpu
 
 NAME = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What a value leaves of some GPUs."""
 
     places: tuple[int, ...] | None

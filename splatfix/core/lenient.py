@@ -1,15 +1,17 @@
-"""Dataclasses of JSON that a stranger or a broken program wrote: as far as it fits, and what does not is as if not there."""
+"""Structs of JSON that a stranger or a broken program wrote: as far as it fits, and what does not is as if not there."""
 
-import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from splatfix.core.codec import CodecError, Decoder, is_required, made_by, parse_json
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+
+from splatfix.core.codec import parse_json
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_text
 
@@ -37,68 +39,79 @@ def object_in(path: Path) -> dict[str, Any]:
 
 
 def decode(kind: type[T], document: object) -> T:
-    """A dataclass from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
-    of another type, takes its default, or is empty. (``from_json`` refuses both, as it should for documents that splatfix
-    writes.)
+    """A struct from a JSON object as far as that fits: other keys are passed over, and a field whose value is missing, or
+    of another type, takes its default, or is empty. (``from_json`` refuses the latter, as it should for documents that
+    splatfix writes.)
 
     Raises:
         ValueError: the class has a field with a fixed set of values (an enum), and the document has none of them.
     """
-    entries = dict(document) if isinstance(document, Mapping) else {}
-    return cast(T, _LENIENT.decode(kind, entries))
+    return cast(T, _struct(kind, document if isinstance(document, Mapping) else {}))
 
 
-class _LenientDecoder(Decoder):
-    """What does not fit is as if it were not there."""
+_fields_of: Any = cache(fields)
 
-    def converter(self, hint: Any) -> Callable[[Any, str], Any]:
-        if hint in (int, float):
-            return made_by(partial(_number, hint), "number")
-        return super().converter(hint)
 
-    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
+def _struct(kind: Any, document: Any) -> Any:
+    _expect(document, Mapping)
+    values = {}
+    for item in _fields_of(kind):
         try:
-            return super().union(options, data, where)
-        except CodecError:
-            return None  # so that one bad number of a list spoils no other
+            values[item.name] = _value(item.type, document[item.encode_name])
+        except (KeyError, ValueError):
+            if item.default is NODEFAULT and item.default_factory is NODEFAULT:
+                values[item.name] = _empty(item)
+    return kind(**values)
 
-    def items(self, hint: Any, data: Any, where: str) -> Iterable[Any]:
+
+def _empty(item: FieldInfo) -> Any:
+    kind: Any = typing.get_origin(item.type) or item.type
+    if kind is types.UnionType:
+        return None
+    if issubclass(kind, Struct):
+        return decode(kind, {})
+    if issubclass(kind, Enum):
+        raise ValueError(f"{item.name} is none of {', '.join(str(member.value) for member in kind)}")
+    return {} if kind is Mapping else kind()
+
+
+def _value(hint: Any, data: Any) -> Any:
+    """The value of this type.
+
+    Raises:
+        ValueError: it is of another type.
+    """
+    kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind is Any:
+        return data
+    if kind is types.UnionType:
+        # so that one bad number of a list spoils no other
+        return next((made for option in arguments for made in _fitting(option, data)), None)
+    if kind in (int, float):
+        return _number(kind, data)
+    if kind is tuple:
+        _expect(data, (list, tuple))
+        if arguments[-1] is not Ellipsis:
+            return tuple(_value(option, item) for option, item in zip(arguments, data, strict=True))
         # an object that does not fit is one less; a number less would make another row of numbers
-        if not dataclasses.is_dataclass(hint):
-            return super().items(hint, data, where)
-        items = super().items(Any, data, where)
-        return [made for item in items for made in self._fitting(hint, item, where)]
-
-    def mapping(self, key: Any, value: Any, data: Any, where: str) -> Mapping[Any, Any]:
-        fitting: dict[str, Any] = {}
-        for name, item in super().mapping(Any, Any, data, where).items():
-            for made in self._fitting(value, item, where):
-                fitting[str(name)] = made
-        return fitting
-
-    def field(self, item: dataclasses.Field[Any], hint: Any, data: Any, where: str) -> Any:
-        try:
-            return super().field(item, hint, data, where)
-        except CodecError:
-            if not is_required(item):
-                return dataclasses.MISSING
-            kind = typing.get_origin(hint) or hint
-            if kind is types.UnionType:
-                return None
-            if dataclasses.is_dataclass(kind):
-                return self.decode(kind, {})
-            if issubclass(kind, Enum):
-                raise
-            return {} if kind is Mapping else kind()
-
-    def _fitting(self, hint: Any, data: Any, where: str) -> Iterator[Any]:
-        try:
-            yield self.decode(hint, data, where)
-        except CodecError:
-            return
+        if issubclass(typing.get_origin(arguments[0]) or arguments[0], Struct):
+            return tuple(made for item in data for made in _fitting(arguments[0], item))
+        return tuple(_value(arguments[0], item) for item in data)
+    if kind is Mapping:
+        _expect(data, Mapping)
+        return {str(name): made for name, item in data.items() for made in _fitting(arguments[1], item)}
+    if issubclass(kind, Struct):
+        return _struct(kind, data)
+    if issubclass(kind, Enum):
+        return kind(data)
+    return _expect(data, kind)
 
 
-_LENIENT = _LenientDecoder(other_keys=True)
+def _fitting(hint: Any, data: Any) -> list[Any]:
+    try:
+        return [_value(hint, data)]
+    except ValueError:
+        return []
 
 
 def _number(kind: type[int] | type[float], value: Any) -> float:
@@ -106,3 +119,9 @@ def _number(kind: type[int] | type[float], value: Any) -> float:
     if is_number and abs(value) < LARGEST and kind(value) == value:
         return kind(value)
     raise ValueError(f"{value!r} is no {kind.__name__}")
+
+
+def _expect(data: Any, kind: Any) -> Any:
+    if isinstance(data, kind):
+        return data
+    raise ValueError(f"{type(data).__name__} found")

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 
 class RungName(str, Enum):
@@ -24,8 +24,7 @@ class RungName(str, Enum):
     """Speed, memory and quality hold against a stored baseline within tolerance."""
 
 
-@dataclass(frozen=True)
-class Rung:
+class Rung(Struct, frozen=True):
     """One rung: reached, missed (False), or not shown at all (None), with the evidence or the reason."""
 
     name: RungName

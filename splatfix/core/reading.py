@@ -4,7 +4,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.limits import MOST_INSTALLED, MOST_TEXT
 
 StrPath = str | os.PathLike[str]
@@ -26,8 +27,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """Something that is there and was not read, or not to its end."""
 
     path: str

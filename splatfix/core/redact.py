@@ -5,12 +5,14 @@ It is applied where text of others becomes splatfix's own: the output of child p
 that splatfix starts have the real values from their own environment and configuration.
 """
 
-import dataclasses
 import os
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 T = TypeVar("T")
 
@@ -121,7 +123,7 @@ def own_secrets() -> tuple[str, ...]:
 
 
 def redacted(value: T) -> T:
-    """Data (a dataclass, a mapping, a tuple or list, text) with every text in it :func:`without_credentials`.
+    """Data (a struct, a mapping, a tuple or list, text) with every text in it :func:`without_credentials`.
 
     In a mapping what a secret's name stands for is hidden whole. The same object where nothing is to be hidden.
     """
@@ -141,10 +143,9 @@ def _redacted(value: Any) -> Any:
         if all(new is old for new, old in zip(items, value, strict=True)):
             return value
         return type(value)(items)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        changed = {name: new for name, old in fields.items() if (new := _redacted(old)) is not old}
-        return dataclasses.replace(value, **changed) if changed else value
+    if isinstance(value, Struct):
+        changed = {name: new for name, old in asdict(value).items() if (new := _redacted(old)) is not old}
+        return replace(value, **changed) if changed else value
     return value
 
 

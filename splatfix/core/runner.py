@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 from splatfix.core import watchdog
-from splatfix.core.data import dataclass
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
 from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes, read_pipes_by_threads
@@ -26,8 +28,7 @@ from splatfix.core.threads import start
 from splatfix.core.watchdog import MARK, end_marked
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """How a child process ended.
 
     ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why in words.
@@ -43,8 +44,8 @@ class Completed:
     error: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stdout", without_credentials(self.stdout))
-        object.__setattr__(self, "stderr", without_credentials(self.stderr))
+        force_setattr(self, "stdout", without_credentials(self.stdout))
+        force_setattr(self, "stderr", without_credentials(self.stderr))
 
     @property
     def ok(self) -> bool:

@@ -3,14 +3,13 @@
 import fnmatch
 import re
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _C_FAMILY = (".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc")
 
 
-@dataclass(frozen=True)
-class SourcePattern:
+class SourcePattern(Struct, frozen=True):
     """Code on which builds are known to break."""
 
     key: str
@@ -33,8 +32,7 @@ class SourcePattern:
         return match
 
 
-@dataclass(frozen=True)
-class NamePattern:
+class NamePattern(Struct, frozen=True):
     """Names on which Python code is known to break."""
 
     key: str

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.shell import double_quoted, quoted
 from splatfix.core.visible import visible
 
@@ -26,8 +27,7 @@ BLANKS = {
 """Words that stand in a command for what only a person knows."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command as data. Without ``argv``: variables to set in the user's own shell."""
 
     argv: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ class Command:
         return " && ".join(commands)
 
 
-@dataclass(frozen=True)
 class Step:
     """One thing to do: text for people and, apart from it, the command that does it."""
 
-    text: str = ""
+    __slots__ = ()
+    text: str
     """A sentence; before a command, what the command is for."""
-    command: Command | None = None
+    command: Command | None
 
     def line(self, *, windows: bool = _WINDOWS) -> str:
         if self.command is None:
@@ -102,7 +102,14 @@ class Step:
             tuple((name, _text(value)) for name, value in document["prepend"].items()),
             tuple(name for name in BLANKS if name in document["fill_in"]),
         )
-        return Step(_text(document["text"]), None if document["command"] is None else command)
+        return PlainStep(_text(document["text"]), None if document["command"] is None else command)
+
+
+class PlainStep(Step, Struct, frozen=True):
+    """A step that a person takes, or their shell."""
+
+    text: str = ""
+    command: Command | None = None
 
 
 def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
@@ -131,12 +138,12 @@ def commands(steps: Iterable[Step]) -> tuple[Command, ...]:
 
 def say(text: str) -> Step:
     """A step that only a person can take."""
-    return Step(text)
+    return PlainStep(text)
 
 
 def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
     """A step that is a command, runnable as it is."""
-    return Step(text, Command(tuple(os.fspath(word) for word in argv)))
+    return PlainStep(text, Command(tuple(os.fspath(word) for word in argv)))
 
 
 def target_options(targets: Iterable[object]) -> tuple[str, ...]:
@@ -162,22 +169,22 @@ def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
     # BLANK/folder: what is below something that only a person knows
     beginnings = {part.split("/")[0] for part in parts}
     blanks = tuple(name for name in BLANKS if name in beginnings)
-    return Step(text, Command(parts, blanks=blanks))
+    return PlainStep(text, Command(parts, blanks=blanks))
 
 
 def set_variable(name: str, value: str, text: str = "") -> Step:
     """Set an environment variable in the user's shell."""
-    return Step(text, Command(env=((name, value),)))
+    return PlainStep(text, Command(env=((name, value),)))
 
 
 def unset_variable(name: str, text: str = "") -> Step:
     """Remove an environment variable from the user's shell."""
-    return Step(text, Command(env=((name, None),)))
+    return PlainStep(text, Command(env=((name, None),)))
 
 
 def prepend_variable(name: str, folder: str) -> Step:
     """Put a folder before all others of a search path such as ``PATH``."""
-    return Step("", Command(prepend=((name, folder),)))
+    return PlainStep("", Command(prepend=((name, folder),)))
 
 
 def step_of(
@@ -191,11 +198,11 @@ def step_of(
     """
     named = named or {}
     if isinstance(row, str):
-        return Step(row.format(*groups, **named))
+        return PlainStep(row.format(*groups, **named))
     text = row.get("text", "").format(*groups, **named)
     argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
     env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
     if not argv and not env:
-        return Step(text)
+        return PlainStep(text)
     blanks = tuple(word for word in argv if word in BLANKS)
-    return Step(text, Command(argv, tuple(env.items()), blanks=blanks))
+    return PlainStep(text, Command(argv, tuple(env.items()), blanks=blanks))

@@ -9,7 +9,9 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
 
-from splatfix.core.data import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.core.step import Step, say
 from splatfix.explain.engine import cause_of
 from splatfix.knowledge.failures import explain_message, failures, messages
@@ -21,8 +23,7 @@ _IMAGE = "image"
 _GPU_KINDS = ("gpu-driver", "gpu-setup", "gpu-runtime")
 
 
-@dataclass(frozen=True)
-class BuildFailure:
+class BuildFailure(Struct, frozen=True):
     """Why a build failed."""
 
     kind: str

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import IO
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, run, say
 from splatfix.explain.judges import LAST_LINE
@@ -52,8 +53,7 @@ _FIRST_ERROR = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class MachineEvidence:
+class MachineEvidence(Struct, frozen=True):
     """What facts say of the machine where the command failed."""
 
     predicted: frozenset[str] = frozenset()

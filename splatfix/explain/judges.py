@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.archs import Arch, arch_info, known_archs
 
 _RELEASE = re.compile(
@@ -28,8 +29,7 @@ _DROPPED_SURELY, _DROPPED_LIKELY = 1.0, 0.8
 _LAST_SINCE = (12, 0)
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What else is known when a line is judged."""
 
     toolkit: tuple[int, int] | None

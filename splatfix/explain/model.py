@@ -1,6 +1,7 @@
 """What explaining a log gives: ranked causes, each with the lines that prove it."""
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.step import Step
 
 LIKELY = 0.5
@@ -12,8 +13,7 @@ Of 426 unseen logs 39 came to 0.65 to 0.8, by one line of many possible causes, 
 """
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the log, without colours and carriage returns."""
 
     number: int
@@ -21,8 +21,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True)
-class FailureCause:
+class FailureCause(Struct, frozen=True):
     """One class of failure that fits the log."""
 
     name: str
@@ -39,8 +38,7 @@ class FailureCause:
     """The class that this is a consequence of; "" where it is a cause of its own."""
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """Why a command failed, by its log."""
 
     causes: tuple[FailureCause, ...]
@@ -58,8 +56,7 @@ class Explanation:
         return bool(self.causes) and self.causes[0].confidence >= SURE
 
 
-@dataclass(frozen=True)
-class KnownClass:
+class KnownClass(Struct, frozen=True):
     """A class of failure that can be recognised."""
 
     name: str

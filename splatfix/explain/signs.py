@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.explain.judges import Surroundings, judge, toolkit_in
 from splatfix.explain.model import Line
 from splatfix.explain.reading import plain
@@ -65,8 +66,7 @@ _CONSEQUENCE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Sign:
+class Sign(Struct, frozen=True):
     """A line of a log that speaks for a failure."""
 
     wording: Wording
@@ -81,8 +81,7 @@ def _is_told(text: str) -> bool:
     return bool(_SPOKEN_OF.search(text) or (_TOLD.search(text) and not _MESSAGE.search(text)))
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(Struct, frozen=True, dict=True):
     """The lines of a log as patterns are looked for in them."""
 
     lines: Sequence[Line]

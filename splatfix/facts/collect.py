@@ -1,13 +1,14 @@
 """Gathers all facts, or loads those that were saved or recorded."""
 
-import dataclasses
 import datetime
 import posixpath
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import fields, replace
+
 from splatfix import __version__
-from splatfix.core.codec import CodecError, from_json
+from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json
 from splatfix.core.redact import redacted
@@ -84,7 +85,7 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     return redacted(
         Facts(
             machine=machine_job.value(),
-            environment=dataclasses.replace(facts, imports=probes, chosen=chosen),
+            environment=replace(facts, imports=probes, chosen=chosen),
             splatfix=__version__,
             gathered=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             unreadable=live.unreadable(),
@@ -95,7 +96,7 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
 def _no_environment(reason: str) -> EnvironmentFacts:
     """No environment was meant: there is nothing to ask."""
     none = absent(reason, "the command line, the shell and the current folder")
-    names = {item.name for item in dataclasses.fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
+    names = {item.name for item in fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
     facts: dict[str, Any] = dict.fromkeys(names, none)
     return EnvironmentFacts(**facts)
 
@@ -122,5 +123,5 @@ def load(path: Path) -> Facts:
         )
     try:
         return redacted(from_json(Facts, document))
-    except CodecError as error:
+    except ValueError as error:
         raise SplatfixError.of("facts.not-facts", path=path, error=error) from error

@@ -5,8 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from splatfix.core.codec import CodecError, from_json, to_json
-from splatfix.core.data import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_bytes, write_json
 from splatfix.core.reading import read_blocks
@@ -20,8 +22,7 @@ from splatfix.install.tampering import other_environment, refuse_link, tampered
 from splatfix.install.wheels import WheelFile
 
 
-@dataclass(frozen=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True):
     """One file as it was."""
 
     path: str
@@ -34,8 +35,7 @@ class SavedFile:
     link: str = ""
 
 
-@dataclass(frozen=True)
-class WrittenFile:
+class WrittenFile(Struct, frozen=True):
     """One file as the installation left it."""
 
     path: str
@@ -45,8 +45,7 @@ class WrittenFile:
     """Of ``easy-install.pth``, which belongs to many distributions."""
 
 
-@dataclass(frozen=True)
-class Backup:
+class Backup(Struct, frozen=True):
     """What must be known to undo one installation, written before it begins."""
 
     subject: str
@@ -164,7 +163,7 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         backup = from_json(Backup, read_json(file, "a backup of splatfix"))
     except SplatfixError as error:
         raise _damaged(folder, f"A backup is missing or damaged. {error.what}", "the package") from error
-    except CodecError as error:
+    except ValueError as error:
         raise _damaged(folder, f"A backup is damaged. {file}: {error}.", "the package") from error
     todo = move_away(
         _entry_file(folder), "Take this entry out of the journal, because it cannot be undone here"

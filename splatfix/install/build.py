@@ -7,8 +7,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix import __version__
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
@@ -67,8 +69,7 @@ sys.meta_path.insert(0, _SilencedCheck())
 """
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """A wheel, and whether it was compiled now."""
 
     path: Path

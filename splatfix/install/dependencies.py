@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from splatfix.context.requirements import name_of
 from splatfix.core.codec import parse_json
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import run, say
@@ -21,8 +21,7 @@ from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.steps import InstallDependencies
 
 
-@dataclass(frozen=True)
-class Fetcher:
+class Fetcher(Struct, frozen=True):
     """Asks pip for wheels that fit beside what is installed. The environment is not changed.
 
     What is installed and not asked for keeps its version, torch above all: pip is held to it by constraints, and refuses

@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from splatfix.core import lock
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
@@ -47,8 +48,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """One environment by its interpreter, with the folders pip installs into."""
 
     python: str

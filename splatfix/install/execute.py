@@ -11,8 +11,9 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from msgspec import Struct, field
+
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
@@ -89,9 +90,9 @@ def execute(
         sweep_scratch()
         entry = journal.start(_request_of(plan), plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
-        work = _Execution(
-            plan, facts, environment, run, progress or InstallProgress(), journal, entry, cache, reinstall
-        )
+        progress = progress or InstallProgress()
+        items = {subject: _Item() for subject in plan.subjects}
+        work = _Execution(plan, facts, environment, run, progress, journal, entry, cache, reinstall, items)
         try:
             work.take_steps()
         except BaseException as error:
@@ -125,8 +126,7 @@ def execute(
     )
 
 
-@dataclass
-class _Item:
+class _Item(Struct):
     """What is known so far of one distribution of the plan."""
 
     wheel: WheelFile | None = None
@@ -145,8 +145,7 @@ class _Item:
     rungs: list[Rung] = field(default_factory=list)
 
 
-@dataclass
-class _Execution:
+class _Execution(Struct):
     """One run through a plan's steps."""
 
     plan: InstallPlan
@@ -158,13 +157,14 @@ class _Execution:
     entry: Entry
     cache: WheelCache | None
     reinstall: bool
+    items: dict[str, _Item]
+    dependencies: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.items = {subject: _Item() for subject in self.plan.subjects}
-        self.folder = self.journal.folder_of(self.entry)
-        self.dependencies: list[str] = []
-        self.lacking: list[str] = []
-        self.foreign: list[str] = []
+    @property
+    def folder(self) -> Path:
+        return self.journal.folder_of(self.entry)
 
     def take_steps(self) -> None:
         """Every step in order; builds that follow each other run in parallel."""

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.reading import read_bytes, read_text
@@ -21,8 +21,7 @@ EASY_INSTALL = "easy-install.pth"
 """The list of folders that ``setup.py develop`` and ``setup.py install`` share among all packages of an environment."""
 
 
-@dataclass(frozen=True)
-class InstalledDistribution:
+class InstalledDistribution(Struct, frozen=True):
     """One installed distribution with its files."""
 
     name: str

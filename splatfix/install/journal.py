@@ -10,11 +10,12 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.core.codec import CodecError, from_json, to_json
-from splatfix.core.data import dataclass, replace
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
 from splatfix.core.runner import ProcessRunner
@@ -54,8 +55,7 @@ _OVER = (EntryStatus.FAILED, EntryStatus.ROLLED_BACK, EntryStatus.REVERTED)
 """Nothing of such an entry is in the environment, and nothing is left to be undone."""
 
 
-@dataclass(frozen=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """One step of an installation, as far as it came."""
 
     kind: str
@@ -74,8 +74,7 @@ class StepRecord:
     """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One run of ``install`` in this environment."""
 
     id: str
@@ -247,7 +246,7 @@ def request_to_resume(python: str) -> Request:
     document = read_json(path, "a plan of splatfix")
     try:
         request = from_json(Request, document["request"])
-    except (CodecError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise SplatfixError.of("install.journal-damaged", path=path, error=error) from error
     if not request.sources:
         subjects = last.request["subjects"]
@@ -296,7 +295,7 @@ def load_entry(path: Path) -> Entry:
         raise SplatfixError.of("install.journal-too-old", path=path, version=version, writer=writer)
     try:
         entry = from_json(Entry, document)
-    except CodecError as error:
+    except ValueError as error:
         raise _damaged(path, str(error)) from error
     problems: list[str] = []
     if not _ID.fullmatch(entry.id) or entry.id != path.stem:

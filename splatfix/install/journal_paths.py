@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.install.environment import Environment
 
 _ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)
@@ -26,8 +27,7 @@ class OutsidePath(ValueError):
     """A path that leads out of the environment, or into splatfix's own journal."""
 
 
-@dataclass(frozen=True)
-class JournalPaths:
+class JournalPaths(Struct, frozen=True, dict=True):
     """The folders that paths of one journal may name, and their names in it, the most particular last."""
 
     anchors: tuple[tuple[str, Path], ...]

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.proof import Rung
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallStep
 
 
-@dataclass(frozen=True)
-class CachedWheel:
+class CachedWheel(Struct, frozen=True):
     """One wheel in the wheel cache."""
 
     key: str
@@ -30,8 +30,7 @@ class CachedWheel:
         return self.wheel.partition("-")[0]
 
 
-@dataclass(frozen=True)
-class InstalledItem:
+class InstalledItem(Struct, frozen=True):
     """One distribution that was installed."""
 
     subject: str
@@ -48,8 +47,7 @@ class InstalledItem:
     """The same files were installed already and were left as they are."""
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A file that was changed after splatfix had written it, and that undoing the installation replaced or removed."""
 
     path: str
@@ -57,8 +55,7 @@ class Kept:
     """Where it is kept as it was; in a dry run where it would be."""
 
 
-@dataclass(frozen=True)
-class InstallOutcome:
+class InstallOutcome(Struct, frozen=True):
     """A finished installation."""
 
     plan: InstallPlan
@@ -76,8 +73,7 @@ class InstallOutcome:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """What a revert did to one distribution or checkout."""
 
     subject: str
@@ -104,8 +100,7 @@ def kept_of(items: Iterable[Restored]) -> tuple[Kept, ...]:
     return tuple(kept for item in items for kept in item.kept)
 
 
-@dataclass(frozen=True)
-class FetchedSubmodule:
+class FetchedSubmodule(Struct, frozen=True):
     """One submodule that was fetched."""
 
     path: str
@@ -115,8 +110,7 @@ class FetchedSubmodule:
     """It is the commit that the checkout or the tables ask for; else the newest, because that is not known."""
 
 
-@dataclass(frozen=True)
-class RevertOutcome:
+class RevertOutcome(Struct, frozen=True):
     """A finished revert."""
 
     entry: str

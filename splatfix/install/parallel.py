@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Generic, TypeVar
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.threads import start
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Piece(Generic[Result]):
+class Piece(Struct, Generic[Result], frozen=True):
     """One piece of work."""
 
     cost: int

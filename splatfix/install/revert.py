@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error

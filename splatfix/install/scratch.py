@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.resources import user_cache
@@ -46,8 +47,7 @@ _MOST_FILES = 200_000
 _MOST_LOOKED_AT = 20_000
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """Something that a copy does without."""
 
     path: str
@@ -55,8 +55,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True)
-class Scratch:
+class Scratch(Struct, frozen=True):
     """Folders of one build; all below ``root``."""
 
     root: Path

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError

@@ -15,9 +15,9 @@ from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.install.environment import Environment
@@ -33,8 +33,7 @@ _NAME = re.compile(r"[\w.-]*\w[\w.-]*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True)
-class WheelFile:
+class WheelFile(Struct, frozen=True):
     """A wheel's metadata."""
 
     path: Path

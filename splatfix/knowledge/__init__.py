@@ -3,7 +3,7 @@
 from splatfix.knowledge.archs import (
     AUTO,
     Arch,
-    Auto,
+    RequestedTarget,
     cubin_runs_on,
     parse_requested,
     parse_target,

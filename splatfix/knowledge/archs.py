@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, total_ordering
 from typing import Any, Final
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import cached, pair, table
 
@@ -20,13 +20,41 @@ _SPELLINGS = re.compile(
 _SHOWN_FROM = 75
 
 
-@dataclass(frozen=True, order=True)
-class Arch:
-    """A compute capability, and for code the variant: ``a`` (this chip only), ``f`` (its family) or none."""
+class RequestedTarget:
+    """What ``--target`` takes: an architecture, or ``AUTO``."""
 
-    major: int
-    minor: int
-    variant: str = ""
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, text: str) -> RequestedTarget:
+        """``auto``, or as :func:`parse_target`."""
+        return AUTO if text == str(AUTO) else parse_target(text)
+
+
+@total_ordering
+class Arch(RequestedTarget):
+    """A compute capability, and for code the variant: ``a`` (this chip only), ``f`` (its family) or none.
+
+    No struct, because its form in JSON is a text.
+    """
+
+    __slots__ = ("major", "minor", "variant")
+
+    def __init__(self, major: int, minor: int, variant: str = "") -> None:
+        self.major, self.minor, self.variant = major, minor, variant
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Arch) and self._key == other._key
+
+    def __lt__(self, other: Arch) -> bool:
+        return self._key < other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, int, str]:
+        return self.major, self.minor, self.variant
 
     @classmethod
     @lru_cache(maxsize=1024)  # a plan asks tens of thousands of times, of some dozen texts
@@ -85,6 +113,8 @@ class Arch:
     def __str__(self) -> str:
         return self.sm
 
+    __repr__ = __str__
+
     def to_json(self) -> str:
         """``sm_120a``"""
         return self.sm
@@ -95,21 +125,22 @@ class Arch:
         return parse_target(text)
 
 
-class Auto(Enum):
+class Auto(RequestedTarget):
     """``--target auto``."""
 
-    AUTO = "auto"
+    __slots__ = ()
 
     def __str__(self) -> str:
-        return self.value
+        return "auto"
+
+    to_json = __str__
 
 
-AUTO: Final = Auto.AUTO
+AUTO: Final = Auto()
 """This machine's own GPUs, whichever they are."""
 
 
-@dataclass(frozen=True)
-class ArchInfo:
+class ArchInfo(Struct, frozen=True):
     """What is known of one architecture. ``first_toolkit`` None: not in the sources; ``last_toolkit`` None: still in."""
 
     arch: Arch
@@ -122,8 +153,7 @@ class ArchInfo:
     """First toolkit of each variant letter."""
 
 
-@dataclass(frozen=True)
-class _Rules:
+class _Rules(Struct, frozen=True):
     """Which cubins run beyond, or not up to, "same major and no newer minor"."""
 
     families: Mapping[int, frozenset[int]]
@@ -281,16 +311,16 @@ def parse_targets(text: str) -> tuple[Arch, ...]:
     return tuple(parse_target(part) for part in split_targets(text))
 
 
-def parse_requested(texts: Iterable[str]) -> tuple[Arch | Auto, ...]:
+def parse_requested(texts: Iterable[str]) -> tuple[RequestedTarget, ...]:
     """The values of ``--target`` where ``auto`` is one too: ``("sm_90,auto",)`` -> ``(Arch(9, 0), AUTO)``, each once.
 
     Raises:
         ValueError: as :func:`parse_target`.
     """
-    requested: dict[Arch | Auto, None] = {}
+    requested: dict[RequestedTarget, None] = {}
     for text in texts:
         for part in split_targets(text):
-            if part.lower() == AUTO.value:
+            if part.lower() == str(AUTO):
                 requested[AUTO] = None
             else:
                 requested[parse_target(part)] = None

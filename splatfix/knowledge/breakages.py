@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct, field
 from packaging.specifiers import SpecifierSet
 
-from splatfix.core.data import dataclass, field
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.core.versions import dotted
 from splatfix.knowledge.messages import Message, message_of
@@ -26,8 +26,7 @@ VERSIONED = (
 """What ``when`` of a record may limit by version."""
 
 
-@dataclass(frozen=True)
-class When:
+class When(Struct, frozen=True):
     """Under which conditions sources break. Versions are tuples of numbers, such as ``(12, 9)``."""
 
     versions: Mapping[str, SpecifierSet]
@@ -54,8 +53,7 @@ class When:
         )
 
 
-@dataclass(frozen=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One change of a file's text: an include line, a replacement, or text after the includes."""
 
     include: str = ""
@@ -67,8 +65,7 @@ class Edit:
     prepend: str = ""
 
 
-@dataclass(frozen=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """The package, as pip installs it, that a record is about."""
 
     distribution: str
@@ -77,8 +74,7 @@ class Installed:
     """Those that break, below site-packages."""
 
 
-@dataclass(frozen=True)
-class CheckText:
+class CheckText(Struct, frozen=True):
     """What the check of a breakage is called and says."""
 
     code: str
@@ -91,8 +87,7 @@ class CheckText:
     """What cures it when it is installed; "" where that is nothing."""
 
 
-@dataclass(frozen=True, eq=False)
-class Breakage:
+class Breakage(Struct, frozen=True, eq=False, dict=True):
     """A change of a toolkit, compiler or library that stops known sources from building or running.
 
     Its patterns are compiled when they are first asked for: a diagnosis without a checkout needs none of them.
@@ -103,7 +98,7 @@ class Breakage:
     symptom: str
     cure: str
     sources: tuple[str, ...]
-    row: Mapping[str, Any] = field(repr=False)
+    row: Mapping[str, Any]
     always_edit: bool = False
     """Edit whatever ``when`` says: harmless where it is not needed."""
     variables: Mapping[str, str] = field(default_factory=dict)

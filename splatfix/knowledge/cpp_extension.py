@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.core import versions
-from splatfix.core.data import dataclass, replace
 from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import rows
@@ -16,8 +18,7 @@ def source_of_releases() -> str:
     return str(table("cpp_extension")["source"]["wheels"])
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """A range of compiler versions: ``min <= version < max_exclusive``."""
 
     min: Version
@@ -30,8 +31,7 @@ class Bounds:
         return f">={dotted(self.min)}, <{dotted(self.max_exclusive)}"
 
 
-@dataclass(frozen=True)
-class CppExtension:
+class CppExtension(Struct, frozen=True):
     """One release's cpp_extension, as read in its wheel."""
 
     release: str
@@ -62,8 +62,7 @@ class CppExtension:
         return bounds
 
 
-@dataclass(frozen=True)
-class ArchEntry:
+class ArchEntry(Struct, frozen=True):
     """One item of an arch list: machine code for ``arch``, and its PTX too if ``ptx``."""
 
     arch: Arch
@@ -75,8 +74,7 @@ class ArchEntry:
         return self.arch.cc
 
 
-@dataclass(frozen=True)
-class ArchList:
+class ArchList(Struct, frozen=True):
     """What torch compiles for."""
 
     entries: tuple[ArchEntry, ...]
@@ -87,8 +85,7 @@ class ArchList:
         return tuple(sorted({entry.arch for entry in self.entries}))
 
 
-@dataclass(frozen=True)
-class ArchListError:
+class ArchListError(Struct, frozen=True):
     """torch raises instead of compiling."""
 
     exception: str
@@ -97,8 +94,7 @@ class ArchListError:
     """The item that torch stumbles over ("" when there is none, as after a trailing ';')."""
 
 
-@dataclass(frozen=True)
-class UsesVisibleGpus:
+class UsesVisibleGpus(Struct, frozen=True):
     """The list is unset, empty or ``native``: the GPUs visible at build time decide (``visible_gpu_arch_list``)."""
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import Version, cached, pair, parse_version, source_of, table
@@ -16,8 +17,7 @@ FORWARD_COMPAT_REFUSED = 804
 """cudaErrorCompatNotSupportedOnDevice: a cuda-compat libcuda on a GPU that it is not for."""
 
 
-@dataclass(frozen=True)
-class StartFailure:
+class StartFailure(Struct, frozen=True):
     """Why ``cuInit`` refuses, by its code."""
 
     name: str

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.faces import (
     BASE_ARGUMENTS,
@@ -21,8 +23,7 @@ from splatfix.knowledge.rows import decode
 from splatfix.knowledge.stacks import Variant, variant, variants
 
 
-@dataclass(frozen=True)
-class Dropin:
+class Dropin(Struct, frozen=True):
     """One drop-in: the distribution it takes the place of, and what it is made of."""
 
     distribution: str
@@ -38,19 +39,22 @@ class Dropin:
     """Which of the packages of that name it is, where several share one."""
     cuda: tuple[str, ...] = ()
     """Files of ``splatfix.kernels`` that it needs besides, to run its CUDA kernels."""
-    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What it has beside a rasterizer, with the parameters: names below the module, such as ``_C.distCUDA2``."""
     declared: DeclaredFace | None = None
     """How it is called, where it is made after a declaration."""
     host: str = ""
     """The distribution of which it is the compiled module, and whose own files stay as they are; "" where it is a package
     of its own."""
-    host_releases: Mapping[str, str] = field(default_factory=dict, hash=False)
+    host_releases: Mapping[str, str] = field(default_factory=dict)
     """Releases of the host that it was made for, each with the kernel file that has the names which that release calls."""
-    host_imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    host_imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By release, distributions that the host imports when something is first drawn, and does not ask pip for."""
     caller: str = ""
     """The module of the host that imports it when something is first drawn."""
+
+    def __hash__(self) -> int:
+        return hash((self.distribution, self.variant))
 
     @property
     def name(self) -> str:
@@ -75,8 +79,7 @@ class Dropin:
         return row is not None and "is_used" in (row.returns or ())
 
 
-@dataclass(frozen=True)
-class Face:
+class Face(Struct, frozen=True):
     """How a package is called; what is None is not known."""
 
     settings: tuple[str, ...] | None = None

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.toml import parse_toml
 
 BASE_SETTINGS = (
@@ -53,8 +54,7 @@ SUMS = frozenset({"weight-sum", "pixel-count", "near-count", "strongest-count", 
 """The results that are numbers per Gaussian, without a gradient."""
 
 
-@dataclass(frozen=True)
-class KnownAddress:
+class KnownAddress(Struct, frozen=True):
     """A repository of a rasterizer, as it was read once."""
 
     repository: str
@@ -96,8 +96,7 @@ class NotReadable(Exception):
         self.reason, self.undetermined = reason, undetermined
 
 
-@dataclass(frozen=True)
-class DeclaredFace:
+class DeclaredFace(Struct, frozen=True):
     """How a rasterizer is called, and what each part of its face is."""
 
     module: str

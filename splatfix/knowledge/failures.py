@@ -8,7 +8,9 @@ to their class, or are a failure of their own. ``data/failures/README.md`` descr
 from collections.abc import Mapping
 from typing import Any
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.core.step import Step
 from splatfix.knowledge.breakages import Breakage, breakages
 from splatfix.knowledge.log_patterns import LogPattern
@@ -20,8 +22,7 @@ from splatfix.knowledge.tables import cached, table
 _BREAKAGE_WEIGHT = 0.93
 
 
-@dataclass(frozen=True, eq=False)
-class Wording(LogPattern):
+class Wording(LogPattern, frozen=True, eq=False, kw_only=True):
     """One wording of one tool, and how far it goes towards a failure.
 
     It holds no repeat inside a repeat, so that its time is bounded by the length of the line (a test reads its parse tree).
@@ -37,8 +38,7 @@ class Wording(LogPattern):
     """Name of a test of the numbers in the line (``splatfix/explain/judges.py``)."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a failure asks for, as commands."""
 
     option: str = ""
@@ -51,8 +51,7 @@ class Answer:
     """What answers it on any machine."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """One way in which installs and trainings fail."""
 
     name: str
@@ -140,7 +139,7 @@ def explain_message(text: str, kind: str = "") -> Meaning | None:
 def observations() -> Mapping[str, LogPattern]:
     """What else a log can say, by name: wordings ask for it."""
     rows = table("log_observations")["observations"].items()
-    return {name: LogPattern(text, any_case=False) for name, text in rows}
+    return {name: LogPattern(text=text, any_case=False) for name, text in rows}
 
 
 def _failure(name: str, row: Mapping[str, Any]) -> Failure:
@@ -166,7 +165,7 @@ def _with_breakage(failure: Failure, record: Breakage) -> Failure:
     if record.log:
         # a record's own pattern meets logs as they are; here every quote is a plain one
         text = record.log.text.replace("`", "'")
-        wordings = (Wording(text, _BREAKAGE_WEIGHT, any_case=False),)
+        wordings = (Wording(text=text, weight=_BREAKAGE_WEIGHT, any_case=False),)
     return replace(
         failure,
         definition=failure.definition or record.symptom,

@@ -4,16 +4,16 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from splatfix.core import versions
-from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import Version, cached, pair, table, version
 
 Compiler = Literal["gcc", "clang", "msvc"]
 
 
-@dataclass(frozen=True)
-class CompilerLimits:
+class CompilerLimits(Struct, frozen=True):
     """What one nvcc accepts. Maxima are inclusive majors; ``msvc`` is the inclusive range of ``_MSC_VER`` or unknown."""
 
     gcc_max_major: int

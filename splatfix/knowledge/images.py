@@ -1,12 +1,12 @@
 """Container images to build a stack in and to run it from: their Python and C library."""
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import table
 
 
-@dataclass(frozen=True)
-class SystemImage:
+class SystemImage(Struct, frozen=True):
     """A distribution's own image."""
 
     name: str
@@ -16,8 +16,7 @@ class SystemImage:
     glibc: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class ToolkitImage:
+class ToolkitImage(Struct, frozen=True):
     """NVIDIA's image of one CUDA release, with the compiler."""
 
     image: str

@@ -1,12 +1,12 @@
 """Which distribution an import comes from, where its name does not tell or where a stranger could have taken that name."""
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import decode
 from splatfix.knowledge.tables import table
 
 
-@dataclass(frozen=True)
-class Repository:
+class Repository(Struct, frozen=True):
     """Where a module comes from that has to be compiled against the installed torch."""
 
     module: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct
 
 # the parser of the re module; Python 3.11 renamed it
 PARSER: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
@@ -15,12 +15,11 @@ REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 """Its names of what repeats."""
 
 
-@dataclass(frozen=True, eq=False)
-class LogPattern:
+class LogPattern(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A pattern for one line with plain quotes, compiled when it is first asked for. Two of one text in two files are two."""
 
     text: str
-    any_case: bool = field(default=True, kw_only=True)
+    any_case: bool = True
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.rows import decode
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What one message means."""
 
     key: str
@@ -22,8 +22,7 @@ class Meaning:
     """"" where it belongs to no class of failures."""
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(Struct, frozen=True, dict=True):
     """A message, and what it means. ``{1}`` and ``{name}`` in texts stand for groups of the match."""
 
     key: str

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import cached, table
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What a source gives for one scene; None where it does not."""
 
     psnr: float
@@ -24,8 +24,7 @@ class Figures:
     """At the end of the training."""
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(Struct, frozen=True):
     """One method's figures, and the conditions under which they were measured; views are held out as in :func:`public_scenes`."""
 
     name: str

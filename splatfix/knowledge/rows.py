@@ -1,56 +1,85 @@
-"""Rows of the tables as frozen dataclasses: one decoder, driven by type hints, for every table.
+"""Rows of the tables as frozen structs: one decoder, driven by type hints, for every table.
 
-A row may hold more than its dataclass has: notes and marks that are there for people. What values may look like is for
+A row may hold more than its struct has: notes and marks that are there for people. What values may look like is for
 ``schema.json`` to say, so that here nothing is checked again.
 """
 
 import re
+import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
-from splatfix.core.codec import Decoder, made_by
+from msgspec import Struct
+from msgspec.structs import fields
+
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
 
-
-class _RowDecoder(Decoder):
-    def converter(self, hint: Any) -> Callable[[Any, str], Any]:
-        if hint == tuple[int, int]:
-            return made_by(pair, "version of two numbers")
-        if hint == tuple[int, ...]:
-            return made_by(version, "version")
-        if typing.get_origin(hint) is re.Pattern:
-            return made_by(re.compile, "regular expression")
-        if hint is Step:
-            return made_by(step_of, "step")
-        # an architecture is written exactly here; its from_json takes names of products too, which it looks up in a table
-        if hasattr(hint, "parse"):
-            return made_by(hint.parse, hint.__name__)
-        return super().converter(hint)
-
-    def union(self, options: tuple[Any, ...], data: Any, where: str) -> Any:
-        if data is False:  # TOML has no null
-            data = None
-        return super().union(options, data, where)
-
-
-_ROWS = _RowDecoder(other_keys=True)
+_fields_of: Any = cache(fields)
 
 
 def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
-    """A row as a dataclass, each field from what has its name; one that the row lacks takes its default.
+    """A row as a struct, each field from what has its name; one that the row lacks takes its default.
 
     Args:
         where: table, section and key of the row, for errors.
         given: fields that are not in the row, or not as they should be.
 
     Raises:
-        CodecError: with the path of the first value that does not fit.
+        ValueError: with the place of the row that does not fit.
     """
-    return typing.cast(T, _ROWS.dataclass(kind, row, where, given))
+    try:
+        return typing.cast(T, _struct(kind, row, given))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    values = {
+        item.name: _value(item.type, row[item.name])
+        for item in _fields_of(kind)
+        if item.name in row and item.name not in given
+    }
+    return kind(**values, **given)
+
+
+def _value(hint: Any, data: Any) -> Any:
+    """What a value of TOML stands for, where that type is expected."""
+    kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):  # X | None; TOML has no null
+        return None if data in (None, False) else _value(arguments[0], data)
+    if hint == tuple[int, int]:
+        return pair(data)
+    if hint == tuple[int, ...]:
+        return version(data)
+    if kind is re.Pattern:
+        return re.compile(data)
+    if kind is Step:
+        return step_of(data)
+    if kind is tuple and arguments[-1] is Ellipsis:
+        return tuple(_value(arguments[0], item) for item in data)
+    if kind is tuple:
+        return tuple(_value(option, item) for option, item in zip(arguments, data, strict=True))
+    if kind is frozenset:
+        return frozenset(_value(arguments[0], item) for item in data)
+    if kind is Mapping:
+        key, value = arguments
+        # TOML has no keys but texts
+        return {key(name) if key is int else name: _value(value, item) for name, item in data.items()}
+    if not isinstance(kind, type):
+        return data
+    if hasattr(kind, "parse"):  # an architecture
+        return kind.parse(data)
+    if issubclass(kind, Struct):
+        return _struct(kind, data, {})
+    if issubclass(kind, Enum) or kind is float:
+        return kind(data)
+    return data
 
 
 def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import cached
 
 
-@dataclass(frozen=True)
-class SceneReader:
+class SceneReader(Struct, frozen=True):
     """The loader of one trainer, or of several that share it."""
 
     name: str

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import rows
 from splatfix.knowledge.tables import table
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What one option is given in a short training; one of the fields is set."""
 
     share: float | None = None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.words import counted
 from splatfix.knowledge.rows import decode, rows
 from splatfix.knowledge.tables import cached, source_of, table
 
 
-@dataclass(frozen=True)
-class Lookalike:
+class Lookalike(Struct, frozen=True):
     """A PyPI name that does not hold what a splatting user expects. ``found`` None: nothing there."""
 
     name: str
@@ -35,8 +35,7 @@ def lookalike(name: str) -> Lookalike | None:
     return decode(Lookalike, row, f"stacks.lookalikes.{key}", name=key)
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(Struct, frozen=True):
     """One trainer that people check out and run."""
 
     key: str
@@ -85,8 +84,7 @@ def stack(key: str) -> Stack | None:
     return _stacks().get(key)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One extension of a stack."""
 
     path: str
@@ -102,8 +100,7 @@ class Part:
     """What ``splatfix install`` takes for it: a release, or a folder of that clone."""
 
 
-@dataclass(frozen=True)
-class ProgramNeeds:
+class ProgramNeeds(Struct, frozen=True):
     """What a program that is no Python extension needs of a machine."""
 
     cuda: tuple[int, ...]
@@ -113,8 +110,7 @@ class ProgramNeeds:
     """``vulkan`` when it draws through a graphics adapter."""
 
 
-@dataclass(frozen=True)
-class StackRecipe:
+class StackRecipe(Struct, frozen=True):
     """How one stack is made to work."""
 
     stack: str
@@ -148,8 +144,7 @@ def recipe(stack_key: str) -> StackRecipe | None:
     return _recipes().get(stack_key)
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """One of the packages that share a module name, as its sources show it."""
 
     key: str
@@ -171,8 +166,7 @@ class Variant:
     verified: bool
 
 
-@dataclass(frozen=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """What shows which variant a package is. What is None is not known, and not compared."""
 
     settings: Sequence[str] | None = None
@@ -187,8 +181,7 @@ class Traits:
     """Classes that it defines."""
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(Struct, frozen=True):
     """How well an installed package fits a variant. ``contradictions`` is empty when nothing speaks against it."""
 
     variant: Variant

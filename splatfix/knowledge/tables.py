@@ -12,8 +12,9 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from splatfix.core.codec import parse_json
-from splatfix.core.data import dataclass, field
 from splatfix.core.limits import MOST_KNOWLEDGE
 from splatfix.core.reading import read_bytes
 from splatfix.core.resources import bundled
@@ -31,12 +32,11 @@ class KnowledgeError(ValueError):
     """A data file or an override file is not what it should be; the text says where and what to do."""
 
 
-@dataclass(frozen=True, eq=False)
-class Overrides:
+class Overrides(Struct, frozen=True, eq=False):
     """The tables of a user's override file, by table name, ready to be laid over ours."""
 
     path: Path
-    tables: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    tables: Mapping[str, Mapping[str, Any]]
 
 
 _active: ContextVar[Overrides | None] = ContextVar("splatfix_knowledge_overrides", default=None)

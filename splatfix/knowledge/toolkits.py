@@ -1,15 +1,14 @@
 """CUDA toolkits from PyPI wheels, without root: which majors can compile, what to install, and what to mend after."""
 
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from splatfix.core.data import dataclass
 from splatfix.knowledge.rows import decode, rows
 from splatfix.knowledge.tables import parse_version, source_of, table
 
 
-@dataclass(frozen=True)
-class Provision:
+class Provision(Struct, frozen=True):
     """Whether the wheels of a CUDA major make a toolkit that compiles."""
 
     compiler: bool
@@ -18,8 +17,7 @@ class Provision:
     """What the compiler wheel has, or lacks."""
 
 
-@dataclass(frozen=True)
-class ToolkitFix:
+class ToolkitFix(Struct, frozen=True):
     """Something that an unpacked toolkit needs after pip: a link to make, or a flag to add."""
 
     platform: str
@@ -32,8 +30,7 @@ class ToolkitFix:
     """Compiler flag, with ``{cuda_home}``; "" when the fix is no flag."""
 
 
-@dataclass(frozen=True)
-class WheelToolkit:
+class WheelToolkit(Struct, frozen=True):
     """How to make a CUDA 13 toolkit: ``pip install --target DIR REQUIREMENT``, then the fixes."""
 
     requirement: str

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.versions import dotted
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.drivers import Platform, runtime_floor
@@ -16,16 +17,14 @@ COMPANIONS = ("torchvision", "torchaudio")
 """What is compiled against one build of torch and published beside it."""
 
 
-@dataclass(frozen=True)
-class BuildCode:
+class BuildCode(Struct, frozen=True):
     """What a build's libraries carry for every kernel: machine code and PTX."""
 
     cubins: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
 
 
-@dataclass(frozen=True)
-class TorchBuild:
+class TorchBuild(Struct, frozen=True):
     """One CUDA build of one release, as the wheel index has it."""
 
     release: str
@@ -66,8 +65,7 @@ class TorchBuild:
         return self.torch
 
 
-@dataclass(frozen=True)
-class TorchRelease:
+class TorchRelease(Struct, frozen=True):
     """One minor release of torch."""
 
     release: str
@@ -92,8 +90,7 @@ class TorchRelease:
         return python <= self.python_max
 
 
-@dataclass(frozen=True)
-class RankedBuild:
+class RankedBuild(Struct, frozen=True):
     """A build that runs on a GPU, with how: ``cubin``, ``ptx`` (slow first start, driver must read it) or ``unknown``."""
 
     build: TorchBuild

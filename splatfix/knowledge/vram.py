@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.knowledge import stacks
 from splatfix.knowledge.published import methods
 from splatfix.knowledge.rows import rows
@@ -15,8 +16,7 @@ from splatfix.knowledge.tables import cached, source_of, table
 GIB = 1 << 30
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """A published training: its memory, and what it depends on."""
 
     name: str
@@ -37,8 +37,7 @@ class Run:
         return self.width * self.height
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Struct, frozen=True):
     """Stacks whose memory has the same parts."""
 
     key: str
@@ -81,8 +80,7 @@ class Family:
     """Final count by that after two densifications of such a run."""
 
 
-@dataclass(frozen=True)
-class StackMemory:
+class StackMemory(Struct, frozen=True):
     """What is known of one stack's memory."""
 
     key: str
@@ -98,8 +96,7 @@ class StackMemory:
     """Pixels of the longer side above which it halves photos by itself, again and again; 0: it does not."""
 
 
-@dataclass(frozen=True)
-class MemorySetting:
+class MemorySetting(Struct, frozen=True):
     """A setting that takes less memory."""
 
     stacks: tuple[str, ...]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.knowledge.rows import rows
 
 
-@dataclass(frozen=True)
-class WheelIndex:
+class WheelIndex(Struct, frozen=True):
     """A page, or pages, that list wheels."""
 
     name: str
@@ -29,8 +29,7 @@ def wheel_indexes() -> tuple[WheelIndex, ...]:
     return tuple(sorted(known, key=lambda index: not index.maintained))
 
 
-@dataclass(frozen=True)
-class BuiltFor:
+class BuiltFor(Struct, frozen=True):
     """What a wheel was compiled against, as far as its name or its folder says."""
 
     torch: tuple[int, ...] = ()

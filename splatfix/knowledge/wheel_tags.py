@@ -7,9 +7,8 @@ Linux platforms are made here, because packaging would ask the C library that ru
 import re
 from functools import lru_cache
 
+from msgspec import Struct
 from packaging import tags
-
-from splatfix.core.data import dataclass
 
 # The glibc of what was named before PEP 600; the first two are x86's alone.
 _LEGACY_MANYLINUX = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
@@ -18,8 +17,7 @@ _X86 = ("x86_64", "i686")
 _ANY_GLIBC = (2, 99)
 
 
-@dataclass(frozen=True)
-class WheelTarget:
+class WheelTarget(Struct, frozen=True):
     """A CPython on a platform, as far as pip looks at it."""
 
     python: tuple[int, int]

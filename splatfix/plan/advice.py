@@ -1,9 +1,9 @@
 """How a failing diagnosis ends: the first option that cures what failed, and what to do about whatever it does not cure."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, select

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
@@ -9,7 +11,6 @@ from splatfix.checks.registry import Blocks
 from splatfix.context import Context, Target, make_context
 from splatfix.context.installed import installed_driver
 from splatfix.context.torch_wheels import no_wheels
-from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, FatbinGroup, Torch
@@ -20,16 +21,14 @@ from splatfix.plan.option import NO_SOURCES, SourceSummary
 from splatfix.plan.parts import NativePart, native_parts
 
 
-@dataclass(frozen=True)
-class Compatibility:
+class Compatibility(Struct, frozen=True):
     """Whether some code runs on a GPU (None: it cannot be told), and the sentence that says so."""
 
     ok: bool | None
     reason: str
 
 
-@dataclass(frozen=True)
-class Assessment:
+class Assessment(Struct, frozen=True):
     """Everything that the makers of options look at: the context, what the sources tell, and what is to be left alone."""
 
     context: Context

@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from msgspec import Struct
+
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
-from splatfix.core.data import dataclass
 from splatfix.core.words import counted
 from splatfix.facts import Facts, Source, Toolkit, Torch, is_arch_variable, lending_folders
 from splatfix.plan.steps import Reason
@@ -37,8 +38,7 @@ _WHY_ON = "its setup.py compiles CUDA code then, also where no GPU is in sight"
 _WHY_ALSO = "its setup.py compiles nothing of its own without it"
 
 
-@dataclass(frozen=True)
-class BuildEnvironment:
+class BuildEnvironment(Struct, frozen=True):
     """What a build's environment differs in from the person's own."""
 
     variables: Mapping[str, str]
@@ -101,8 +101,7 @@ def _reasons_of(variables: Mapping[str, str], reason: str, found_via: str = "") 
     return [Reason(f"{name}={value}: {reason}", found_via) for name, value in variables.items()]
 
 
-@dataclass(frozen=True)
-class Jobs:
+class Jobs(Struct, frozen=True):
     """How many compilers a build may run at once, and why."""
 
     count: int

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import python_option
-from splatfix.core.data import dataclass, field, replace
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch
@@ -132,8 +133,7 @@ def confirm(assessment: Assessment) -> Confirm:
 # What install executes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wheels:
+class Wheels(Struct, frozen=True, kw_only=True):
     """What a backend decided for a request: how the wheels come about, and what has to be there before."""
 
     kind: OptionKind

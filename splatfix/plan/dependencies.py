@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion
 
@@ -17,7 +19,6 @@ from splatfix.context.requirements import (
     version_of,
     version_there,
 )
-from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
 from splatfix.facts import Facts, ImportedModule, Source
@@ -27,8 +28,7 @@ from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
 
 
-@dataclass(frozen=True)
-class Lacks:
+class Lacks(Struct, frozen=True):
     """What one source needs and the target environment does not have."""
 
     to_build: tuple[str, ...]
@@ -171,8 +171,7 @@ def _require_python(facts: Facts, source: Source) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Dependencies:
+class Dependencies(Struct, frozen=True):
     """What is done about them."""
 
     steps: tuple[InstallDependencies, ...] = ()
@@ -181,8 +180,7 @@ class Dependencies:
     """What packages and training scripts will lack after all, each as a sentence."""
 
 
-@dataclass
-class _Gathered:
+class _Gathered(Struct):
     """What is missing, collected over sources and scripts; insertion order is pip's order."""
 
     reasons: dict[str, str] = field(default_factory=dict)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, fill_in, run
 from splatfix.facts import Checkout

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import SourcePattern, without_comments
 from splatfix.facts import source_texts
@@ -13,8 +14,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 
 
-@dataclass(frozen=True)
-class BuildConditions:
+class BuildConditions(Struct, frozen=True):
     """What decides which breakages a build meets, beside the files themselves."""
 
     cuda: tuple[int, ...]
@@ -55,8 +55,7 @@ def build_conditions(
     )
 
 
-@dataclass(frozen=True)
-class PlannedEdit:
+class PlannedEdit(Struct, frozen=True):
     """One known breakage that a source is edited for, and the files that change in the scratch copy."""
 
     rule: str
@@ -67,8 +66,7 @@ class PlannedEdit:
     source: str
 
 
-@dataclass(frozen=True)
-class Cures:
+class Cures(Struct, frozen=True):
     """What a source's build needs against known breakages."""
 
     edits: tuple[PlannedEdit, ...]

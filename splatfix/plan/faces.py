@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
-from splatfix.core.data import replace
 from splatfix.core.words import counted
 from splatfix.facts import Checkout, ExtensionCall, PackageSource, RenderCall
 from splatfix.knowledge.dropins import Dropin, Face, declared_dropin, face_of

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from msgspec import Struct, field
+
 from splatfix.context import Rejected
-from splatfix.core.data import dataclass, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, target_options, value_options
+from splatfix.core.step import PlainStep, Step, target_options, value_options
 from splatfix.facts import Source
-from splatfix.knowledge import Arch, Auto
+from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.plan.steps import FetchWheel, InstallStep, InstallWheel, Reason
 
@@ -85,16 +86,14 @@ _BACKENDS = {
 }
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A rung that cannot be verified here, and why."""
 
     rung: RungName
     why: str
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """One whole way to a working stack, or the reason why it is not available."""
 
     kind: OptionKind
@@ -118,7 +117,7 @@ class Option:
     @property
     def manual(self) -> bool:
         """Some of its steps are for the user to do."""
-        return any(type(step) is Step for step in self.steps)
+        return any(type(step) is PlainStep for step in self.steps)
 
 
 class NotApplicable(Exception):
@@ -130,13 +129,12 @@ def rejected(kind: OptionKind, reason: str) -> Option:
     return Option(kind, kind.title(), rejected_because=reason)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What the user asked ``install`` for."""
 
     sources: tuple[str, ...] = (".",)
     """Source folders; for the pure backend also the names of what to replace."""
-    targets: tuple[Arch | Auto, ...] = ()
+    targets: tuple[RequestedTarget, ...] = ()
     """Empty means ``AUTO``."""
     backend: str = "native"
     """``native``, ``nvrtc``, ``pure``, or ``auto``: the first of them, in this order, that is possible here; or ``wheels``:
@@ -181,8 +179,7 @@ class Request:
         return (*argv, *(name for name, is_set in flags.items() if is_set))
 
 
-@dataclass(frozen=True)
-class Native:
+class Native(Struct, frozen=True):
     """An extension that no drop-in takes the place of."""
 
     module: str
@@ -198,8 +195,7 @@ class Native:
         return ": ".join(filter(None, (self.module, self.reason)))
 
 
-@dataclass(frozen=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """The drop-ins for the extensions that are meant, and what has none."""
 
     dropins: tuple[Dropin, ...] = ()
@@ -238,8 +234,7 @@ class Replacement:
         return bool(self.renderer) or any(is_rasterizer(item.module) for item in self.dropins)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceSummary:
+class SourceSummary(Struct, frozen=True, kw_only=True):
     """What the sources that were named are, as far as the options of a machine depend on it."""
 
     named: tuple[str, ...] = ()
@@ -264,8 +259,7 @@ NO_SOURCES = SourceSummary()
 """None were named: the extensions of the checkout are meant, or those installed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallPlan(Option):
+class InstallPlan(Option, frozen=True, kw_only=True):
     """The option that ``install`` executes: concrete steps for the named sources in one environment."""
 
     steps: tuple[InstallStep, ...]
@@ -288,8 +282,7 @@ class InstallPlan(Option):
         return tuple(step.subject for step in self.steps if isinstance(step, InstallWheel))
 
 
-@dataclass(frozen=True)
-class LaneSummary:
+class LaneSummary(Struct, frozen=True):
     """A container lane as the ranking needs it."""
 
     name: str
@@ -298,8 +291,7 @@ class LaneSummary:
     gpu: bool
 
 
-@dataclass(frozen=True)
-class AlsoNeeded:
+class AlsoNeeded(Struct, frozen=True):
     """What to do about one failure that the advised option does not cure."""
 
     code: str
@@ -308,8 +300,7 @@ class AlsoNeeded:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """How a failing diagnosis ends."""
 
     option: Option | None
@@ -319,8 +310,7 @@ class Advice:
     """Codes of what ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """Every kind of option: those available, least invasive first, and those rejected; wheels only where they were looked for."""
 
     targets: tuple[Arch, ...]

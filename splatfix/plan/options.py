@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding
 from splatfix.context import Context, Rejected, make_context
 from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.step import Step, run, say, target_options
+from splatfix.core.step import PlainStep, Step, run, say, target_options
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Source
 from splatfix.knowledge import cubin_runs_on
 from splatfix.plan.advice import advise
@@ -112,7 +112,7 @@ def summarise(
         by_git = [step for step in error.todo if step.command and step.command.argv[0] == "git"]
         to_complete = [say(error.what)]
         if by_git:
-            to_complete = [replace(by_git[0], text=error.what), *by_git[1:]]
+            to_complete = [PlainStep(error.what, by_git[0].command), *by_git[1:]]
         variants = expected_extensions(sources, checkout)
         return replace(summary, variants=variants, prepare=fetch or tuple(to_complete), fetch=bool(fetch))
 
@@ -417,7 +417,7 @@ def _for_targets(step: Step, request: Request) -> Step:
     elif "--target" in argv:
         return step
     argv += target_options(request.targets)
-    return replace(step, command=replace(command, argv=argv, blanks=()))
+    return PlainStep(step.text, replace(command, argv=argv, blanks=()))
 
 
 def _kept(request: Request, context: Context) -> InstallPlan | None:

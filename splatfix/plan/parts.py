@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
 from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context
 from splatfix.context.pending_builds import distributions_of, files_installed, names_built
-from splatfix.core.data import dataclass, replace
 from splatfix.facts import (
     Extension,
     Facts,
@@ -29,8 +30,7 @@ from splatfix.knowledge.stacks import (
 from splatfix.plan.option import SourceSummary
 
 
-@dataclass(frozen=True)
-class NativePart:
+class NativePart(Struct, frozen=True):
     """One extension that is meant, and what is known of it."""
 
     name: str

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import fields, force_setattr
+
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass, field, fields
-from splatfix.core.step import Step
+from splatfix.core.step import Command, Step, step_json
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
@@ -31,24 +33,24 @@ def _names(targets: Iterable[Arch]) -> str:
     return ", ".join(arch.sm for arch in targets)
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why something is done the way it is, and which fact says so."""
 
     text: str
     found_via: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedStep(Step):
+class PlannedStep(Step, Struct, frozen=True, kw_only=True):
     """A step of a known kind."""
 
-    text: str = field(init=False, default="")
-    kind: str = field(init=False, default="")
+    text: str = ""
+    """Made of the other fields."""
+    command: Command | None = None
+    kind: str = ""
     reasons: tuple[Reason, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", self._text())
+        force_setattr(self, "text", self._text())
 
     def _text(self) -> str:
         raise NotImplementedError
@@ -57,28 +59,26 @@ class PlannedStep(Step):
         own = {
             item.name: to_json(getattr(self, item.name)) for item in fields(self) if item.name != "command"
         }
-        return {**own, **super().to_json()}
+        return {**own, **step_json(self)}
 
 
 # Steps of an option for the whole machine
 
 
-@dataclass(frozen=True, kw_only=True)
-class Keep(PlannedStep):
+class Keep(PlannedStep, frozen=True, kw_only=True):
     """Leave these as they are."""
 
-    kind: str = field(init=False, default="keep")
+    kind: str = "keep"
     subjects: tuple[str, ...]
 
     def _text(self) -> str:
         return f"keep {', '.join(self.subjects)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallTorch(PlannedStep):
+class InstallTorch(PlannedStep, frozen=True, kw_only=True):
     """Put another build of torch into the environment."""
 
-    kind: str = field(init=False, default="install-torch")
+    kind: str = "install-torch"
     version: str
     tag: str
     """``cu130``, ``cpu``."""
@@ -87,11 +87,10 @@ class InstallTorch(PlannedStep):
         return f"install torch {self.version} ({self.tag})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rebuild(PlannedStep):
+class Rebuild(PlannedStep, frozen=True, kw_only=True):
     """Compile the extensions, verify the wheels and install them."""
 
-    kind: str = field(init=False, default="rebuild")
+    kind: str = "rebuild"
     subjects: tuple[str, ...]
     """Names of the extensions; empty where none is known yet."""
     targets: tuple[Arch, ...]
@@ -124,11 +123,10 @@ class Rebuild(PlannedStep):
         return text
 
 
-@dataclass(frozen=True, kw_only=True)
-class UseDropins(PlannedStep):
+class UseDropins(PlannedStep, frozen=True, kw_only=True):
     """Install drop-ins."""
 
-    kind: str = field(init=False, default="use-drop-ins")
+    kind: str = "use-drop-ins"
     subjects: tuple[str, ...]
     """Names of the drop-ins; empty where the checkout decides."""
     backend: str = "pure"
@@ -138,11 +136,10 @@ class UseDropins(PlannedStep):
         return f"use {_IMPLEMENTATIONS[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunLane(PlannedStep):
+class RunLane(PlannedStep, frozen=True, kw_only=True):
     """Certify inside a container."""
 
-    kind: str = field(init=False, default="run-lane")
+    kind: str = "run-lane"
     lane: str
     torch: str
 
@@ -150,11 +147,10 @@ class RunLane(PlannedStep):
         return f"run lane {self.lane} ({self.torch})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Confirm(PlannedStep):
+class Confirm(PlannedStep, frozen=True, kw_only=True):
     """The command that shows whether it works now."""
 
-    kind: str = field(init=False, default="confirm")
+    kind: str = "confirm"
     what: str
 
     def _text(self) -> str:
@@ -164,11 +160,10 @@ class Confirm(PlannedStep):
 # Steps that install executes
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProvideToolkit(PlannedStep):
+class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
     """Unpack a CUDA toolkit from PyPI wheels into splatfix's own cache; no environment is touched."""
 
-    kind: str = field(init=False, default="provide-toolkit")
+    kind: str = "provide-toolkit"
     cuda: str
     unpacked_gb: float
     folder: str = ""
@@ -187,11 +182,10 @@ class ProvideToolkit(PlannedStep):
         return f"download {self.subject} into {where} (about {self.unpacked_gb:.1f} GB unpacked)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallDependencies(PlannedStep):
+class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
     """Install what the code imports, and what that needs, with pip; every other version that is installed stays as it is."""
 
-    kind: str = field(init=False, default="install-dependencies")
+    kind: str = "install-dependencies"
     requirements: tuple[str, ...]
     modules: tuple[str, ...] = ()
     """What is imported of it afterwards; a failure takes all of it back."""
@@ -210,11 +204,10 @@ class InstallDependencies(PlannedStep):
         return f"install {self.subject}, with their own requirements; nothing else that is installed changes its version"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildWheel(PlannedStep):
+class BuildWheel(PlannedStep, frozen=True, kw_only=True):
     """Compile one source folder into a wheel, in a scratch copy, inside the target environment."""
 
-    kind: str = field(init=False, default="build-wheel")
+    kind: str = "build-wheel"
     subject: str
     """The distribution, as its setup.py calls itself or as its folder is called."""
     source: str
@@ -239,11 +232,10 @@ class BuildWheel(PlannedStep):
         return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MakeDropin(PlannedStep):
+class MakeDropin(PlannedStep, frozen=True, kw_only=True):
     """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles."""
 
-    kind: str = field(init=False, default="make-drop-in")
+    kind: str = "make-drop-in"
     subject: str
     module: str
     version: str
@@ -263,11 +255,10 @@ class MakeDropin(PlannedStep):
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchWheel(PlannedStep):
+class FetchWheel(PlannedStep, frozen=True, kw_only=True):
     """Have pip bring one wheel, and nothing that it needs: of a version that is installed, or one that was found prebuilt."""
 
-    kind: str = field(init=False, default="fetch-wheel")
+    kind: str = "fetch-wheel"
     subject: str
     version: str
     requirement: str
@@ -286,11 +277,10 @@ class FetchWheel(PlannedStep):
         return f"fetch the wheel of {self.requirement}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyWheel(PlannedStep):
+class VerifyWheel(PlannedStep, frozen=True, kw_only=True):
     """Look into the wheel before anything is installed: GPU code, tags, symbols."""
 
-    kind: str = field(init=False, default="verify-wheel")
+    kind: str = "verify-wheel"
     subject: str
     targets: tuple[Arch, ...] = ()
 
@@ -301,11 +291,10 @@ class VerifyWheel(PlannedStep):
         return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EditSource(PlannedStep):
+class EditSource(PlannedStep, frozen=True, kw_only=True):
     """Write the edits that the build needed into the user's own checkout; the files are backed up first."""
 
-    kind: str = field(init=False, default="edit-source")
+    kind: str = "edit-source"
     subject: str
     source: str
     edits: tuple[PlannedEdit, ...]
@@ -315,11 +304,10 @@ class EditSource(PlannedStep):
         return f"edit {counted(len(files), 'file')} in {self.source} (backed up first)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallWheel(PlannedStep):
+class InstallWheel(PlannedStep, frozen=True, kw_only=True):
     """Install the verified wheel with pip; what it replaces is backed up first."""
 
-    kind: str = field(init=False, default="install-wheel")
+    kind: str = "install-wheel"
     subject: str
     replaces: str = ""
     """Version installed now; "" when there is none."""
@@ -329,11 +317,10 @@ class InstallWheel(PlannedStep):
         return f"install {self.subject}{instead}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckImport(PlannedStep):
+class CheckImport(PlannedStep, frozen=True, kw_only=True):
     """Import what was installed in a child of the target interpreter; a failure reverts the installation."""
 
-    kind: str = field(init=False, default="check-import")
+    kind: str = "check-import"
     subject: str
 
     def _text(self) -> str:

@@ -1,10 +1,12 @@
 """What compiles: a toolkit and a host compiler for one torch and its targets, from wherever they come."""
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.context import Choice, Context, Rejected
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
-from splatfix.core.data import dataclass, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.step import Step, say
@@ -28,8 +30,7 @@ MARKER = "splatfix-toolkit.json"
 KEPT_IN_STEP = ("nvidia-nvvm", "nvidia-cuda-crt", "nvidia-nvjitlink")
 
 
-@dataclass(frozen=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """A toolkit and a compiler for one torch, and what must be done first to have them."""
 
     torch: Torch

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.context import Context, Rejected, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.installed import python_versions
-from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import run, say
 from splatfix.core.versions import release
@@ -214,8 +216,7 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
     )
 
 
-@dataclass(frozen=True)
-class _ScratchCopy:
+class _ScratchCopy(Struct, frozen=True):
     """What the scratch copy asks of a build."""
 
     repository: str = ""

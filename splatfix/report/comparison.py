@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from rich.console import Console
 
 from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
-from splatfix.core.data import dataclass
 from splatfix.core.proof import Rung
 from splatfix.report.console import escape, paragraph, prose, section
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
@@ -29,8 +29,7 @@ _NAMES = {
 _MEMORY = ("train-memory", "eval-memory")
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """Each scene beside the baseline's."""
 
     caption: str
@@ -121,8 +120,7 @@ def show_baseline(console: Console, baseline: Baseline) -> None:
         prose(console, "  ", f"[dim]{escape(remark)}[/]")
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A certificate beside an earlier one: what ``certify --baseline A`` says of B."""
 
     a: str

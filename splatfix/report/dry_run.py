@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
 from rich.console import Console
 
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit
 from splatfix.core.words import few
 from splatfix.report.console import escape, marked, prose, section
@@ -17,8 +17,7 @@ WITHOUT: Mapping[str, str] = {
 """Compiled modules that are beside the point on a CPU."""
 
 
-@dataclass(frozen=True)
-class ServedModule:
+class ServedModule(Struct, frozen=True):
     """A module that a drop-in takes the place of."""
 
     module: str
@@ -31,8 +30,7 @@ class ServedModule:
     """What of its face could not be read, and is taken for the usual; "" for nothing."""
 
 
-@dataclass(frozen=True)
-class RefusedModule:
+class RefusedModule(Struct, frozen=True):
     """A module that none takes the place of."""
 
     module: str
@@ -40,16 +38,14 @@ class RefusedModule:
     undetermined: bool
 
 
-@dataclass(frozen=True)
-class BesideThePoint:
+class BesideThePoint(Struct, frozen=True):
     """A module that is missing, and that a rehearsal does without."""
 
     module: str
     reason: str
 
 
-@dataclass(frozen=True)
-class DryRun:
+class DryRun(Struct, frozen=True):
     """What a rehearsal would run on."""
 
     checkout: str

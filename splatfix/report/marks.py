@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 ABSENT = "–"
 """What was not measured, or does not exist."""
@@ -59,8 +59,7 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True)
-class Badge:
+class Badge(Struct, frozen=True):
     """A result in a word or two."""
 
     mark: Mark
@@ -69,8 +68,7 @@ class Badge:
     """The text where neither a colour nor a sign stands beside it; "" is the same text."""
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     """A text that leads somewhere."""
 
     text: str
@@ -78,15 +76,13 @@ class Link:
     """A URL, quoted already."""
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Struct, frozen=True):
     """A name or digest of a program's."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of as many cells as there are headers; of plain texts and what is above, which each form escapes."""
 
     headers: Sequence[str]

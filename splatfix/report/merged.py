@@ -7,10 +7,10 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from rich.console import Console
 
 from splatfix.certify.model import Verdict
-from splatfix.core.data import dataclass
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
@@ -32,16 +32,14 @@ _MOST_LINKS = 5
 _MOST_LINES = 20
 
 
-@dataclass(frozen=True)
-class StackTable:
+class StackTable(Struct, frozen=True):
     """The cells of one stack: GPU, driver, and for each torch its cell, None where there is none."""
 
     name: str
     table: Table
 
 
-@dataclass(frozen=True)
-class MergedView:
+class MergedView(Struct, frozen=True):
     """Merged certificates as every form shows them."""
 
     merged: Merged
@@ -90,8 +88,7 @@ class MergedView:
             yield StackTable(stack or "stack not recorded", Table(("GPU", "driver", *named), rows))
 
 
-@dataclass(frozen=True)
-class GroupView:
+class GroupView(Struct, frozen=True):
     """A group of failures as every form shows it."""
 
     group: Group

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from splatfix.certify.model import Outcome, Verdict
-from splatfix.core.data import dataclass
 from splatfix.core.step import run
 from splatfix.report.recorded import (
     PARTS,
@@ -25,8 +26,7 @@ MOST_VALUES = 5
 """Values of certified certificates that a group names."""
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """What the matrix keeps of one certificate."""
 
     file: str
@@ -49,8 +49,7 @@ class Listed:
         return re.sub(r"[/\\]certificate\.json\Z", "", self.file)
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """All certificates of one GPU, driver, torch and stack, the newest first."""
 
     gpu: str
@@ -67,8 +66,7 @@ class Cell:
         return sum(item.verdict is verdict for item in self.certificates)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Certificates that are not of success, for one first problem and one first cause that differs."""
 
     kind: str
@@ -96,8 +94,7 @@ class Group:
     certificates: tuple[Listed, ...]
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The outcome of merging."""
 
     verdicts: Mapping[str, int]
@@ -106,8 +103,7 @@ class Merged:
     """The largest first."""
 
 
-@dataclass(frozen=True)
-class _Summary:
+class _Summary(Struct, frozen=True):
     """What merging needs of one certificate until all are read."""
 
     entry: Listed

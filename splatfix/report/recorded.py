@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct, field
+
 from splatfix.certify.model import Certificate, Criterion, Outcome, Verdict, first_causes
 from splatfix.certify.record import Config, Implementation
-from splatfix.core.codec import CodecError, from_json
-from splatfix.core.data import dataclass, field
+from splatfix.core.codec import from_json
 from splatfix.core.lenient import decode
 from splatfix.core.step import Step
 from splatfix.core.words import beginning
@@ -54,8 +55,7 @@ _MOST_TEXT = 400
 _MOST_SCENES = 1000
 
 
-@dataclass(frozen=True)
-class _Suggestion:
+class _Suggestion(Struct, frozen=True):
     """An option, or what is needed besides."""
 
     title: str = ""
@@ -162,8 +162,7 @@ class StoredCertificate:
         return {name: value for name, value in parts.items() if value}
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Why a certificate is not one of success."""
 
     kind: str
@@ -183,8 +182,7 @@ AGAIN = "run it again"
 """What to do about a run that did not come to its end."""
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """What a certificate advises: the option of a diagnosis of the same environment, or what to do about a criterion."""
 
     title: str
@@ -247,7 +245,7 @@ def fix_of(stored: StoredCertificate, first: Problem | None) -> Fix | None:
         try:
             # strictly: a step that is half there could run something else
             steps = from_json(tuple[Step, ...], list(suggestion.steps))
-        except CodecError:
+        except ValueError:
             title = ""  # no advice of splatfix's: what the criterion says stands
         if title:
             return Fix(title, steps)
@@ -271,8 +269,7 @@ def _parts_of_run(result: Mapping[str, Any]) -> dict[str, str]:
     return parts
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The parts of a TrainingRecord that certificates are compared by: merging decodes thousands."""
 
     versions: Mapping[str, str | None] = field(default_factory=dict)

@@ -5,6 +5,8 @@ What a result is called, how a number is written and which rows a table has is d
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
+
 from splatfix.certify.model import (
     NOT_REACHED,
     Certificate,
@@ -16,7 +18,6 @@ from splatfix.certify.model import (
     vagueness,
 )
 from splatfix.certify.record import Implementation
-from splatfix.core.data import dataclass
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, number, row
@@ -52,8 +53,7 @@ _NOT_READABLE = Badge(Mark.NONE, "not readable")
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """A level of proof."""
 
     name: str
@@ -65,8 +65,7 @@ class Level:
     needed: bool
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """A kernel beside its float64 reference."""
 
     name: str
@@ -81,8 +80,7 @@ class Kernel:
     detail: str
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """One thing that went wrong, or could not be judged."""
 
     where: str
@@ -93,8 +91,7 @@ class Trouble:
     means: str
 
 
-@dataclass(frozen=True)
-class CertificateView:
+class CertificateView(Struct, frozen=True):
     """A certificate as it is shown. Each part is made when a form asks for it."""
 
     certificate: Certificate

@@ -8,8 +8,10 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import fields, replace
+
 from splatfix.core.codec import to_json
-from splatfix.core.data import dataclass, fields, replace
 from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_bytes, write_json, write_text
 from splatfix.core.limits import MOST_JSON
@@ -29,8 +31,7 @@ _FOLDERS = ("folder", "out")
 _MOST_FILE = 8 << 30
 
 
-@dataclass(frozen=True)
-class FixRequest:
+class FixRequest(Struct, frozen=True):
     """What was asked of ``splatfix scenes fix``."""
 
     folder: Path
@@ -40,8 +41,7 @@ class FixRequest:
     """Also write lists of training and test views where the layout has no files for them."""
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """What was done."""
 
     folder: str

@@ -12,7 +12,8 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import read_bytes
@@ -37,8 +38,7 @@ class Change(str, Enum):
     """The pixels stay, as the reconstruction has them, and EXIF says that they are upright."""
 
 
-@dataclass(frozen=True)
-class PhotoJob:
+class PhotoJob(Struct, frozen=True):
     """One photo of a scene, and where it goes."""
 
     path: str

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from email.parser import HeaderParser
 
+from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -18,7 +19,6 @@ from splatfix.binaries.symbols import parse_exported, parse_needs
 from splatfix.binaries.wheel import Member, members, opened_member
 from splatfix.context import Context
 from splatfix.context.coverage import targets_by_module
-from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_LIBRARIES, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
@@ -48,8 +48,7 @@ class Refused(Exception):
         self.objection, self.verdict = Objection(code, reason), verdict
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """A wheel that is looked into."""
 
     reader: Reader

@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+from msgspec import Struct, field
 from packaging.utils import canonicalize_name
 
-from splatfix.core.data import dataclass
 from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.core.versions import dotted, release
@@ -28,8 +28,7 @@ _MOST_PAGES = 12
 _DEPTH = 3
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     """A wheel, as an index lists it."""
 
     wheel: str
@@ -91,8 +90,8 @@ def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Lin
     cuda, release_of_torch = f"cu{(torch.cuda or '').replace('.', '')}", dotted(release(torch.version)[:2])
     fields = {"name": canonicalize_name(name), "cuda": cuda, "torch": release_of_torch}
     address = index.address
-    for field, value in fields.items():
-        address = address.replace(f"{{{field}}}", value)
+    for blank, value in fields.items():
+        address = address.replace(f"{{{blank}}}", value)
     return tuple(_Pages(index, name, torch, web).wheels(address))
 
 
@@ -107,17 +106,14 @@ def _is_of(wheel: str, name: str) -> bool:
     return wheel.endswith(".whl") and canonicalize_name(distribution) == canonicalize_name(name)
 
 
-@dataclass
-class _Pages:
+class _Pages(Struct):
     """A walk over the pages of an index."""
 
     index: WheelIndex
     name: str
     torch: Torch
     web: Web
-
-    def __post_init__(self) -> None:
-        self.visited: set[str] = set()
+    visited: set[str] = field(default_factory=set)
 
     def wheels(self, address: str, depth: int = 0) -> list[Link]:
         """Those that a page lists; where it lists none, those of the folders that it leads to."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts import PackageSource
 
 
@@ -21,8 +22,7 @@ class Verdict(str, Enum):
     """Its name fits, and a better one is proven already."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A package that a prebuilt wheel is looked for, and what such a wheel must be."""
 
     name: str
@@ -37,8 +37,7 @@ class Wanted:
     """What asks for it, as ``install`` takes it: a folder, a name, a key of a variant."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One wheel of an index."""
 
     wheel: str
@@ -68,8 +67,7 @@ class Candidate:
         return f"{self.wheel.partition('-')[0]} @ {address}"
 
 
-@dataclass(frozen=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True):
     """An index that could not be read."""
 
     index: str
@@ -77,8 +75,7 @@ class Unanswered:
     reason: str
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(Struct, frozen=True):
     """The answer for one package."""
 
     name: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from msgspec import Struct
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from splatfix.context import Context
-from splatfix.core.data import dataclass
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.torch_releases import cxx11_abi
@@ -21,16 +21,14 @@ from splatfix.wheels.model import Wanted
 from splatfix.wheels.web import refused_address
 
 
-@dataclass(frozen=True)
-class Objection:
+class Objection(Struct, frozen=True):
     """Why a candidate will not do: a stable word, and a clause."""
 
     code: str
     reason: str
 
 
-@dataclass(frozen=True)
-class ParsedName:
+class ParsedName(Struct, frozen=True):
     """A wheel's file name in its parts."""
 
     version: Version

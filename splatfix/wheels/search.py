@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
-from splatfix.core.data import dataclass, replace
 from splatfix.core.redact import without_credentials
 from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
@@ -57,8 +58,7 @@ def _may_have(index: WheelIndex, wanted: Wanted) -> bool:
     return not names or canonicalize_name(wanted.name) in names
 
 
-@dataclass(frozen=True)
-class _Search:
+class _Search(Struct, frozen=True):
     wanted: Wanted
     context: Context
     interpreter: Interpreter

@@ -16,7 +16,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
 
 MOST_PAGE = 32 << 20
 """Bytes of a page. The largest lists of wheels have some three MiB."""
@@ -59,8 +59,7 @@ def refused_address(address: str) -> str:
     return f"its address is not https ({parts.scheme or 'no scheme'})"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Bytes of a file, and how many it has in all."""
 
     data: bytes

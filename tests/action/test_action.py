@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from splatfix.checks import Finding, Status
-from splatfix.core.data import dataclass
 from splatfix.report.annotations import of_findings
 from tests.conftest import ROOT
 
@@ -26,8 +26,7 @@ ACTION: Mapping[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encod
 TINY = ROOT / "tests" / "certify" / "tiny_stack"
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """What a run of the steps left."""
 
     code: int

@@ -1,10 +1,10 @@
 """What a class of failures asks for on a machine: commands that fit its driver, GPU and environment."""
 
-import dataclasses
 import shlex
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.answers import Answers
 from splatfix.app.explain import ExplainRequest, explain
@@ -26,9 +26,9 @@ def with_cpu_torch(facts: Facts) -> Facts:
     torch = facts.environment.torch
     assert torch.value is not None
     version = torch.value.version.partition("+")[0] + "+cpu"
-    changed = dataclasses.replace(torch.value, version=version, cuda=None, code=(), knows_archs=())
-    environment = dataclasses.replace(facts.environment, torch=dataclasses.replace(torch, value=changed))
-    return dataclasses.replace(facts, environment=environment)
+    changed = replace(torch.value, version=version, cuda=None, code=(), knows_archs=())
+    environment = replace(facts.environment, torch=replace(torch, value=changed))
+    return replace(facts, environment=environment)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_failure_of_compilers_names_the_way_without_one(
 
 def test_the_way_without_a_compiler_says_that_it_needs_a_cuda_torch() -> None:
     facts = facts_of("rtx-5080")
-    mac = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, system="darwin"))
+    mac = replace(facts, machine=replace(facts.machine, system="darwin"))
     for given, expected in ((facts, [False]), (with_cpu_torch(facts), [True]), (with_cpu_torch(mac), [])):
         answers = Answers(make_context(given, Goal()))
         found = answers.without_compiler(failures()["cuda-toolkit-missing"], ["simple_knn"])

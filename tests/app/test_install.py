@@ -1,12 +1,12 @@
 """What ``install`` means where no SOURCE was named."""
 
 import sys
-from dataclasses import replace
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.install import InstallRequest, explain, planned, require_downloads
 from splatfix.app.prebuilt import find_prebuilt

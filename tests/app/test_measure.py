@@ -1,8 +1,7 @@
 """After an installation on a machine with a GPU: what is run there is shown, and what computes wrongly does not stay."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.measure import measured
 from splatfix.certify import KernelCheck
@@ -22,7 +21,7 @@ GOOD_DRIVER = Driver("580.95.05", "13.0")
 
 def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
     facts = machine(gpus=(Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),))
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, driver=Fact(driver, "test")))
+    return replace(facts, machine=replace(facts.machine, driver=Fact(driver, "test")))
 
 
 PLAN = InstallPlan(
@@ -31,8 +30,8 @@ PLAN = InstallPlan(
 NO_GPU_ANSWER = KernelCheck("knn", "simple_knn._C", Verdict.NOT_MEASURED, detail="torch sees no GPU here")
 AGREES = KernelCheck("knn", "simple_knn._C", Verdict.MET, 2e-7, 1e-4)
 WRONG = KernelCheck("knn", "simple_knn._C", Verdict.FAILED, 0.3, 1e-4)
-CRASHED = dataclasses.replace(WRONG, value_error=None, detail="ended by SIGSEGV")
-HUNG = dataclasses.replace(WRONG, value_error=None, detail="no answer within 180 s")
+CRASHED = replace(WRONG, value_error=None, detail="ended by SIGSEGV")
+HUNG = replace(WRONG, value_error=None, detail="no answer within 180 s")
 
 
 class Machine:
@@ -73,9 +72,7 @@ def test_what_does_not_compute_is_taken_back_unless_it_was_there_before(
 
 
 def test_what_could_not_be_measured_is_not_claimed() -> None:
-    assert Machine(with_gpu(), NO_GPU_ANSWER).rung() == dataclasses.replace(
-        NOT_RUN, shown_by=NO_GPU_ANSWER.detail
-    )
+    assert Machine(with_gpu(), NO_GPU_ANSWER).rung() == replace(NOT_RUN, shown_by=NO_GPU_ANSWER.detail)
 
 
 @pytest.mark.parametrize("facts", [machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))])

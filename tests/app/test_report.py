@@ -1,7 +1,6 @@
 """``splatfix report``: what was certified earlier is shown as it was then."""
 
 import copy
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import splatfix.certify
 from splatfix import __version__
@@ -157,7 +157,7 @@ def test_diff_says_what_a_baseline_says(
     document = json.loads((a / "certificate.json").read_text(encoding="utf-8"))
     (run,) = certificate.scenes
     halved = {**run.result, "heldout": {**run.result["heldout"], "psnr": psnr / 2}}
-    scenes = (dataclasses.replace(run, result=halved),)
+    scenes = (replace(run, result=halved),)
     expected = compare(scenes, document)
     found = check(json.loads(splatfix("report", "diff", a, b, "--json").stdout))
     assert (found["exit_code"], found["reproduces"]["reached"]) == (1, False)

@@ -6,7 +6,6 @@ The certificates are a recorded run of three scenes with the facts of this envir
 torch, stack and outcome, each in a report folder of its own. Processor time is printed too: other load does not count there.
 """
 
-import dataclasses
 import json
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 import measuring
 from measuring import beside_json_load, conditions, keep
+from msgspec.structs import replace
 
 
 def base_document(folder: Path) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def base_document(folder: Path) -> dict[str, Any]:
     from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
     app.train_and_judge = partial(app.train_and_judge, runner=RecordedTrainer())
-    suite = dataclasses.replace(SHORT, iterations=None, scenes=("figurine", "fruit", "desk"))
+    suite = replace(SHORT, iterations=None, scenes=("figurine", "fruit", "desk"))
     app.run_and_report(subject(suite, folder), gather(sys.executable))
     document: dict[str, Any] = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
     return document

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import struct
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from smoke_trainer.config import TrainConfig, scaled_to
@@ -82,8 +82,8 @@ def test_the_photos_of_issue_676_are_refused_while_loading_with_the_flag_that_sa
 
 @pytest.mark.parametrize("stack", sorted(stacks_by_key()))
 def test_every_phase_is_the_sum_of_its_parts_or_not_known(stack: str) -> None:
-    phases = card_phases(dataclasses.replace(ISSUE_676, stack=stack, autograd=True, lpips="vgg"))
-    hosts = host_phases(dataclasses.replace(ISSUE_676, stack=stack, photos_on_cpu=True))
+    phases = card_phases(replace(ISSUE_676, stack=stack, autograd=True, lpips="vgg"))
+    hosts = host_phases(replace(ISSUE_676, stack=stack, photos_on_cpu=True))
     assert set(phases) == set(hosts) == {"loading", "training", "evaluation"}
     known = [phase for phase in (*phases.values(), *hosts.values()) if phase is not None]
     assert bool(known) == bool(stacks_by_key()[stack].family)
@@ -97,14 +97,14 @@ def test_every_phase_is_the_sum_of_its_parts_or_not_known(stack: str) -> None:
 def test_no_published_run_of_the_stack_itself_means_a_larger_error() -> None:
     spans = []
     for stack in ("inria-v1", "speedy"):
-        training = card_phases(dataclasses.replace(ISSUE_676, stack=stack, photos=10))["training"]
+        training = card_phases(replace(ISSUE_676, stack=stack, photos=10))["training"]
         assert training is not None
         spans.append(training.high_bytes - training.low_bytes)
     assert spans[0] < spans[1]
 
 
 def test_changes_are_in_order_of_quality_and_each_helps_more() -> None:
-    need = dataclasses.replace(ISSUE_676, stack="mcmc", gaussians=Span(2e7, 2e7, 2e7))
+    need = replace(ISSUE_676, stack="mcmc", gaussians=Span(2e7, 2e7, 2e7))
     changes = changes_for(need, 8 * GIB)
     order = [setting.option.partition("{")[0] for setting in settings_of(stacks_by_key()["mcmc"])]
     places = [max(at for at, begin in enumerate(order) if row.option.startswith(begin)) for row in changes]
@@ -124,18 +124,16 @@ def test_a_swap_that_is_advised_is_one_that_splatfix_installs() -> None:
 
 
 def test_the_largest_is_the_last_that_fits() -> None:
-    need = dataclasses.replace(ISSUE_676, photos=100)
+    need = replace(ISSUE_676, photos=100)
     limit = int(0.97 * 24 * GIB)
     largest = largest_for(need, limit)
     assert largest.gaussians and largest.photos and largest.resolution
     for count, fits in ((largest.gaussians, True), (largest.gaussians + 1, False)):
-        assert (
-            (highest_peak(dataclasses.replace(need, gaussians=Span(count, count, count))) or 0) <= limit
-        ) is fits
+        assert ((highest_peak(replace(need, gaussians=Span(count, count, count))) or 0) <= limit) is fits
     for photos, fits in ((largest.photos, True), (largest.photos + 1, False)):
-        assert ((highest_peak(dataclasses.replace(need, photos=photos)) or 0) <= limit) is fits
+        assert ((highest_peak(replace(need, photos=photos)) or 0) <= limit) is fits
     assert largest_for(ISSUE_676, limit).gaussians == 0  # the photos alone are too many
-    assert largest_for(dataclasses.replace(need, stack="gsplat"), limit).photos is None
+    assert largest_for(replace(need, stack="gsplat"), limit).photos is None
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -149,8 +147,8 @@ def test_what_is_not_known_is_said() -> None:
     code, document = called("--gpu", "16 GB", *mesh, "25000000")
     assert (code, document["training"]["parts"][0]["kind"]) == (1, "claimed")
     assert verdict_of({"training": None}, 1) is Verdict.UNKNOWN
-    assert gaussians_expected(dataclasses.replace(ISSUE_676, stack="smoke")) is None
-    assert minutes_expected(dataclasses.replace(ISSUE_676, gaussians=Span(1e9, 1e9, 1e9)), 30_000) is None
+    assert gaussians_expected(replace(ISSUE_676, stack="smoke")) is None
+    assert minutes_expected(replace(ISSUE_676, gaussians=Span(1e9, 1e9, 1e9)), 30_000) is None
 
 
 def test_ranges_name_the_runs_that_they_rest_on() -> None:
@@ -162,7 +160,7 @@ def test_ranges_name_the_runs_that_they_rest_on() -> None:
     halved = minutes_expected(ISSUE_676, 15_000)
     assert halved is not None and halved.high == pytest.approx(minutes.high / 2)
     assert mcmc_count(100, 2, cap=108) == 108
-    mcmc = dataclasses.replace(ISSUE_676, stack="gsplat", strategy="mcmc")
+    mcmc = replace(ISSUE_676, stack="gsplat", strategy="mcmc")
     for cap, count in ((None, 1_000_000), (5_000_000, 5_000_000)):
         expected = gaussians_expected(mcmc, cap)
         assert expected is not None and expected.low == expected.high == count
@@ -406,6 +404,6 @@ def test_short_runs_fit_the_published_parts(monkeypatch: pytest.MonkeyPatch) -> 
     need, words = calibrate.calibrated(ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
     assert need.calibrated == pytest.approx(1.5) and "1.50" in words
     assert (highest_peak(need) or 0) > (highest_peak(ISSUE_676) or 0)
-    smoke = dataclasses.replace(ISSUE_676, stack="smoke")
+    smoke = replace(ISSUE_676, stack="smoke")
     need, _ = calibrate.calibrated(smoke, None, None, Trainer(smoke, 1.0))
     assert need.gaussians.typical == pytest.approx(4000 * families()["smoke"].after_two)

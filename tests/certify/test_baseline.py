@@ -1,11 +1,11 @@
 """Beside a baseline: like is held against like, and what cannot be compared is shown and not judged."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Outcome, SceneRun, Suite, Verdict, certify
 from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
@@ -95,7 +95,7 @@ def test_short_runs_on_a_gpu_differ_by_themselves(iterations: int, cuda: bool, o
     peak = {"train": {"allocated": 1 << 30}} if cuda else None
     same = {"iterations": iterations, "memory__cuda": peak}
     now, earlier = result(**same), result(**same, heldout__psnr=1.04 * RESULT["heldout"]["psnr"])
-    run = dataclasses.replace(RUN, result=now)
+    run = replace(RUN, result=now)
     assert only(compare((run,), baseline(earlier))).outcome is outcome
 
 
@@ -171,7 +171,7 @@ def test_a_run_without_quality_is_worse() -> None:
 
 
 def test_other_scenes_and_methods_are_named() -> None:
-    attic = dataclasses.replace(garden(), scene="attic")
+    attic = replace(garden(), scene="attic")
     scene = only(compare((attic,), None, "inria-2023"))
     assert scene.why == "inria-2023 has no figures of it" and scene.measures[3].now == 27.41
     for name in ("mip-splatting", "3dgs-mcmc", "taming-3dgs"):
@@ -230,7 +230,7 @@ def test_speed_and_memory_of_another_machine_are_not_judged(machine: dict[str, A
 
 
 def test_the_same_gpu_is_the_same_machine() -> None:
-    run = dataclasses.replace(RUN, result=result(machine__gpu=GPU))
+    run = replace(RUN, result=result(machine__gpu=GPU))
     for cpu in ("A", "B"):  # in another computer
         earlier = result(machine__gpu=GPU, machine__cpu=cpu, iterations_per_second=100.0)
         scene = only(compare((run,), baseline(earlier)))

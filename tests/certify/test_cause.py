@@ -1,8 +1,7 @@
 """A trainer that failed: its criterion names the class that its output shows, and what to do about it."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify.advice import advised, explained
 from splatfix.certify.criteria.stack import judge_stack
@@ -50,9 +49,9 @@ def test_what_is_not_recognised_keeps_the_advice_of_the_criterion() -> None:
 def test_only_a_failed_criterion_without_advice_is_explained() -> None:
     judged = Criterion("training-finishes", Outcome.FAILED, "", "", advice="known")
     assert explained(judged, ABI) == judged
-    met = dataclasses.replace(judged, outcome=Outcome.MET, advice="")
+    met = replace(judged, outcome=Outcome.MET, advice="")
     assert explained(met, ABI) == met
-    other = dataclasses.replace(judged, code="loss-falls", advice="")
+    other = replace(judged, code="loss-falls", advice="")
     assert explained(other, ABI) == other
 
 

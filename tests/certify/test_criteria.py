@@ -4,13 +4,13 @@ import json
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Outcome, smoke_training
 from splatfix.certify.advice import advised

@@ -1,9 +1,9 @@
 """Which GPU a certificate is about: judged and recorded for the one that trained."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Outcome, SceneRun, Suite
 from splatfix.certify.certificate import Measured, conclude
@@ -20,7 +20,7 @@ RUN = SceneRun("figurine", (), 7.0, RESULT)
 
 
 def changed(**values: Any) -> Facts:
-    return dataclasses.replace(MIXED, machine=dataclasses.replace(MIXED.machine, **values))
+    return replace(MIXED, machine=replace(MIXED.machine, **values))
 
 
 def rungs(device: str, tmp_path: Any, facts: Facts = MIXED) -> dict[RungName, bool | None]:
@@ -37,7 +37,7 @@ def test_a_second_gpu_refuses_no_certificate(tmp_path: Any) -> None:
 
 def test_the_gpu_that_trained_is_recorded() -> None:
     gpus = tuple(
-        dataclasses.replace(gpu, max_clocks=(2100, 9751), power_limit=280_000, default_power_limit=350_000)
+        replace(gpu, max_clocks=(2100, 9751), power_limit=280_000, default_power_limit=350_000)
         for gpu in MIXED.machine.gpus.value or ()
     )
     found = gpu_record(changed(gpus=Fact(gpus)), "cuda:1", ())
@@ -57,7 +57,7 @@ def test_details_only_of_a_certain_gpu(cuda: tuple[str, ...] | None, certain: bo
 
 
 def _without_bus() -> tuple[Any, ...]:
-    return tuple(dataclasses.replace(gpu, bus_id=None) for gpu in MIXED.machine.gpus.value or ())
+    return tuple(replace(gpu, bus_id=None) for gpu in MIXED.machine.gpus.value or ())
 
 
 def test_the_name_is_torchs_own() -> None:

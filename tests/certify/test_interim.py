@@ -1,7 +1,6 @@
 """Reports of runs that did not come to their end: what a killed splatfix and a killed trainer leave behind."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.certify import exit_code_of, run_and_report
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
@@ -73,9 +73,7 @@ def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
         now += cost
 
     scenes = SUITES["quick"].scenes
-    reports = InterimReports(
-        scenes, lambda: dataclasses.replace(base, scenes=base.scenes[:1]), write, lambda: now
-    )
+    reports = InterimReports(scenes, lambda: replace(base, scenes=base.scenes[:1]), write, lambda: now)
     reports.training("study", STATE)
     assert not written, "there is nothing to report yet"
     reports.settled()
@@ -138,9 +136,7 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     parts, of_whole = (StoredCertificate(to_json(item)).parts() for item in (found, whole))
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
-    early = incomplete(
-        dataclasses.replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True
-    )
+    early = incomplete(replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True)
     assert StoredCertificate(to_json(early)).parts()["seed"] == "0", "by the command line"
     assert parts.items() <= of_whole.items() and {"processor", "seed", "iterations"} <= parts.keys()
 

@@ -1,10 +1,10 @@
 """Levels of proof: what verifies each, and what fails it."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import compare
@@ -57,8 +57,8 @@ def test_extension_for_another_gpu_is_not_built() -> None:
 
 
 def test_one_wrong_kernel_fails_computes() -> None:
-    wrong = dataclasses.replace(GOOD, outcome=Outcome.FAILED)
-    unmeasured = dataclasses.replace(GOOD, outcome=Outcome.NOT_MEASURED)
+    wrong = replace(GOOD, outcome=Outcome.FAILED)
+    unmeasured = replace(GOOD, outcome=Outcome.NOT_MEASURED)
     assert levels(kernels=(GOOD, wrong))[RungName.COMPUTES].reached is False
     assert levels(kernels=(unmeasured,))[RungName.COMPUTES].reached is False
     assert levels(kernels=(GOOD, unmeasured))[RungName.COMPUTES].reached is True
@@ -98,7 +98,7 @@ def test_summary_claims_no_more_than_was_verified(
     request = subject(Suite("data", ("figurine",), 60.0), Path("out"))
     floor = Criterion("held-out-quality", Outcome.NOT_MEASURED, "30.03 dB", "no reference PSNR")
     unread = SceneRun("attic", (), 1.0, {"error": {}}, unreadable="cameras.bin ends too early.")
-    runs = (dataclasses.replace(RUN, criteria=(floor,)),)
+    runs = (replace(RUN, criteria=(floor,)),)
     kernels: tuple[KernelCheck, ...] = (GOOD,)
     if verdict is Verdict.UNDETERMINED:
         runs += (unread,)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.certify import next_step
 from splatfix.certify import Outcome, Verdict, certify
 from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
-from splatfix.core.data import replace
 from splatfix.core.files import write_json
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts

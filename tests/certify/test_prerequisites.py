@@ -1,10 +1,10 @@
 """Packages, devices and GPUs that a certification needs, and what is said where they are missing."""
 
-import dataclasses
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import SUITES, certify, device_for, idle_gpu, require_gpu, verify
 from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
@@ -106,11 +106,11 @@ def test_missing_packages_are_listed(empty_venv: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("python", [sys.executable, "/env/bin/python"])
 def test_own_environment_is_suggested_last(python: str) -> None:
     bare = EnvironmentFacts(
-        interpreter=Fact(dataclasses.replace(INTERPRETER, executable=python), "test"),
+        interpreter=Fact(replace(INTERPRETER, executable=python), "test"),
         distributions=Fact((), "test"),
         torch_installed=Fact(False, "test"),
     )
     with pytest.raises(SplatfixError) as caught:
-        require_packages(dataclasses.replace(machine(), environment=bare), python, VERIFY_NEEDS)
+        require_packages(replace(machine(), environment=bare), python, VERIFY_NEEDS)
     programs = [item.command.argv[0] for item in caught.value.todo if item.command]
     assert programs == (["splatfix", python] if python == sys.executable else [python, "splatfix"])

@@ -29,8 +29,7 @@ def test_the_document_stays_as_it_was_written() -> None:
 
 def test_calls_of_an_extension_are_told_by_function() -> None:
     record = TrainingRecord.of({"implementations": {"a": {"calls": {"forward": 3}}, "b": {"calls": 4}}})
-    assert record.implementations["a"].calls_by_name == {"forward": 3}
-    assert (record.implementations["a"].calls, record.implementations["b"].calls) == (None, 4)
+    assert (record.implementations["a"].calls, record.implementations["b"].calls) == ({"forward": 3}, 4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e80, 10**400, True, "12", None, [], {}])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from smoke_trainer.renderers import TorchRenderer
 from splatfix.app.certify import run_and_report
@@ -112,7 +113,7 @@ class TestNotCertified:
             return dataclasses.replace(drawn, color=drawn.color.detach() + zero)
 
         monkeypatch.setattr(TorchRenderer, "render", detached)
-        brief = dataclasses.replace(SHORT, iterations=10)
+        brief = replace(SHORT, iterations=10)
         certificate = run(tmp_path, known, runner=TrainingHere(), suite=brief)
         assert certificate.verdict is Verdict.NOT_CERTIFIED
         assert failed_criteria(certificate) >= {"gradients-xyz", "gradients-opacity", "gradients-f-dc"}

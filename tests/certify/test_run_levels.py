@@ -1,6 +1,5 @@
 """Run levels: a certificate of one skips nothing of it, and claims nothing beyond it."""
 
-import dataclasses
 import io
 import json
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.certify import exit_code_of, next_step, run_and_report
@@ -105,10 +105,10 @@ def test_the_second_runs_kernels_and_trains_nothing(
     ("finding", "verdict", "code"),
     [
         (BROKEN, Verdict.NOT_CERTIFIED, 1),
-        (dataclasses.replace(BROKEN, status=Status.CRASH), Verdict.NOT_CERTIFIED, 1),
+        (replace(BROKEN, status=Status.CRASH), Verdict.NOT_CERTIFIED, 1),
         (UNKNOWN, Verdict.UNDETERMINED, 3),
         (WARNING, Verdict.CERTIFIED, 0),
-        (dataclasses.replace(BROKEN, status=Status.SKIP), Verdict.CERTIFIED, 0),
+        (replace(BROKEN, status=Status.SKIP), Verdict.CERTIFIED, 0),
         (OLD_DRIVER, Verdict.CERTIFIED, 0),
         (NO_CODE, Verdict.CERTIFIED, 0),
     ],
@@ -145,7 +145,7 @@ def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: 
             done = super().run(argv, **options)
             wrong = Path(str(argv[1])).name == "kernel_probe.py" and argv[2] == "knn"
             stdout = done.stdout.replace('"met"', '"failed"') if wrong else done.stdout
-            return dataclasses.replace(done, stdout=stdout)
+            return replace(done, stdout=stdout)
 
     certificate = at(2, tmp_path, known, Wrong())
     assert certificate.verdict is Verdict.NOT_CERTIFIED
@@ -178,7 +178,7 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(
 def test_the_fourth_needs_every_public_scene(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
     """What is missing of the thirteen is named, and the level is not passed, however well the others trained."""
     missing = tuple(Skipped(name, "not there") for name in ("truck", "train"))
-    suite = dataclasses.replace(SUITES["quick"], skipped=missing)
+    suite = replace(SUITES["quick"], skipped=missing)
     certificate = at(4, tmp_path / "four", known, RecordedTrainer(), suite=suite)
     assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
     assert [item.scene for item in certificate.skipped] == ["truck", "train"]
@@ -265,8 +265,8 @@ def test_warnings_are_reservations() -> None:
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
-    gpus = dataclasses.replace(known.machine, gpus=dataclasses.replace(known.machine.gpus, value=()))
-    without = dataclasses.replace(known, machine=gpus)
+    gpus = replace(known.machine, gpus=replace(known.machine.gpus, value=()))
+    without = replace(known, machine=gpus)
     with pytest.raises(SplatfixError) as caught:
         at(1, tmp_path, without, device="cuda")
     assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)

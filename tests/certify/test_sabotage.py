@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import SUITES, Outcome, Suite, Verdict, certify
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 TRAIN = "smoke_trainer/train.py"
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=100)
-WHOLE = dataclasses.replace(SUITES["quick"], scenes=("figurine",))
+WHOLE = replace(SUITES["quick"], scenes=("figurine",))
 """With its floor of held-out PSNR."""
 
 NO_GRADIENT = """

@@ -1,6 +1,5 @@
 """How far a stack's trainer is, by its observer's lines; and how many threads it gets."""
 
-import dataclasses
 import json
 import threading
 import tracemalloc
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify.progress import words
 from splatfix.certify.stacks.progress import Lines, following
@@ -80,6 +80,6 @@ def test_who_fails_to_listen_stops_nothing(tmp_path: Path) -> None:
 def test_threads(
     known: Facts, variables: dict[str, str], cores: int, load: float, count: int, why: str
 ) -> None:
-    machine = dataclasses.replace(known.machine, resources=Resources(cores=cores))
-    found = threads_for(dataclasses.replace(known, machine=machine), variables, load)
+    machine = replace(known.machine, resources=Resources(cores=cores))
+    found = threads_for(replace(known, machine=machine), variables, load)
     assert (found.count, found.reason) == (count, why)

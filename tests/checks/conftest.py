@@ -1,11 +1,11 @@
 """Machines as facts, for the checks: the field reports' own configurations, each changed by a test where it wants."""
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import make_context
@@ -57,19 +57,19 @@ def with_python(facts: Facts, **values: Any) -> Facts:
     """The facts with another interpreter of the environment."""
     python = facts.environment.interpreter.value
     assert python is not None
-    changed = Fact(dataclasses.replace(python, **values), "probe")
-    return dataclasses.replace(facts, environment=dataclasses.replace(facts.environment, interpreter=changed))
+    changed = Fact(replace(python, **values), "probe")
+    return replace(facts, environment=replace(facts.environment, interpreter=changed))
 
 
 def with_facts(facts: Facts, **values: Any) -> Facts:
     """The facts with other ones of the machine or the environment, by their names."""
-    machine = {k: v for k, v in values.items() if k in MachineFacts.__dataclass_fields__}
-    environment = {k: v for k, v in values.items() if k in EnvironmentFacts.__dataclass_fields__}
+    machine = {k: v for k, v in values.items() if k in MachineFacts.__struct_fields__}
+    environment = {k: v for k, v in values.items() if k in EnvironmentFacts.__struct_fields__}
     assert len(machine) + len(environment) == len(values), "an unknown fact"
-    return dataclasses.replace(
+    return replace(
         facts,
-        machine=dataclasses.replace(facts.machine, **machine),
-        environment=dataclasses.replace(facts.environment, **environment),
+        machine=replace(facts.machine, **machine),
+        environment=replace(facts.environment, **environment),
     )
 
 
@@ -124,13 +124,13 @@ def cuda(version: str, *archs: str, root: str = "/opt/cuda", **values: Any) -> d
     """The only toolkit here, which torch takes for CUDA_HOME."""
     made = Toolkit(root, version, (root,), f"{root}/bin/nvcc", archs or ("sm_90", "sm_120"), 15, 20)
     choice = ToolkitChoice(root, "CUDA_HOME", made.nvcc, None, True)
-    return {"toolkits": Fact((dataclasses.replace(made, **values),), "PATH"), "toolkit_choice": Fact(choice)}
+    return {"toolkits": Fact((replace(made, **values),), "PATH"), "toolkit_choice": Fact(choice)}
 
 
 def linked(**values: Any) -> Extension:
     """An extension with this linkage."""
     linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
-    return dataclasses.replace(extension("dgr", sass("sm_120")), linkage=linkage)
+    return replace(extension("dgr", sass("sm_120")), linkage=linkage)
 
 
 @pytest.fixture
@@ -186,6 +186,6 @@ def torch_with(rtx_5080: Facts) -> TorchWith:
     def change(**values: Any) -> Fact[Torch]:
         torch = rtx_5080.environment.torch.value
         assert torch is not None
-        return Fact(dataclasses.replace(torch, **values), "torch/version.py read as text")
+        return Fact(replace(torch, **values), "torch/version.py read as text")
 
     return change

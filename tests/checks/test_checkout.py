@@ -1,9 +1,9 @@
 """Checkouts: complete or not, calls that fit what is installed, COLMAP."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status
 from splatfix.core.step import commands
@@ -34,7 +34,7 @@ def with_checkout(facts: Facts, **values: Any) -> Facts:
     found = Checkout(
         **{"folder": "/home/u/gs", "paths": INRIA.recognise, "commit": "472689c" + "0" * 33, **values}
     )
-    return dataclasses.replace(facts, checkout=Fact(found, "text"))
+    return replace(facts, checkout=Fact(found, "text"))
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
@@ -62,7 +62,7 @@ def test_submodules(rtx_5080: Facts) -> None:
     there = Submodule("submodules/simple-knn", "https://example.org/knn", False)
     viewer = Submodule("SIBR_viewers", "https://example.org/sibr", True)
     assert not loud(with_checkout(rtx_5080, submodules=(there, viewer)))
-    empty = dataclasses.replace(there, empty=True)
+    empty = replace(there, empty=True)
     finding, note = of(with_checkout(rtx_5080, submodules=(empty, viewer)), "submodules-missing")
     assert (finding.status, note.status) == (Status.FAIL, Status.SKIP)
     by_git, by_splatfix = (command.argv for command in commands(finding.remedy))
@@ -85,7 +85,7 @@ def test_submodules(rtx_5080: Facts) -> None:
 )
 def test_who_needs_a_submodule(rtx_5080: Facts, path: str, more: dict[str, Any], why: str) -> None:
     empty = Submodule(path, "https://example.org/a", True, **more)
-    item = dataclasses.replace(source("dgr", missing_folders=("third_party/glm",)), path="deps/knn")
+    item = replace(source("dgr", missing_folders=("third_party/glm",)), path="deps/knn")
     facts = with_checkout(rtx_5080, submodules=(empty,), imports=("simple_knn",), sources=(item,))
     (found,) = of(facts, "submodules-missing")
     assert found.status is (Status.FAIL if why else Status.SKIP)
@@ -178,7 +178,7 @@ def ssim(**values: Any) -> Any:
 
 def test_a_fallback_from_a_broken_extension(changed: Changer) -> None:
     linkage = Linkage(torch_missing=("_ZN3c104goneEv",))
-    item = dataclasses.replace(extension("fused_ssim", sass("sm_120")), linkage=linkage)
+    item = replace(extension("fused_ssim", sass("sm_120")), linkage=linkage)
     facts = with_checkout(changed(packages=packages(ssim()), extensions=Fact((item,), "")), guarded=(GUARD,))
     assert set(loud(facts)) == {"silent-fallback", "torch-abi-mismatch"}
 

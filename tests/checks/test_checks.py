@@ -1,9 +1,10 @@
 """All checks together: a healthy machine, single problems, missing facts."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields, replace
 
 from splatfix.checks import Finding, Status, all_checks, checks_without_checkout, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
@@ -78,7 +79,7 @@ def compiler(version: str) -> Fact[tuple[Compiler, ...]]:
 
 def modules(**values: Any) -> Fact[tuple[Extension, ...]]:
     needed = values.pop("needed", ("libtorch.so", "libcudart.so.12"))
-    return Fact((dataclasses.replace(extension("r", sass("sm_120"), needed=needed), **values),), "")
+    return Fact((replace(extension("r", sass("sm_120"), needed=needed), **values),), "")
 
 
 @pytest.mark.parametrize(
@@ -144,21 +145,17 @@ def test_selection_by_code_and_family() -> None:
         select(only=["no-such"])
 
 
-PARTS = [
-    ("machine", field.name)
-    for field in dataclasses.fields(MachineFacts)
-    if field.name not in ("system", "machine")
-]
-PARTS += [("environment", field.name) for field in dataclasses.fields(EnvironmentFacts)]
+PARTS = [("machine", field.name) for field in fields(MachineFacts) if field.name not in ("system", "machine")]
+PARTS += [("environment", field.name) for field in fields(EnvironmentFacts)]
 
 
 def without(facts: Facts, part: str, field: str) -> Facts:
     """The facts with one field as an older splatfix, or a probe that failed, leaves it."""
     owner = getattr(facts, part)
-    blank = next(item for item in dataclasses.fields(owner) if item.name == field)
-    default = blank.default if blank.default is not dataclasses.MISSING else blank.default_factory()  # type: ignore[misc]
+    blank = next(item for item in fields(owner) if item.name == field)
+    default = blank.default if blank.default is not NODEFAULT else blank.default_factory()
     lost = Fact(None, "", "the probe failed") if isinstance(default, Fact) else default
-    return dataclasses.replace(facts, **{part: dataclasses.replace(owner, **{field: lost})})
+    return replace(facts, **{part: replace(owner, **{field: lost})})
 
 
 def loud_codes(facts: Facts) -> set[tuple[str, str]]:
@@ -208,17 +205,17 @@ def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts,
     torch = environment.torch.value
     assert torch is not None and machine.driver.value is not None
     strange = [
-        {"gpus": Fact((dataclasses.replace(gpu, cc=text),), "NVML")},
-        {"toolkits": Fact((dataclasses.replace(toolkit, version=text),), "PATH")},
-        {"driver": Fact(dataclasses.replace(machine.driver.value, version=text, cuda=text), "NVML")},
-        {"torch": Fact(dataclasses.replace(torch, version=text), "")},
-        {"torch": Fact(dataclasses.replace(torch, cuda=text), "")},
-        {"torch": Fact(dataclasses.replace(torch, knows_archs=(text, "9.0")), "")},
+        {"gpus": Fact((replace(gpu, cc=text),), "NVML")},
+        {"toolkits": Fact((replace(toolkit, version=text),), "PATH")},
+        {"driver": Fact(replace(machine.driver.value, version=text, cuda=text), "NVML")},
+        {"torch": Fact(replace(torch, version=text), "")},
+        {"torch": Fact(replace(torch, cuda=text), "")},
+        {"torch": Fact(replace(torch, knows_archs=(text, "9.0")), "")},
     ]
     for change in strange:
         part = "environment" if "torch" in change else "machine"
-        owner = dataclasses.replace(getattr(rtx_5080, part), **change)
-        facts = dataclasses.replace(rtx_5080, **{part: owner})
+        owner = replace(getattr(rtx_5080, part), **change)
+        facts = replace(rtx_5080, **{part: owner})
         assert Status.CRASH not in {item.status for item in run_checks(make_context(facts))}, change
 
 

@@ -1,6 +1,5 @@
 """The host compiler against nvcc's and torch's limits, and Visual Studio's prompt."""
 
-import dataclasses
 import os
 import re
 import shutil
@@ -8,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks
 from splatfix.context import make_context
@@ -63,7 +63,7 @@ def test_gcc_and_another_gxx_on_path(changed: Changer) -> None:
     gcc = Compiler("gcc", "/usr/bin/gcc", "15.1.0", ("PATH",))
     facts = changed(compilers=Fact((gcc, Compiler("g++", "/usr/local/bin/g++", "13.3.0", ("PATH",))), ""))
     assert "gcc 15.1.0 is newer" in only(facts, "host-gcc-too-new").summary
-    same = changed(compilers=Fact((dataclasses.replace(gcc, version="13.3.0"), named("PATH", "13.3.0")), ""))
+    same = changed(compilers=Fact((replace(gcc, version="13.3.0"), named("PATH", "13.3.0")), ""))
     chosen = Toolchain(same).nvcc_host_compiler
     assert chosen is not None and chosen.kind == "g++"
 
@@ -82,7 +82,7 @@ def test_one_that_torch_refuses_is_not_named_for_nvcc(changed: Changer) -> None:
 def test_one_that_nvcc_refuses_is_not_named_for_torch(changed: Changer, rtx_5080: Facts) -> None:
     (toolkit,) = rtx_5080.machine.toolkits.value or ()
     eight = Compiler("g++", "/usr/bin/g++", "8.5.0", ("PATH",))
-    narrow: Toolkit = dataclasses.replace(toolkit, gcc_max=12)
+    narrow: Toolkit = replace(toolkit, gcc_max=12)
     facts = changed(compilers=Fact((eight, THIRTEEN, TWELVE), ""), toolkits=Fact((narrow,), "PATH"))
     assert ("CXX", "/usr/bin/g++-12") in commands(loud(facts)["host-gcc-too-old"].remedy)[0].env
     facts = changed(compilers=Fact((eight, THIRTEEN), ""), toolkits=Fact((narrow,), "PATH"))

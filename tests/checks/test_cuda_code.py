@@ -1,8 +1,7 @@
 """What leaves the CUDA code of a source out, named before it is built."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status
 from splatfix.core.step import set_variable, unset_variable
@@ -17,7 +16,7 @@ FORCE = CudaSwitches(by_gpu=True, on={"FORCE_CUDA": "1"}, off=("FORCE_ONLY_CPU",
 
 def with_switches(switches: CudaSwitches, item: CheckoutSource | None = None) -> CheckoutSource:
     item = item or source("torch_scatter")
-    return dataclasses.replace(item, source=dataclasses.replace(item.source, switches=switches))
+    return replace(item, source=replace(item.source, switches=switches))
 
 
 def test_no_gpu_in_sight(changed: Changer, rtx_5080: Facts) -> None:
@@ -40,10 +39,10 @@ def test_a_variable_that_leaves_it_out(changed: Changer, value: str, count: int)
     assert [item.remedy[0] for item in found] == [unset_variable("FORCE_ONLY_CPU")] * count
 
 
-TCNN = dataclasses.replace(source("tinycudann", ("-gencode=arch=compute_",)), path="bindings/torch")
-TCNN = dataclasses.replace(
+TCNN = replace(source("tinycudann", ("-gencode=arch=compute_",)), path="bindings/torch")
+TCNN = replace(
     TCNN,
-    source=dataclasses.replace(
+    source=replace(
         TCNN.source,
         reads=("TCNN_CUDA_ARCHITECTURES",),
         sets={"TORCH_CUDA_ARCH_LIST": ""},

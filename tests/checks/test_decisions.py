@@ -6,12 +6,12 @@ finding ``says``, what the first step of its ``remedy`` holds (or its first step
 out is as in ``BLANK``. ``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds.
 """
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.toml import parse_toml
@@ -134,9 +134,9 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
     for kind in (MachineFacts, EnvironmentFacts):
         values |= {name: read(HINTS[kind][name], name, given[name]) for name in HINTS[kind] if name in given}
     facts = with_python(changed(**values), **given.get("python", {}))
-    facts = dataclasses.replace(facts, gathered=given.get("gathered", ""))
+    facts = replace(facts, gathered=given.get("gathered", ""))
     if "checkout" in given:
-        return dataclasses.replace(facts, checkout=read(Fact[Checkout], "checkout", given["checkout"]))
+        return replace(facts, checkout=read(Fact[Checkout], "checkout", given["checkout"]))
     names = [name for name in HINTS[Checkout] if name in given and name not in HINTS[EnvironmentFacts]]
     of_checkout = {name: read(HINTS[Checkout][name], name, given[name]) for name in names}
     return with_checkout(facts, **of_checkout) if of_checkout else facts

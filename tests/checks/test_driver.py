@@ -1,9 +1,9 @@
 """The driver: its version against torch, its halves, and what only the driver decides."""
 
-import dataclasses
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status
 from splatfix.core.step import commands
@@ -36,7 +36,7 @@ def test_driver_known_from_proc_alone_judges_ptx(changed: Changer, driver: Drive
 def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_5080: Facts) -> None:
     whole = (rtx_5080.machine.toolkits.value or ())[0]
     site = "/env/lib/python3.11/site-packages/nvidia"
-    partial = dataclasses.replace(
+    partial = replace(
         whole,
         missing=("include/cublas_v2.h", "include/cusparse.h"),
         elsewhere={"cublas_v2.h": f"{site}/cublas/include", "cusparse.h": f"{site}/cusparse/include"},
@@ -45,7 +45,7 @@ def test_headers_of_installed_packages_become_a_command(changed: Changer, rtx_50
     assert [item.line() for item in finding.remedy if item.command] == [
         f'export CPATH="{site}/cublas/include:{site}/cusparse/include${{CPATH:+:$CPATH}}"'
     ]
-    rest = dataclasses.replace(partial, missing=(*partial.missing, "lib64/libcudart.so"))
+    rest = replace(partial, missing=(*partial.missing, "lib64/libcudart.so"))
     (finding,) = of(changed(toolkits=Fact((rest,), "PATH")), "cuda-headers-missing")
     assert "lib64/libcudart.so" in finding.remedy[-1].line()
     assert not finding.remedy[-1].command
@@ -102,5 +102,5 @@ def test_a_card_in_mig_mode_names_what_a_program_gets(
     (finding,) = of(changed(gpus=Fact((card,), "NVML")), "nvidia-gpu-missing")
     assert (finding.status, "compute capability 8.0, 80.0 GiB" + words in finding.summary) == (status, True)
     assert all(name in finding.evidence[0].value for name in devices)
-    (off,) = of(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
+    (off,) = of(changed(gpus=Fact((replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
     assert "MIG" not in off.summary

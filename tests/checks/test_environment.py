@@ -1,8 +1,7 @@
 """The environment: wheels for its Python, and images made to run rather than to build."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status
 from splatfix.facts import AlteredFile, Distribution, Fact, Facts
@@ -30,7 +29,7 @@ def test_the_newest_torch_for_a_python_is_offered(changed: Changer) -> None:
 
 def test_a_release_with_unknown_pythons_is_kept(changed: Changer, monkeypatch: pytest.MonkeyPatch) -> None:
     *older, last = torch_releases.releases()
-    rows = (*older, dataclasses.replace(last, python_max=None))
+    rows = (*older, replace(last, python_max=None))
     monkeypatch.setattr(torch_releases, "releases", lambda: rows)
     (finding,) = of(without_torch(changed), "python-version-unsupported")
     assert finding.summary == (
@@ -79,6 +78,6 @@ def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> Non
     assert set(loud(bare(changed, packages=packages(lost)))) >= BUILDERS
     assert set(loud(with_checkout(made, sources=(source("other"),)))) >= BUILDERS
     at_first_use = Fact((Distribution("gsplat", "1.5.3", "/env"),), "")
-    environment = dataclasses.replace(made.environment, distributions=at_first_use)
-    told = set(loud(dataclasses.replace(made, environment=environment)))
+    environment = replace(made.environment, distributions=at_first_use)
+    told = set(loud(replace(made, environment=environment)))
     assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told

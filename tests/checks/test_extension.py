@@ -1,8 +1,7 @@
 """What a training meets: the allocator's settings, several GPUs, import order, OpenGL; and PTX against the driver."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.facts import Extension, Fact, ImportProbe, Linkage
@@ -13,7 +12,7 @@ from .conftest import Changer, TorchWith, extension, loud, sass
 def fat_wheel(*tags: str) -> tuple[Extension, ...]:
     """One module for each CUDA, as fussim's wheel brings them: the older ones know no sm_120."""
     return tuple(
-        dataclasses.replace(
+        replace(
             extension("fussim", sass("sm_90") if tag < "cu128" else sass("sm_90", "sm_120")),
             path=f"fussim/_cuda_{tag}.cpython-311-x86_64-linux-gnu.so",
             linkage=Linkage(unresolved=(f"libcudart.so.{tag[2:4]}.0",) if tag != "cu128" else ()),

@@ -1,6 +1,5 @@
 """Installed splatting packages: variants, clashes, lookalikes; real wheels as well."""
 
-import dataclasses
 import subprocess
 import sys
 import zipfile
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import make_context
@@ -53,7 +53,7 @@ def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> 
 def test_the_compiled_part(changed: Changer) -> None:
     whole = package("fused-ssim", native=("fused_ssim_cuda",), module="fused_ssim")
     assert not loud(changed(packages=packages(whole)))
-    lost = dataclasses.replace(whole, native=("fused_ssim_cuda",), native_missing=("fused_ssim_cuda",))
+    lost = replace(whole, native=("fused_ssim_cuda",), native_missing=("fused_ssim_cuda",))
     assert "fused_ssim_cuda" in only(changed(packages=packages(lost)), "compiled-part-missing").summary
     empty = SplatPackage("simple_knn", f"{SITE}/simple_knn")
     assert "simple_knn._C" in only(changed(packages=packages(empty)), "compiled-part-missing").summary

@@ -1,8 +1,9 @@
 """What the checkout's Python code imports and uses, against the environment."""
 
-import dataclasses
 import re
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.checks import Finding, Status
 from splatfix.core.errors import SplatfixError
@@ -51,7 +52,7 @@ def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> 
 def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:
     """Pointnet2, torchsparse: install refused what diagnose had passed over."""
     known = source("nets", requires=("rootpath", "tqdm>=4", "numpy", "torch>=1"))
-    top = dataclasses.replace(known.source, name="top", requires=("hydra-core==0.11.3",))
+    top = replace(known.source, name="top", requires=("hydra-core==0.11.3",))
     here = Fact((Distribution("numpy", "2.0", "/x"),), "test")
     facts = with_checkout(
         changed(modules=HERE, distributions=here),

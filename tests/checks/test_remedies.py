@@ -1,11 +1,11 @@
 """Every command that a check gives can be run as it stands: whole, of one line, read by a shell, and without force."""
 
-import dataclasses
 import re
 import subprocess
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
@@ -108,7 +108,7 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     choice = ToolkitChoice("C:/x", "CUDA_HOME", None, "C:/y", False)
     windows = {"system": "windows", "wsl": False, "compilers": Fact((), "")}
     facts = with_facts(sick(rtx_5080), jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice), **windows)
-    facts = dataclasses.replace(facts, gathered="2026-01-02T00:00:00")
+    facts = replace(facts, gathered="2026-01-02T00:00:00")
     found = commands(facts, "sm_120", "sm_61")
     assert {"jit-cache-locked", "jit-cache-arch", "no-gpu-visible", "cuda-home-wrong"} <= {
         code for code, _ in found
@@ -130,7 +130,7 @@ def test_pip_is_called_where_it_answers(rtx_5080: Facts, change: dict[str, Any],
     base = with_python(sick(rtx_5080), **change)
     torch = base.environment.torch.value
     assert torch is not None
-    old = dataclasses.replace(torch, version="2.1.0+cu121", builder_imports=("pkg_resources",))
+    old = replace(torch, version="2.1.0+cu121", builder_imports=("pkg_resources",))
     have = [item for item in base.environment.distributions.value or () if item.name not in ("pip", "ninja")]
     distributions = (*have, Distribution("numpy", "2.1.0", "/env"))
     facts = with_facts(base, torch=Fact(old, ""), distributions=Fact(distributions, ""))
@@ -183,7 +183,7 @@ def ailing(facts: Facts, *gpus: Gpu) -> Facts:
     knn = source("cached", matches=matches)
     rigid = source("rigid", flags=("-gencode=arch=compute_60,code=sm_60",), cxx_flags=("-std=c++14",))
     old = extension("b", ptx("sm_80", (9, 0)), needed=("libtorch.so", "libcudart.so.11.0"))
-    other_python = dataclasses.replace(extension("c"), path="c/_C.cpython-39-x86_64-linux-gnu.so")
+    other_python = replace(extension("c"), path="c/_C.cpython-39-x86_64-linux-gnu.so")
     facts = with_facts(
         facts,
         gpus=Fact(gpus, "NVML"),

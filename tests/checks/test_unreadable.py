@@ -1,6 +1,6 @@
 """What was not read is told, a finding for each file, and is no failure."""
 
-import dataclasses
+from msgspec.structs import replace
 
 from splatfix.checks import Status
 from splatfix.core.reading import Unread
@@ -13,7 +13,7 @@ PIPE = "it is a named pipe, not a file"
 
 
 def test_files_of_the_environment(rtx_5080: Facts) -> None:
-    facts = dataclasses.replace(rtx_5080, unreadable=(Unread("/venv/a", PIPE), Unread("/venv/b", PIPE)))
+    facts = replace(rtx_5080, unreadable=(Unread("/venv/a", PIPE), Unread("/venv/b", PIPE)))
     first, second = of(facts, "unreadable-file")
     assert (first.status, first.subject, second.subject) == (Status.WARN, "/venv/a", "/venv/b")
     assert PIPE in first.summary
@@ -26,6 +26,6 @@ def test_files_of_a_checkout(rtx_5080: Facts) -> None:
 
 
 def test_a_folder_full_of_them_is_counted(rtx_5080: Facts) -> None:
-    facts = dataclasses.replace(rtx_5080, unreadable=tuple(Unread(f"/{n}", PIPE) for n in range(30)))
+    facts = replace(rtx_5080, unreadable=tuple(Unread(f"/{n}", PIPE) for n in range(30)))
     found = of(facts, "unreadable-file")
     assert len(found) == 21 and found[-1].summary.startswith("10 more")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import typer.main
+from msgspec.structs import replace
 from referencing import Registry, Resource
 
 from splatfix import __version__

@@ -1,6 +1,5 @@
 """Every command that is suggested on a simulated machine parses, and says itself what is to be filled in."""
 
-import dataclasses
 import functools
 import re
 import shlex
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from msgspec.structs import replace
 
 from splatfix.app.answers import Answers
 from splatfix.checks import run_checks
@@ -110,10 +110,8 @@ def test_and_where_python_refuses_installations(name: str) -> None:
     facts = facts_of(name)
     python = facts.environment.interpreter.value
     assert python is not None
-    managed = Fact(dataclasses.replace(python, externally_managed=True), "a test")
-    facts = dataclasses.replace(
-        facts, environment=dataclasses.replace(facts.environment, interpreter=managed)
-    )
+    managed = Fact(replace(python, externally_managed=True), "a test")
+    facts = replace(facts, environment=replace(facts.environment, interpreter=managed))
     for step, before in all_steps(facts):
         if step.command is not None:
             check_command(step.command, facts, before)

@@ -1,11 +1,11 @@
 """``install --dry-run --why`` and ``diagnose`` through the command line: the options as people and programs read them."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
@@ -38,8 +38,8 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
         assert step is not None and step.command is not None
         assert step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
     facts = facts_of("rtx-5080")
-    without = dataclasses.replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
-    assert next_step(dataclasses.replace(facts, environment=without), None) is None
+    without = replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
+    assert next_step(replace(facts, environment=without), None) is None
 
 
 def test_a_current_folder_without_gpu_code_is_not_meant(

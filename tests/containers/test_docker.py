@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container, find_lane
@@ -66,7 +66,7 @@ def run(
     **lane: Any,
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
-    changed = dataclasses.replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
+    changed = replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
     return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), progress)
 
 
@@ -95,7 +95,7 @@ class TestImage:
         )
         other = build_image(
             docker_engine.engine,
-            dataclasses.replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}),
+            replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}),
             progress=print,
             log=tmp_path / "log",
         )
@@ -129,7 +129,7 @@ class TestImage:
         pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
         again = build_image(
             docker_engine.engine,
-            dataclasses.replace(recipe, pip_args=pip_args),
+            replace(recipe, pip_args=pip_args),
             progress=print,
             log=tmp_path / "log",
         )
@@ -139,11 +139,11 @@ class TestImage:
     def test_base_with_another_python_fails(
         self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path
     ) -> None:
-        lane = dataclasses.replace(recipe.lane, python="3.8")
+        lane = replace(recipe.lane, python="3.8")
         with pytest.raises(SplatfixError) as caught:
             build_image(
                 docker_engine.engine,
-                dataclasses.replace(recipe, lane=lane),
+                replace(recipe, lane=lane),
                 progress=print,
                 log=tmp_path / "log",
             )
@@ -151,8 +151,8 @@ class TestImage:
         assert "python-mismatch" in (tmp_path / "log").read_text()
 
     def test_missing_base_image(self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path) -> None:
-        lane = dataclasses.replace(recipe.lane, base_image="splatfix-no-such-base:1")
-        missing = dataclasses.replace(recipe, lane=lane)
+        lane = replace(recipe.lane, base_image="splatfix-no-such-base:1")
+        missing = replace(recipe, lane=lane)
         with pytest.raises(SplatfixError) as caught:
             build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
         assert (caught.value.code, caught.value.exit_code) == (
@@ -369,7 +369,7 @@ class TestSeveral:
             "from splatfix.app import lanes\nfrom splatfix.containers import certify\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "find = lanes.find_lane\n"
-            f"named = lambda name: dataclasses.replace(find('cpu'), name=name.replace('cu130', {lane!r}))\n"
+            f"named = lambda name: replace(find('cpu'), name=name.replace('cu130', {lane!r}))\n"
             "lanes.find_lane = named\n"
             "commands = {'cpu': ['python', '-c', " + repr(write) + ", " + repr(json.dumps(BASE)) + "]}\n"
             "certify.certify_command = lambda lane, *_, **__: commands.get(lane.name, ['sleep', '300'])\n"

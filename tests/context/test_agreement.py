@@ -1,8 +1,7 @@
 """Diagnose, options and installer name the same targets, driver level, toolkit and compiler; the torch: tests/plan."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
@@ -21,8 +20,8 @@ GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
 def hiding(facts: Facts, value: str) -> Facts:
     variables = {**facts.machine.variables, "CUDA_VISIBLE_DEVICES": value, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # CUDA's own list was made without them
-    machine = dataclasses.replace(facts.machine, variables=variables, cuda=Fact())
-    return dataclasses.replace(facts, machine=machine)
+    machine = replace(facts.machine, variables=variables, cuda=Fact())
+    return replace(facts, machine=machine)
 
 
 @pytest.fixture(scope="module")

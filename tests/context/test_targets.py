@@ -1,8 +1,7 @@
 """Which architectures are here, and what their driver says of PTX."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.cli.options import arch_names, archs_or_auto
 from splatfix.context import Goal, make_context
@@ -16,7 +15,7 @@ from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, changed, find_op
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
     radeon = Gpu(3, "AMD Radeon RX 7900 XTX", vendor="amd")
     unread = Gpu(2, "NVIDIA PCI device 2b85")
-    facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, dataclasses.replace(RTX_4090, index=4)))
+    facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, replace(RTX_4090, index=4)))
     assert tuple(Gpus(facts).own_archs()) == (Arch(12, 0), Arch(8, 9))
     assert archs_for(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
 

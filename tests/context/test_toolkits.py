@@ -1,16 +1,16 @@
 """Which toolkit is taken: where glibc has a say, and where a driver does that translates PTX."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.gpus import Gpus
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
-from splatfix.core.step import Step
+from splatfix.core.step import PlainStep
 from splatfix.facts import Compiler, Driver, Fact, Facts
 from splatfix.knowledge import Arch
 from splatfix.plan import OptionKind
@@ -35,7 +35,7 @@ from tests.plan.machines import (
 )
 
 SM_120 = Arch(12, 0)
-CONDA = dataclasses.replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
+CONDA = replace(INTERPRETER, prefix="/opt/miniforge/envs/gs", kind="conda")
 GCC_OF_CONDA = tuple(
     Compiler(kind, f"{CONDA.prefix}/bin/x86_64-conda-linux-gnu-{kind}", "13.3.0", ("the conda environment",))
     for kind in ("gcc", "g++")
@@ -49,7 +49,7 @@ def debian_13(**values: Any) -> Facts:
 @pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])
 def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
     """Debian 13 has patched its CUDA 12.4; NVIDIA's own 12.x does not compile there."""
-    facts = debian_13(toolkits=(dataclasses.replace(CUDA_12, root=root),))
+    facts = debian_13(toolkits=(replace(CUDA_12, root=root),))
     assert (OptionKind.REBUILD in kinds(find_options(goal("sm_120"), facts))) is fits
     found = run_checks(make_context(facts, Goal()), select(("glibc-cuda-math-conflict",), ()))
     assert any(item.status is Status.WARN for item in found) is not fits
@@ -68,7 +68,7 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
 def gcc_of_conda(facts: Facts) -> tuple[str, ...]:
     """The command that installs a compiler before the rebuild."""
     steps = plan(find_options(goal("sm_120"), facts), OptionKind.REBUILD).steps
-    return next(argv(step) for step in steps if type(step) is Step and step.command)
+    return next(argv(step) for step in steps if type(step) is PlainStep and step.command)
 
 
 def test_conda_offers_the_older_glibc_without_root() -> None:
@@ -87,7 +87,7 @@ def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     )
 
 
-OLD = dataclasses.replace(
+OLD = replace(
     CUDA_12, root="/usr/local/cuda-12.6", version="12.6.68", archs=("sm_80", "sm_89", "sm_90"), gcc_max=13
 )
 
@@ -113,7 +113,7 @@ def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
 
 
 def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
-    unknown = dataclasses.replace(TORCH_128, knows_archs=())
+    unknown = replace(TORCH_128, knows_archs=())
     decision = choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).required()
     assert decision.ptx == Arch(9, 0)
 
@@ -141,7 +141,7 @@ def test_tools_not_looked_for_are_not_called_absent() -> None:
 )
 def test_windows_without_a_compiler_names_no_older_toolset(found: tuple[str, ...], words: str) -> None:
     host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
-    toolkit = dataclasses.replace(CUDA_12, version="12.4.131", archs=())
+    toolkit = replace(CUDA_12, version="12.4.131", archs=())
     facts = changed(machine(torch=TORCH_128, toolkits=(toolkit,), host=host), system="windows")
     error = refused(choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)))
     assert words in error.todo[0].line() and "toolset 14." in error.todo[0].line()
@@ -164,21 +164,19 @@ def test_condas_toolkit_is_named_by_its_labelled_channel() -> None:
 def test_torch_for_a_dropped_gpu_serves_every_target(
     targets: tuple[str, ...], python: str, words: str
 ) -> None:
-    facts = machine(toolkits=(), interpreter=dataclasses.replace(INTERPRETER, version=python))
-    knows_all = dataclasses.replace(TORCH, knows_archs=("6.1", *TORCH.knows_archs))
-    environment = dataclasses.replace(facts.environment, torch=Fact(knows_all, "test"))
+    facts = machine(toolkits=(), interpreter=replace(INTERPRETER, version=python))
+    knows_all = replace(TORCH, knows_archs=("6.1", *TORCH.knows_archs))
+    environment = replace(facts.environment, torch=Fact(knows_all, "test"))
     error = refused(
-        choose_toolkit(
-            dataclasses.replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets))
-        )
+        choose_toolkit(replace(facts, environment=environment), knows_all, tuple(map(Arch.parse, targets)))
     )
     assert error.code == "arch-dropped-by-cuda"
     assert error.todo[0].line().startswith(words)
 
 
 def test_a_second_toolkit_of_a_version_is_no_farther() -> None:
-    twin = dataclasses.replace(CUDA_12, root="/opt/cuda-12.8")
-    far = dataclasses.replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
+    twin = replace(CUDA_12, root="/opt/cuda-12.8")
+    far = replace(CUDA_12, root="/opt/cuda-12.9", version="12.9.86")
     decision = choose_toolkit(machine(toolkits=(CUDA_12, twin, far)), TORCH_128, (SM_120,))
     whys = {item.what: item.why for item in decision.rejected}
     assert "no nearer to torch's" in whys["toolkit /opt/cuda-12.8"]

@@ -1,14 +1,14 @@
-"""Dataclasses go to JSON and back without loss; anything else is refused with its place."""
+"""Structs go to JSON and back without loss; anything else is refused with its place."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
 
 import pytest
+from msgspec import Struct, ValidationError, field
 
-from splatfix.core.codec import CodecError, from_json, parse_start, to_json
+from splatfix.core.codec import from_json, parse_json, to_json
 
 T = TypeVar("T")
 
@@ -17,34 +17,51 @@ class Color(str, Enum):
     RED = "red"
 
 
-@dataclass(frozen=True)
-class Inner:
+class Own:
+    """With a form of its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and self.number == other.number
+
+    def to_json(self) -> str:
+        return f"no. {self.number}"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Own":
+        return cls(int(text.removeprefix("no. ")))
+
+
+class Inner(Struct, frozen=True):
     name: str
     pair: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class Box(Generic[T]):
+class Box(Struct, Generic[T], frozen=True):
     value: T | None = None
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(Struct, frozen=True, forbid_unknown_fields=True):
     color: Color
     boxes: Box[tuple[Inner, ...]]
-    flag: Box[bool] = field(default_factory=Box)
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    many: tuple[str, ...] = ()
+    numbers: Mapping[int, float] = field(default_factory=dict)
+    own: tuple[Own, ...] = ()
 
 
-def test_round_trip() -> None:
-    boxes = Box((Inner("a", (1, -2)), Inner("")), "both")
-    for value in (
-        Outer(Color.RED, boxes, Box(True), {"x": 1.5}, ("\u2028", "")),
+@pytest.mark.parametrize(
+    "value",
+    [
+        Outer(
+            Color.RED, Box((Inner("a", (1, -2)), Inner("\udcff")), "\u2028"), {10**14: 1.5}, (Own(1), Own(2))
+        ),
         Outer(Color.RED, Box(None)),
-    ):
-        assert from_json(Outer, json.loads(json.dumps(to_json(value)))) == value
+    ],
+)
+def test_round_trip(value: Outer) -> None:
+    assert from_json(Outer, parse_json(json.dumps(to_json(value)))) == value
 
 
 @pytest.mark.parametrize(
@@ -52,22 +69,16 @@ def test_round_trip() -> None:
     [
         ({"color": "blue"}, "$.color"),
         ({"boxes": {"value": [{"name": 3}]}}, "$.boxes.value[0].name"),
-        ({"boxes": {"value": [{"name": "a", "pair": [1]}]}}, "2 items expected"),
-        ({"new": 1}, "unknown key 'new'"),
-        ({"many": "text"}, "$.many"),
-        ({"flag": {"value": 1}}, "$.flag.value"),
+        ({"new": 1}, "unknown field `new`"),
+        ({"own": ["no. x"]}, "'no. x' is no Own - at `$.own[0]`"),
+        ({"own": [3]}, "3 is no Own"),
     ],
 )
 def test_what_does_not_fit_is_named(change: dict[str, object], message: str) -> None:
     document = {"color": "red", "boxes": {"value": None, "why": ""}, **change}
-    with pytest.raises(CodecError) as caught:
+    with pytest.raises(ValidationError) as caught:
         from_json(Outer, document)
     assert message in str(caught.value)
-
-
-def test_a_missing_key_without_default_is_named() -> None:
-    with pytest.raises(CodecError, match="'boxes' is missing"):
-        from_json(Outer, {"color": "red"})
 
 
 def test_what_has_no_json_form_is_refused() -> None:
@@ -75,26 +86,16 @@ def test_what_has_no_json_form_is_refused() -> None:
         to_json(object())
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_the_start_of_a_document_is_what_json_reads(indent: int | None) -> None:
-    members = {"a": [1, {"end": 2}], "\u00e9": "}", "b": None}
-    text = json.dumps({**members, "end": {"end": [1]}}, ensure_ascii=False, indent=indent)
-    assert parse_start(text, "end") == members == parse_start(json.dumps(members, indent=indent), "end")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": 1, "end": [', "cut off"),
-        ('{"a": 1', "delimiter"),
         ('{"a": ' + "[" * 100_000, "nested too deeply"),
-        ('{"a": NaN, "end": 1}', "NaN is no JSON"),
-        ("[1]", "no object"),
-        ('{"a": 1 "end": 2}', "delimiter"),
-        (',"a": 1, "end": 2}', "value"),
+        ('{"a": NaN}', "NaN is no JSON"),
+        ("1e999", "1e999 is no JSON"),
+        ("9" * 5_000, "too large a number"),
         ("", "value"),
     ],
 )
-def test_a_damaged_start_is_refused(text: str, message: str) -> None:
+def test_what_is_no_json_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse_start(text, "end")
+        parse_json(text)

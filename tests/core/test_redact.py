@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from splatfix.core.redact import own_secrets, redacted, without_credentials
 from splatfix.core.toml import parse_toml
@@ -77,8 +77,7 @@ def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.
         own_secrets.cache_clear()
 
 
-@dataclass(frozen=True)
-class _Thing:
+class _Thing(Struct, frozen=True):
     url: str
     items: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)

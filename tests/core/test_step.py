@@ -4,6 +4,7 @@ import pytest
 
 from splatfix.core.step import (
     Command,
+    PlainStep,
     Step,
     fill_in,
     prepend_variable,
@@ -18,8 +19,8 @@ STEPS = [
     (set_variable("A", "x;y"), "export A='x;y'", 'set "A=x;y"'),
     (unset_variable("A"), "unset A", 'set "A="'),
     (prepend_variable("P", "/x y"), 'export P="/x y${P:+:$P}"', 'set "P=/x y;%P%"'),
-    (Step(command=Command(("pip",), (("A", "1"),))), "A=1 pip", 'set "A=1" && pip'),
-    (Step(command=Command(("pip",), (("A", None),))), "env -u A pip", 'set "A=" && pip'),
+    (PlainStep(command=Command(("pip",), (("A", "1"),))), "A=1 pip", 'set "A=1" && pip'),
+    (PlainStep(command=Command(("pip",), (("A", None),))), "env -u A pip", 'set "A=" && pip'),
     (run("pip", "install", "numpy<2"), "pip install 'numpy<2'", 'pip install "numpy<2"'),
 ]
 

@@ -1,6 +1,6 @@
 """Python environments for the simulated machines, as facts: what torch's own files would tell of a healthy installation."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from splatfix.facts import (
     Code,

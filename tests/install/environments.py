@@ -1,7 +1,6 @@
 """Real environments and real sources for the installer's tests: venvs without network, and small C extensions."""
 
 import atexit
-import dataclasses
 import functools
 import hashlib
 import shutil
@@ -12,6 +11,8 @@ import venv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import fields
 
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import MachineFacts, gather
@@ -34,7 +35,7 @@ def make_environment(folder: Path, *, torch: bool = False, pip: bool = True) -> 
     shutil.copytree(template.prefix, folder, symlinks=True)
     moved = {
         field.name: folder / getattr(template, field.name).relative_to(template.prefix)
-        for field in dataclasses.fields(template)
+        for field in fields(template)
         if isinstance(getattr(template, field.name), Path)
     }
     environment = Environment(str(folder / "bin" / "python"), **moved)

@@ -1,6 +1,5 @@
 """Several extensions of one plan: built side by side, told apart in journal and progress, stopped together."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
@@ -169,9 +169,7 @@ ACTION = BuildWheel(
 
 
 def with_cache(program: str, cxx: str) -> BuildWheel:
-    return dataclasses.replace(
-        ACTION, variables={**ACTION.variables, "CXX": cxx, "PYTORCH_NVCC": f"{program} /c/nvcc"}
-    )
+    return replace(ACTION, variables={**ACTION.variables, "CXX": cxx, "PYTORCH_NVCC": f"{program} /c/nvcc"})
 
 
 def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +197,7 @@ def test_without_one_nothing_is_added(tmp_path: Path) -> None:
 def test_the_wheel_is_the_same_with_and_without() -> None:
     plain = identity_of(ACTION, {"torch": "2.11"})
     assert identity_of(with_cache("ccache", "/usr/bin/g++"), {"torch": "2.11"}) == plain
-    fewer = dataclasses.replace(ACTION, variables={**ACTION.variables, "MAX_JOBS": "1"})
+    fewer = replace(ACTION, variables={**ACTION.variables, "MAX_JOBS": "1"})
     assert identity_of(fewer, {"torch": "2.11"}) == plain
     assert identity_of(with_cache("ccache", "/usr/bin/g++-13"), {"torch": "2.11"}) != plain
 
@@ -233,10 +231,9 @@ def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcom
     facts = gather(target.python)
     made = make_plan(request_for((str(source),), ("sm_120",)), facts)
     steps = [
-        dataclasses.replace(step, cuda_mismatch=mismatch) if isinstance(step, BuildWheel) else step
-        for step in made.steps
+        replace(step, cuda_mismatch=mismatch) if isinstance(step, BuildWheel) else step for step in made.steps
     ]
-    return execute(dataclasses.replace(made, steps=tuple(steps)), facts)
+    return execute(replace(made, steps=tuple(steps)), facts)
 
 
 def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:

@@ -1,6 +1,5 @@
 """Whole installations, for real: a C extension compiled, proven, installed, imported, replaced, and taken back."""
 
-import dataclasses
 import errno
 import os
 import threading
@@ -8,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
@@ -249,7 +249,7 @@ def half_way(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
     site = Path(argv[0]).parents[1] / "lib"
     for record in site.glob("python*/site-packages/tiny_probe-*.dist-info/RECORD"):
         record.unlink()
-    return dataclasses.replace(done, returncode=1, stdout="ERROR: Could not install packages: [Errno 28]\n")
+    return replace(done, returncode=1, stdout="ERROR: Could not install packages: [Errno 28]\n")
 
 
 def interrupted(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:

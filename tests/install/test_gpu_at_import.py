@@ -1,9 +1,9 @@
 """An import that fails for want of a GPU is told from one that fails: by the loader's words, torch's, and the line itself."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.facts import Fact, Gpu, gather
 from splatfix.install import WheelCache, execute
@@ -30,7 +30,7 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
     source = write_extension(tmp_path / "source")
     (source / "tiny_probe" / "__init__.py").write_text(GUARDED)
     before, facts = snapshot(environment), gather(environment.python)
-    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, gpus=Fact(gpus, "test")))
+    facts = replace(facts, machine=replace(facts.machine, gpus=Fact(gpus, "test")))
     plan = make_plan(request_for((str(source),)), facts)
     if gpus:
         assert refused(execute, plan, facts, cache=WheelCache()).code == "import-failed"

@@ -1,11 +1,11 @@
 """``--in-place``: edits in the person's own checkout, after the proof, with a backup that revert puts back."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
@@ -32,11 +32,11 @@ def edited_in_place(
     planned_steps: list[object] = []
     for step in made.steps:
         if isinstance(step, BuildWheel):
-            step = dataclasses.replace(step, edits=(edit,))
+            step = replace(step, edits=(edit,))
         if isinstance(step, InstallWheel):
             planned_steps.append(EditSource(subject=step.subject, source=str(source), edits=(edit,)))
         planned_steps.append(step)
-    plan = dataclasses.replace(made, steps=tuple(planned_steps))  # type: ignore[arg-type]
+    plan = replace(made, steps=tuple(planned_steps))  # type: ignore[arg-type]
     return execute(plan, facts, runner=runner, cache=WheelCache())
 
 

@@ -1,6 +1,5 @@
 """``install --resume``: a run that did not get through is done again, with what was built found in the wheel cache."""
 
-import dataclasses
 import json
 import os
 import shlex
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
@@ -33,7 +33,7 @@ def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     entry = journal.begin(entry, step)
     assert journal.find(entry.id) == entry and not entry.steps[-1].done and entry.active
     entry = journal.finish(entry, step, digest="abc")
-    assert journal.find(entry.id).steps == (dataclasses.replace(step, done=True, digest="abc"),)
+    assert journal.find(entry.id).steps == (replace(step, done=True, digest="abc"),)
     assert journal.unfinished() == (entry,)
     entry = journal.end(entry, EntryStatus.REVERTED)
     assert journal.unfinished() == () and not journal.find(entry.id).active
@@ -52,11 +52,11 @@ def test_finding_by_the_beginning_of_an_id(tmp_path: Path) -> None:
 def test_an_entry_goes_by_its_number_too(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     first = journal.start({}, "p", "x")
-    many = dataclasses.replace(first, id=first.id.replace("0001", "10000"))
+    many = replace(first, id=first.id.replace("0001", "10000"))
     journal.save(many)
     assert journal.find("1") == journal.find("0001") == first and journal.find("10000") == many
     for number in (9998, 9999):
-        journal.save(dataclasses.replace(first, id=first.id.replace("0001", str(number))))
+        journal.save(replace(first, id=first.id.replace("0001", str(number))))
     assert [entry.id.partition("-")[0] for entry in journal.entries()] == ["0001", "9998", "9999", "10000"]
 
 

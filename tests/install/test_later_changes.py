@@ -1,11 +1,11 @@
 """What a person changed after an installation is copied, and said, before a revert replaces or removes it."""
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
@@ -99,8 +99,8 @@ def test_work_in_a_checkout_after_a_kill(environment: Environment, tmp_path: Pat
     journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
     at = next(i for i, step in enumerate(entry.steps) if step.kind == "edit-source")
-    steps = (*entry.steps[:at], dataclasses.replace(entry.steps[at], done=False, digest=""))
-    journal.save(dataclasses.replace(entry, status=EntryStatus.RUNNING, steps=steps))
+    steps = (*entry.steps[:at], replace(entry.steps[at], done=False, digest=""))
+    journal.save(replace(entry, status=EntryStatus.RUNNING, steps=steps))
     (source / "probe.c").write_bytes(before + MINE)
     (kept,) = revert(environment.python).items[0].kept
     assert (source / "probe.c").read_bytes() == before

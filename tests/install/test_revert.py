@@ -1,11 +1,11 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
-import dataclasses
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.install import EntryStatus, Journal, RevertOutcome, revert, revert_all
 from splatfix.install.environment import Environment
@@ -107,7 +107,7 @@ def test_what_a_dead_run_left_is_in_the_preview_too(stages: Stages) -> None:
     environment = stages.at("three")
     journal = Journal(environment.state_folder)
     entry = journal.entries()[-1]
-    journal.save(dataclasses.replace(entry, status=EntryStatus.RUNNING, ended="", steps=entry.steps[:3]))
+    journal.save(replace(entry, status=EntryStatus.RUNNING, ended="", steps=entry.steps[:3]))
     assert told(revert_all(environment.python, dry_run=True)) == EVERYTHING
     assert journal.find(entry.id).status is EntryStatus.RUNNING
     assert told(revert_all(environment.python)) == EVERYTHING

@@ -1,10 +1,10 @@
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import WheelCache
@@ -181,14 +181,14 @@ def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str =
     (site / "nvidia/cu13/include/cublas_v2.h").write_text("")
     packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
     facts = machine(
-        interpreter=dataclasses.replace(
+        interpreter=replace(
             INTERPRETER,
             executable=str(folder / "bin/python"),
             prefix=str(folder),
             site_packages=(str(site),),
         ),
-        torch=dataclasses.replace(TORCH, folder=str(site / "torch")),
-        toolkits=(dataclasses.replace(CUDA_13, missing=("include/cublas_v2.h",)),),
+        torch=replace(TORCH, folder=str(site / "torch")),
+        toolkits=(replace(CUDA_13, missing=("include/cublas_v2.h",)),),
         host=compilers("12.2.0", folder=str(folder / "bin")),
         packages=packages,
         variables={"CPATH": cpath} if cpath else {},

@@ -35,7 +35,6 @@ from splatfix.knowledge.archs import (
 )
 from splatfix.knowledge.cpp_extension import compare
 from splatfix.knowledge.drivers import cuda_level_of_driver
-from splatfix.knowledge.imports import repository_of
 from splatfix.knowledge.tables import DATA, SCHEMA, parse_version, problem_in, table
 from splatfix.knowledge.torch_releases import build
 from tests.hostile.bad_files import bad_files
@@ -163,13 +162,6 @@ class TestOverrides:
         (tmp_path / "y.json").write_text("{")
         with pytest.raises(KnowledgeError, match="is not valid JSON"):
             load_overrides(tmp_path / "y.json")
-
-
-def test_a_row_that_does_not_fit_names_table_key_and_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the schema did not see: our own rows are not held to it when they are read."""
-    monkeypatch.setattr("splatfix.knowledge.imports.table", lambda _: {"repositories": {"x": {"address": 3}}})
-    with pytest.raises(ValueError, match=r"^imports\.repositories\.x\.address: str expected, int found"):
-        repository_of("x")
 
 
 def test_versions() -> None:

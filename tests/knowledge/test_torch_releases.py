@@ -1,8 +1,7 @@
 """Torch builds: what each carries, which run on a GPU, in what order, and by what command."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.drivers import Platform
@@ -150,7 +149,7 @@ def test_python() -> None:
     assert last.supports_python((3, 10)) is False
     assert last.supports_python((3, 11)) is True
     assert last.supports_python((3, 16)) is False
-    assert dataclasses.replace(last, python_max=None).supports_python((3, 16)) is None
+    assert replace(last, python_max=None).supports_python((3, 16)) is None
 
 
 def test_every_build_can_be_pinned_whole() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Facts, gather
@@ -162,11 +162,9 @@ def test_twenty_wheels_for_five_gpus(wheels: Path, facts: Facts) -> None:
 def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> None:
     (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
     assert candidate.code == "torch-symbols-missing", candidate
-    newer = dataclasses.replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
-    environment = dataclasses.replace(
-        facts.environment, torch=dataclasses.replace(facts.environment.torch, value=newer)
-    )
-    other = dataclasses.replace(facts, environment=environment)
+    newer = replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
+    environment = replace(facts.environment, torch=replace(facts.environment.torch, value=newer))
+    other = replace(facts, environment=environment)
     (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
     assert candidate.code == "wrong-torch", candidate
 

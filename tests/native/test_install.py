@@ -4,11 +4,11 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.binaries import read_binary
 from splatfix.core.proof import RungName

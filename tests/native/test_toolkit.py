@@ -1,9 +1,9 @@
 """A CUDA toolkit from PyPI wheels, for real: downloaded, and an extension built and proven with it."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
 from splatfix.facts import Fact, gather
@@ -23,7 +23,7 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -
     torch = facts.environment.torch.value
     if torch is None or not (torch.cuda or "").startswith("13."):
         pytest.skip("wheels make a compiler for CUDA 13 only")
-    bare = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, toolkits=Fact((), "hidden")))
+    bare = replace(facts, machine=replace(facts.machine, toolkits=Fact((), "hidden")))
     request = request_for((str(PROBE),), ("sm_120",), provide_toolkit=True)
     plan = make_plan(request, bare)
     assert isinstance(plan.steps[0], ProvideToolkit)
@@ -32,6 +32,6 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -
     reached = {rung.name for rung in item.proof if rung.reached}
     assert {RungName.BUILT, RungName.LOADS} <= reached
 
-    again = make_plan(dataclasses.replace(request, provide_toolkit=False), bare)
+    again = make_plan(replace(request, provide_toolkit=False), bare)
     first = again.steps[0]
     assert isinstance(first, BuildWheel) and first.variables["CUDA_HOME"] == plan.steps[0].root

@@ -1,11 +1,11 @@
 """Machines made up of facts, to make plans for."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 import splatfix.plan as plan_room
 from splatfix.context import Choice, Goal, make_context
@@ -76,7 +76,7 @@ RTX_5080 = Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0")
 RTX_4090 = Gpu(0, "NVIDIA GeForce RTX 4090", cc="8.9")
 NEW_DRIVER = ("580.95.05", "13.0")
 OLD_DRIVER = ("570.86.15", "12.8")
-CUDA_12 = dataclasses.replace(
+CUDA_12 = replace(
     CUDA_13,
     root="/usr/local/cuda-12.8",
     version="12.8.93",
@@ -142,11 +142,9 @@ def code(*archs: str, ptx: tuple[str, tuple[int, int]] | None = None) -> tuple[F
     return (FatbinGroup(tuple(entries), 3),)
 
 
-BLACKWELL_TORCH = dataclasses.replace(
-    TORCH, code=code("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
-)
-TORCH_128 = dataclasses.replace(BLACKWELL_TORCH, version="2.8.0+cu128", cuda="12.8")
-TORCH_118 = dataclasses.replace(
+BLACKWELL_TORCH = replace(TORCH, code=code("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"))
+TORCH_128 = replace(BLACKWELL_TORCH, version="2.8.0+cu128", cuda="12.8")
+TORCH_118 = replace(
     TORCH,
     version="2.1.2+cu118",
     cuda="11.8",
@@ -162,7 +160,7 @@ def healthy() -> Facts:
 
 def changed(facts: Facts, **values: object) -> Facts:
     """The same environment on another machine."""
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, **values))  # type: ignore[arg-type]
+    return replace(facts, machine=replace(facts.machine, **values))  # type: ignore[arg-type]
 
 
 def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
@@ -181,13 +179,13 @@ def installing(
 ) -> Facts:
     """One distribution more, and what it holds."""
     old = facts.environment
-    environment = dataclasses.replace(
+    environment = replace(
         old,
         packages=Fact((*(old.packages.value or ()), *([package] if package else ())), "test"),
         extensions=Fact((*(old.extensions.value or ()), *([file] if file else ())), "test"),
         distributions=Fact((*(old.distributions.value or ()), distribution), "test"),
     )
-    return dataclasses.replace(facts, environment=environment)
+    return replace(facts, environment=environment)
 
 
 def make_plan(request: Request, facts: Facts) -> InstallPlan:

@@ -1,13 +1,13 @@
 """A failing diagnosis ends with what cures its failures, and never with a option that leaves them as they are."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import Goal, make_context
-from splatfix.core.step import Step, run, say, set_variable
+from splatfix.core.step import PlainStep, Step, run, say, set_variable
 from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice, with_checkout
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from splatfix.plan.steps import Rebuild
@@ -46,10 +46,10 @@ def diagnosed(facts: Facts, *targets: str) -> Options:
 
 def wrapped(facts: Facts) -> Facts:
     """torch would take the folder of a wrapper script for its toolkit; nothing but torch can be imported."""
-    environment = dataclasses.replace(
+    environment = replace(
         facts.environment, toolkit_choice=Fact(WRAPPED, "test"), modules=Fact(("torch",), "test")
     )
-    return dataclasses.replace(facts, environment=environment)
+    return replace(facts, environment=environment)
 
 
 def test_cuda_home_matters_only_when_building() -> None:
@@ -75,7 +75,7 @@ def test_warnings_that_ask_for_what_install_does_are_mended_too() -> None:
     wrong = next(item for item in findings if item.code == "cuda-home-wrong")
 
     def mended(*steps: Step) -> bool:
-        warned = dataclasses.replace(wrong, code="no-gpu-at-build", status=Status.WARN, remedy=steps)
+        warned = replace(wrong, code="no-gpu-at-build", status=Status.WARN, remedy=steps)
         others = [item for item in findings if item.code != warned.code]
         advice = advised_options([*others, warned], context).advice
         assert advice
@@ -130,7 +130,7 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     advice = advised_options(run_checks(context), context).advice
     assert advice and (advice.option or advice.also_needed)
     if advice.option and advice.option.kind is OptionKind.KEEP:
-        assert type(advice.option.steps[0]) is Step and "manual step" in advice.option.title
+        assert type(advice.option.steps[0]) is PlainStep and "manual step" in advice.option.title
 
 
 def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
     )
     options = find_options(Goal(), healthy(), sources=summarise((str(tmp_path),), named=("HERE",)))
     first = plan(options, OptionKind.REBUILD).steps[0]
-    assert type(first) is Step and "submodules/simple-knn is missing or empty" in first.text
+    assert type(first) is PlainStep and "submodules/simple-knn is missing or empty" in first.text
     assert argv(first)[:2] == ("git", "clone") and "https://example.org/simple-knn" in argv(first)
 
 
@@ -198,9 +198,7 @@ flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
     codes = ("cxx-standard-forced", "arch-list-ignored")
     findings = run_checks(context, select(codes))
     clone, build = run("git", "clone", "https://example.org/scatter"), run("splatfix", "install", "./scatter")
-    lacking = dataclasses.replace(
-        findings[0], code="imports-missing", status=Status.FAIL, remedy=(clone, build)
-    )
+    lacking = replace(findings[0], code="imports-missing", status=Status.FAIL, remedy=(clone, build))
     advice = advised_options([*findings, lacking], context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["imports-missing"]
     advice = advised_options(findings, context, sources=sources).advice

@@ -1,10 +1,9 @@
 """What decides on architectures, what a build's environment says, compiler caches, and how builds share the cores."""
 
-import dataclasses
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.context.compilers import choose_compilers
@@ -132,7 +131,7 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     assert [edit.rule for edit in build.edits] == ["gpu-at-build"]
     gpu = machine(gpus=(Gpu(0, "RTX 5090", cc="12.0"),))
     driver = Fact(Driver("580.65", "13.0", False, "580.65"), "test")
-    gpu = dataclasses.replace(gpu, machine=dataclasses.replace(gpu.machine, driver=driver))
+    gpu = replace(gpu, machine=replace(gpu.machine, driver=driver))
     assert not build_of(plan(cuda_source(tmp_path / "b", before=NO_SWITCH), gpu)).edits
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
@@ -179,7 +178,7 @@ def test_what_we_read_is_what_torch_decides(tmp_path: Path) -> None:
         assert bool(added) == by_torch, flags
 
 
-SLIM = dataclasses.replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
+SLIM = replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
 
 
 def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
     lent = tmp_path / "nvidia" / "cu13" / "include"
     lent.mkdir(parents=True)
     (lent / "cublas_v2.h").write_text("")
-    torch = dataclasses.replace(TORCH, folder=str(tmp_path / "torch"))
+    torch = replace(TORCH, folder=str(tmp_path / "torch"))
     facts = machine(torch=torch, toolkits=(SLIM,), variables={"CPATH": "/mine"})
     toolkit = choose_toolkit(facts, torch, (Arch(12, 0),)).required()
     compilers = choose_compilers(facts, torch, SLIM, (13, 0, 88)).required()
@@ -201,7 +200,7 @@ def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
 
 def with_tools(system: str = "linux", **tools: str) -> Facts:
     facts = machine()
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, tools=tools, system=system))
+    return replace(facts, machine=replace(facts.machine, tools=tools, system=system))
 
 
 def test_ccache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:

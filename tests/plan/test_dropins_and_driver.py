@@ -1,12 +1,11 @@
 """Drop-ins where torch is missing, and the driver where it is all that stands in the way."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import Goal
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step
+from splatfix.core.step import PlainStep
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.torch_releases import release
 from splatfix.plan import NO_SOURCES, OptionKind, SourceSummary
@@ -71,7 +70,7 @@ def test_a_driver_for_the_only_native_option_is_suggested() -> None:
     options = find_options(Goal(), debian_13(OLD_DRIVER))
     assert kinds(options) == [OptionKind.NVRTC, OptionKind.DROPIN, OptionKind.DRIVER]
     option = plan(options, OptionKind.DRIVER)
-    assert type(option.steps[0]) is Step and "580 or newer" in option.steps[0].text
+    assert type(option.steps[0]) is PlainStep and "580 or newer" in option.steps[0].text
     assert step_of(option, InstallTorch).tag.startswith("cu13") and RungName.TRAINS in option.proves
     assert option.reasons[0].text.startswith("torch 2.") and "needs driver 580" in option.reasons[0].text
 
@@ -82,10 +81,10 @@ def test_no_driver_where_another_option_is_available(driver: tuple[str, str], ke
 
 
 def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
-    kepler = dataclasses.replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
+    kepler = replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
     facts = machine(torch=None, toolkits=(), gpus=(kepler,), driver=("390.157", "9.1"))
     option = plan(find_options(Goal(), facts), OptionKind.DRIVER)
-    assert type(option.steps[0]) is Step and "450.80.02 or newer" in option.steps[0].text
+    assert type(option.steps[0]) is PlainStep and "450.80.02 or newer" in option.steps[0].text
     assert step_of(option, InstallTorch).tag == "cu118"
 
 
@@ -93,7 +92,7 @@ def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
 @pytest.mark.parametrize("python", ["3.6.9", "3.8.10", "3.10.2", "3.14.0", "3.16.0"])
 def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> None:
     version = (int(python.split(".")[0]), int(python.split(".")[1]))
-    for gpus in ((RTX_5080,), (dataclasses.replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
+    for gpus in ((RTX_5080,), (replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
         facts = changed(without_torch(python), glibc=glibc, gpus=Fact(gpus, "test"))
         for option in find_options(Goal(), facts).available:
             for step in (item for item in option.steps if isinstance(item, InstallTorch)):

@@ -1,9 +1,9 @@
 """Drop-ins with GPU code and no compiler: where torch's NVRTC serves, and the reason where it does not."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import RungName
@@ -33,7 +33,7 @@ from tests.plan.machines import (
 )
 
 BARE = machine(toolkits=(), host=())
-CU_128 = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
+CU_128 = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
 WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
 V1 = "diff_gaussian_rasterization@v1"
 
@@ -64,9 +64,9 @@ def test_a_plan_without_compilers() -> None:
     assert "On one GPU so far" in made.notes[0]
 
 
-CPU = machine(torch=dataclasses.replace(TORCH, cuda=None))
+CPU = machine(torch=replace(TORCH, cuda=None))
 NO_NVRTC = machine(packages=WHEELS)
-OLD_TORCH = machine(torch=dataclasses.replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
+OLD_TORCH = machine(torch=replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_driver_too_old_for_torch_rules_it_out() -> None:
 
 
 def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
-    facts = machine(torch=dataclasses.replace(CU_128, cuda="12.4", version="2.6.0+cu124"))
+    facts = machine(torch=replace(CU_128, cuda="12.4", version="2.6.0+cu124"))
     made = make_plan(request_for((V1,), ("sm_120",), backend="nvrtc"), facts)
     assert any("PTX of CUDA 12.4 for sm_120" in note for note in made.notes)
 
@@ -132,7 +132,7 @@ def test_auto_keeps_the_reason_where_nothing_else_serves(tmp_path: Path) -> None
 def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     """No toolkit is here; what was built elsewhere runs on the GPU, and is not replaced by drop-ins."""
     source = str(cuda_source(tmp_path, "simple_knn"))
-    torch = dataclasses.replace(TORCH, code=code("sm_120"))
+    torch = replace(TORCH, code=code("sm_120"))
     here = machine(torch=torch, gpus=(RTX_5080,), toolkits=(), driver=NEW_DRIVER)
 
     def planned(*archs: str) -> InstallPlan:

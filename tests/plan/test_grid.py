@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
@@ -63,7 +63,7 @@ def toolkit(version: str) -> Toolkit:
     numbers = tuple(int(part) for part in version.split("."))
     bounds = limits(numbers)
     name = ".".join(version.split(".")[:2])
-    return dataclasses.replace(
+    return replace(
         CUDA_13,
         root=f"/usr/local/cuda-{name}",
         version=version,
@@ -81,9 +81,9 @@ def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: 
     )
     level = drivers.cuda_level_of_driver(driver)
     words = f"{level[0]}.{level[1]}" if level else None
-    return dataclasses.replace(
+    return replace(
         facts,
-        machine=dataclasses.replace(facts.machine, driver=Fact(Driver(driver, words), "grid"), glibc="2.35"),
+        machine=replace(facts.machine, driver=Fact(Driver(driver, words), "grid"), glibc="2.35"),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.facts import Distribution, Extension, Facts
@@ -26,12 +26,12 @@ from .machines import (
     with_extension,
 )
 
-CPU = machine(torch=dataclasses.replace(TORCH, cuda=None), toolkits=(), host=())
+CPU = machine(torch=replace(TORCH, cuda=None), toolkits=(), host=())
 BARE = machine(toolkits=(), host=())
 
 
 def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:
-    gsplat = dataclasses.replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
+    gsplat = replace(Distribution("gsplat", version, SITE), **of_gsplat)  # type: ignore[arg-type]
     facts = installing(
         facts, Distribution("packaging", "26.4", SITE)
     )  # gsplat imports it, and does not ask for it
@@ -82,7 +82,7 @@ def test_what_gsplat_imports_and_does_not_ask_for() -> None:
         request = request_for(["gsplat"], (), backend=backend)
         problem = refused(plan_install, request, context)
         assert problem.code == "host-import-missing" and "install packaging" in problem.todo[0].line()
-        first, *_ = plan_install(dataclasses.replace(request, with_dependencies=True), context).steps
+        first, *_ = plan_install(replace(request, with_dependencies=True), context).steps
         assert isinstance(first, InstallDependencies) and first.requirements == ("packaging",)
 
 
@@ -112,15 +112,15 @@ def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path:
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
     pure = with_extension(BARE, "gsplat", ())
-    extension = dataclasses.replace(pure.environment.extensions, value=())
-    pure = dataclasses.replace(pure, environment=dataclasses.replace(pure.environment, extensions=extension))
+    extension = replace(pure.environment.extensions, value=())
+    pure = replace(pure, environment=replace(pure.environment, extensions=extension))
 
     def of(version: str) -> Facts:
         environment = pure.environment
         gsplat = Distribution("gsplat", version, SITE)
         others = tuple(item for item in environment.distributions.value or () if item.name != "gsplat")
-        listed = dataclasses.replace(environment.distributions, value=(*others, gsplat))
-        return dataclasses.replace(pure, environment=dataclasses.replace(environment, distributions=listed))
+        listed = replace(environment.distributions, value=(*others, gsplat))
+        return replace(pure, environment=replace(environment, distributions=listed))
 
     options = find_options(goal("sm_90"), of("1.5.3"))
     assert OptionKind.NVRTC in kinds(options)

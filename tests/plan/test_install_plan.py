@@ -1,8 +1,8 @@
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
@@ -56,7 +56,7 @@ def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
 )
 def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, rule: str) -> None:
     """Else the first file that includes one ends the build, after all other wheels."""
-    toolkit = dataclasses.replace(CUDA_13, root=str(tmp_path / "cuda"))
+    toolkit = replace(CUDA_13, root=str(tmp_path / "cuda"))
     put(tmp_path / "cuda", {"include/cuda_runtime.h": ""})
     folder = cuda_source(tmp_path / "dgr")
     (folder / "x.cu").write_text(f"#include <{header}>\n")
@@ -71,9 +71,9 @@ def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
     """A distribution of another environment, seen through a .pth file, stays where it is."""
     facts = machine(packages=_PACKAGES | {"dgr": "1.0"})
     found = facts.environment.distributions.value or ()
-    elsewhere = tuple(dataclasses.replace(item, location="/other/site-packages") for item in found)
-    moved = dataclasses.replace(facts.environment, distributions=Fact(elsewhere, "test"))
-    made = plan(cuda_source(tmp_path), dataclasses.replace(facts, environment=moved))
+    elsewhere = tuple(replace(item, location="/other/site-packages") for item in found)
+    moved = replace(facts.environment, distributions=Fact(elsewhere, "test"))
+    made = plan(cuda_source(tmp_path), replace(facts, environment=moved))
     assert [step.replaces for step in made.steps if isinstance(step, InstallWheel)] == [""]
 
 
@@ -111,13 +111,13 @@ def test_several_targets_and_the_machines_own_gpus(tmp_path: Path) -> None:
 
 def bad(**values: Any) -> dict[str, Any]:
     """A machine whose only toolkit differs from a good one in this."""
-    return {"toolkits": (dataclasses.replace(CUDA_13, **values),)}
+    return {"toolkits": (replace(CUDA_13, **values),)}
 
 
-TORCH_211_128 = dataclasses.replace(TORCH, version="2.11.0+cu128", cuda="12.8")
-EMBEDDED_PYTHON = dataclasses.replace(INTERPRETER, headers=False)
-SYSTEM_PYTHON = dataclasses.replace(INTERPRETER, externally_managed=True)
-ROCM = dataclasses.replace(TORCH, cuda=None, hip="6.2")
+TORCH_211_128 = replace(TORCH, version="2.11.0+cu128", cuda="12.8")
+EMBEDDED_PYTHON = replace(INTERPRETER, headers=False)
+SYSTEM_PYTHON = replace(INTERPRETER, externally_managed=True)
+ROCM = replace(TORCH, cuda=None, hip="6.2")
 PIP = {"pip": "25"}
 
 
@@ -157,7 +157,7 @@ def test_what_stands_in_the_way(
     assert error.exit_code is (Exit.UNDETERMINED if code == "no-gpu-to-target" else Exit.FAILURE)
 
 
-NEWER = dataclasses.replace(CUDA_13, root="/usr/local/cuda-13.2", version="13.2.1")
+NEWER = replace(CUDA_13, root="/usr/local/cuda-13.2", version="13.2.1")
 MINE = compilers("13.1.0", folder="/opt/gcc/bin", via="CXX")
 
 
@@ -221,7 +221,7 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
     )
     error = refused("build-tools-missing", tmp_path, machine(packages=whole | {"numpy": "1.8"}))
     assert "numpy>=1.9,<=1.21 to be imported" in error.what
-    old = dataclasses.replace(INTERPRETER, version="3.7.9")
+    old = replace(INTERPRETER, version="3.7.9")
     error = refused("build-tools-missing", importing(tmp_path), machine(packages=whole, interpreter=old))
     assert "typing_extensions" in error.what, "markers are those of the target's Python, not of ours"
 
@@ -231,8 +231,8 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     (folder / "dgr").mkdir()
     (folder / "dgr" / "__init__.py").write_text("import torch\nfrom house_made import scan\n")
     facts = machine(packages=_PACKAGES)
-    environment = dataclasses.replace(facts.environment, modules=Fact(("torch",), "test"))
-    facts = dataclasses.replace(facts, environment=environment)
+    environment = replace(facts.environment, modules=Fact(("torch",), "test"))
+    facts = replace(facts, environment=environment)
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
@@ -250,7 +250,7 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
 
 def test_torch_is_never_changed_for_a_source(tmp_path: Path) -> None:
     there = _PACKAGES | {"numpy": "2.1", "rich": "13.0", "jaxtyping": "0.2"}
-    old = dataclasses.replace(TORCH, version="1.13.1+cu130")
+    old = replace(TORCH, version="1.13.1+cu130")
     error = refused("torch-does-not-fit", importing(tmp_path), machine(packages=there, torch=old))
     assert "torch>=2.0" in error.what and not any(item.command for item in error.todo)
 
@@ -275,7 +275,7 @@ def test_a_source_for_another_python_is_refused_early(tmp_path: Path, where: str
 
 
 def test_what_a_project_removes_again_is_said(tmp_path: Path) -> None:
-    locked = dataclasses.replace(INTERPRETER, lock_file="/project/uv.lock")
+    locked = replace(INTERPRETER, lock_file="/project/uv.lock")
     request = request_for(("fused_ssim",), backend="pure")
     with_lock, without = (make_plan(request, machine(interpreter=item)) for item in (locked, INTERPRETER))
     (note,) = set(with_lock.notes) - set(without.notes)
@@ -293,14 +293,14 @@ def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
         make_plan(pure, machine(torch=None))
     assert argv(caught.value.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
     damaged = machine()
-    lost = dataclasses.replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
-    refused("torch-unreadable", cuda_source(tmp_path), dataclasses.replace(damaged, environment=lost))
+    lost = replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
+    refused("torch-unreadable", cuda_source(tmp_path), replace(damaged, environment=lost))
 
 
 def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text('setup(name="rdel", ext_modules=[CppExtension("rdel", ["r.cpp"])])')
     (tmp_path / "r.cpp").write_text("")
-    cpu = dataclasses.replace(TORCH, cuda=None)
+    cpu = replace(TORCH, cuda=None)
     made = plan(tmp_path, machine(torch=cpu, toolkits=()), targets=())
     assert build_of(made).variables == {"MAX_JOBS": "8"} and made.targets == ()
     assert "toolkit" in made.title and "without" in made.title
@@ -309,7 +309,7 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
 
 def test_pure_plans(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text('setup(name="fused_ssim", ext_modules=[])')
-    cpu = machine(torch=dataclasses.replace(TORCH, cuda=None), packages=_PACKAGES | {"simple_knn": "0.0.0"})
+    cpu = machine(torch=replace(TORCH, cuda=None), packages=_PACKAGES | {"simple_knn": "0.0.0"})
     made = make_plan(request_for((str(tmp_path), "simple_knn", "fused-ssim"), backend="pure"), cpu)
     assert made.subjects == ("fused-ssim", "simple-knn")
     assert [a.replaces for a in made.steps if isinstance(a, InstallWheel)] == ["", "0.0.0"]
@@ -359,8 +359,8 @@ def test_computed_archs_are_edited_away(tmp_path: Path, target: str) -> None:
 
 
 def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> None:
-    torch = dataclasses.replace(TORCH, version="2.6.0+cu126", cuda="12.6", knows_archs=("6.1", "7.5"))
-    old = dataclasses.replace(CUDA_12, version="12.6.20", archs=("sm_61", "sm_75"))
+    torch = replace(TORCH, version="2.6.0+cu126", cuda="12.6", knows_archs=("6.1", "7.5"))
+    old = replace(CUDA_12, version="12.6.20", archs=("sm_61", "sm_75"))
     facts = machine(torch=torch, toolkits=(old,))
     folder = cuda_source(tmp_path)
     (folder / "x.cu").write_text("auto same = cg::labeled_partition(warp, id);")
@@ -403,7 +403,7 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
         "with_dependencies": True,
     }
     for changes, options in (({}, targets), (further, (*targets, *more))):
-        asked = dataclasses.replace(request, **changes)
+        asked = replace(request, **changes)
         with pytest.raises(SplatfixError) as caught:
             plan_install(asked, make_context(machine(), Goal(asked.targets)))
         clone, ours = (step.command.argv for step in caught.value.todo if step.command)

@@ -1,9 +1,9 @@
 """Findings and options out name one and the same torch build, by one and the same command."""
 
-import dataclasses
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import make_context
@@ -74,12 +74,12 @@ def test_an_empty_environment_without_the_newest_toolkit(toolkits: tuple[object,
     ],
 )
 def test_every_command_is_the_environments_own(changes: dict[str, object], starts: tuple[str, ...]) -> None:
-    interpreter = dataclasses.replace(INTERPRETER, **changes)  # type: ignore[arg-type]
+    interpreter = replace(INTERPRETER, **changes)  # type: ignore[arg-type]
     facts = machine(torch=None, interpreter=interpreter, packages={})
     command = planned(facts, ("sm_120",))
     assert command and command.argv[: len(starts)] == starts
-    environment = dataclasses.replace(facts.environment, torch_installed=Fact(True, "test"))
-    facts = dataclasses.replace(facts, environment=environment)
+    environment = replace(facts.environment, torch_installed=Fact(True, "test"))
+    facts = replace(facts, environment=environment)
     for item in run_checks(make_context(facts, goal("sm_120"))):
         for step in item.remedy:
             assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

@@ -5,12 +5,12 @@ Whole texts and the machines that are common are held by the goldens of ``tests/
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import Goal
 from splatfix.core.proof import RungName
@@ -51,8 +51,8 @@ from tests.plan.machines import (
 )
 
 PASCAL = Gpu(0, "NVIDIA GeForce GTX 1080 Ti", cc="6.1")
-TWELVE_9 = dataclasses.replace(CUDA_12, version="12.9.86", archs=("sm_80", "sm_90"))
-THIRTEEN_90 = dataclasses.replace(CUDA_13, archs=("sm_75", "sm_80", "sm_90"))
+TWELVE_9 = replace(CUDA_12, version="12.9.86", archs=("sm_80", "sm_90"))
+THIRTEEN_90 = replace(CUDA_13, archs=("sm_75", "sm_80", "sm_90"))
 LANES = (LaneSummary("cpu", "torch==2.13.0+cpu", False), LaneSummary("cu130", "torch==2.11.0+cu130", True))
 
 
@@ -91,7 +91,7 @@ def test_a_sibling_of_the_same_major_is_no_reason_to_rebuild() -> None:
 
 
 def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
-    old = dataclasses.replace(CUDA_12, version="12.4.131", archs=("sm_80", "sm_87", "sm_90"), gcc_max=13)
+    old = replace(CUDA_12, version="12.4.131", archs=("sm_80", "sm_87", "sm_90"), gcc_max=13)
     options = find_options(Goal(), blackwell(torch=TORCH_128, toolkits=(old,)))
     ranked = [OptionKind.REBUILD_PTX, OptionKind.NVRTC, OptionKind.INSTALL_TOOLKIT]
     assert kinds(options)[:3] == ranked
@@ -102,8 +102,8 @@ def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
 
 
 def test_ptx_is_not_that_of_a_jetson() -> None:
-    old = dataclasses.replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
-    torch = dataclasses.replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
+    old = replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
+    torch = replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
     options = find_options(goal("sm_120"), machine(torch=torch, toolkits=(old,)))
     assert step_of(plan(options, OptionKind.REBUILD_PTX), Rebuild).arch_list == "8.0+PTX"
 
@@ -137,7 +137,7 @@ def test_an_old_driver_is_told_and_what_follows_is_planned() -> None:
 
 def test_a_last_driver_branch_is_not_surpassed() -> None:
     """CUDA 14 is in no table: its driver floor is not known."""
-    torch = dataclasses.replace(TORCH_128, cuda="14.0", version="2.99.0+cu140", code=code("sm_61"))
+    torch = replace(TORCH_128, cuda="14.0", version="2.99.0+cu140", code=code("sm_61"))
     options = find_options(Goal(), blackwell(("470.57.02", "11.4"), torch=torch, gpus=(PASCAL,), toolkits=()))
     drivers = [item for item in options.available if item.kind is OptionKind.DRIVER]
     assert not any("580" in item.steps[0].text for item in drivers)
@@ -145,7 +145,7 @@ def test_a_last_driver_branch_is_not_surpassed() -> None:
 
 def test_what_no_table_knows_is_unsure_and_not_impossible() -> None:
     future = Torch("9.9.0+cu139", "13.9", None, "/x", knows_archs=TORCH.knows_archs)
-    toolkit = dataclasses.replace(CUDA_13, version="13.9.1", root="/usr/local/cuda-13.9")
+    toolkit = replace(CUDA_13, version="13.9.1", root="/usr/local/cuda-13.9")
     facts = blackwell(("999.1", "15.0"), torch=future, toolkits=(toolkit,))
     option = plan(find_options(Goal(), facts), OptionKind.REBUILD)
     assert any("torch 9.9.0+cu139" in text for text in option.unsure)
@@ -222,7 +222,7 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
 def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
     """CUDA 12.8 has no sm_121, but its sm_120 code runs there: no PTX and no other torch is needed."""
     spark = Gpu(0, "NVIDIA GB10", cc="12.1")
-    torch = dataclasses.replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
+    torch = replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
     options = find_options(Goal(), blackwell(torch=torch, gpus=(spark,), toolkits=(CUDA_12,)))
     step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
     assert (step.targets, step.arch_list) == (archs("sm_121"), "12.0")

@@ -1,10 +1,10 @@
 """What is installed is kept only where it can be used: not another stack's variant, not what a check found unusable."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
@@ -59,7 +59,7 @@ def calling(key: str, unpacks: int) -> Facts:
     arguments = {"settings": row.settings, "settings_positional": 0, "forward": row.forward}
     call = RenderCall("r.py", 1, "render", NAME, unpacks=unpacks, **arguments)  # type: ignore[arg-type]
     facts = with_rasterizer(package(key))
-    return dataclasses.replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
+    return replace(facts, checkout=Fact(Checkout("/src", (), calls=(call,)), "test"))
 
 
 def options_for(keys: Sequence[str], facts: Facts) -> Options:
@@ -171,7 +171,7 @@ def test_the_source_tells_its_variant_and_the_conflict(
     )
     said = "the installed diff_gaussian_rasterization is that of Mip-Splatting"
     assert any(said in note for note in make_plan(request, facts).notes)
-    pure = dataclasses.replace(request, backend="pure")
+    pure = replace(request, backend="pure")
     assert any(said in note for note in make_plan(pure, facts).notes)
     own = with_rasterizer(package("mcmc"))
     assert not any("no longer run" in note for note in make_plan(request, own).notes)

@@ -1,7 +1,7 @@
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
@@ -55,7 +55,7 @@ def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -
 
 
 def test_cuda_12_is_not_provided(tmp_path: Path) -> None:
-    old = dataclasses.replace(TORCH, version="2.8.0+cu128", cuda="12.8")
+    old = replace(TORCH, version="2.8.0+cu128", cuda="12.8")
     assert provided_toolkit(old, "linux") is None and provided_toolkit(TORCH, "windows") is None
     with pytest.raises(SplatfixError) as caught:
         planned(tmp_path / "s", provide=True, torch=old)

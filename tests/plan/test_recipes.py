@@ -1,8 +1,8 @@
-import dataclasses
 import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
@@ -142,7 +142,7 @@ def test_notes_keep_the_names_in_them(key: str, tmp_path: Path) -> None:
 def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself."""
     folder = checkout_of(key, tmp_path)
-    facts = dataclasses.replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
+    facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
     sources = summarise((str(folder),), facts, named=(str(folder),))
     options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
     assert not {item.kind for item in options.available} & set(BUILDING)
@@ -159,9 +159,9 @@ def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_pat
 
     def said(*toolkits: object, tools: dict[str, str]) -> SplatfixError:
         facts = machine(toolkits=toolkits)  # type: ignore[arg-type]
-        facts = dataclasses.replace(
+        facts = replace(
             facts,
-            machine=dataclasses.replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
+            machine=replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
         )
         return refused(sources_in, [str(folder)], facts)
 

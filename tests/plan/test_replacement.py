@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.core.proof import RungName
@@ -233,7 +233,7 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     if kind == "with another":
         cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
     request = request_for((str(folder),), ("sm_120",), backend="pure")
-    facts = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
+    facts = replace(healthy(), checkout=read_checkout(folder, ()))
     sources = NO_SOURCES if saved else summarise(request.sources, named=request.sources)
     option = plan(find_options(goal("sm_120"), facts, sources=sources), OptionKind.DROPIN)
     made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
@@ -259,9 +259,9 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120"), (
         "one can have it by its name"
     )
-    alone = dataclasses.replace(healthy(), checkout=read_checkout(folder, ()))
+    alone = replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
-    cpu = dataclasses.replace(request, backend="auto", targets=())
+    cpu = replace(request, backend="auto", targets=())
     assert refused(plan_install, cpu, make_context(machine(torch=None))).code != "nothing-to-replace"
 
 

@@ -1,8 +1,7 @@
 """The option of another torch: what rules it out, and what it takes from GPUs that were not asked for."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from splatfix.context import Goal
 from splatfix.facts import Fact, Facts, Gpu
@@ -53,14 +52,14 @@ def test_a_build_the_own_driver_cannot_start_is_noted() -> None:
     assert "own sm_80" in text and "driver 550.90.07 is too old for CUDA 13.0" in text
 
 
-@pytest.mark.parametrize("other", [dataclasses.replace(RTX_4090, index=1), Gpu(1, "NVIDIA PCI device 2b85")])
+@pytest.mark.parametrize("other", [replace(RTX_4090, index=1), Gpu(1, "NVIDIA PCI device 2b85")])
 def test_nothing_is_lost_where_every_gpu_is_served_or_not_known(other: Gpu) -> None:
     facts = machine(torch=TORCH_118, gpus=(RTX_5080, other), driver=NEW_DRIVER)
     assert lost(facts, "sm_120") == []
 
 
 def without_torch(python: str = "3.11.7", driver: str = "580.95.05") -> Facts:
-    interpreter = dataclasses.replace(INTERPRETER, version=python)
+    interpreter = replace(INTERPRETER, version=python)
     return machine(
         torch=None, toolkits=(), gpus=(RTX_5080,), interpreter=interpreter, driver=(driver, "13.0")
     )
@@ -101,9 +100,9 @@ def test_gpus_that_no_one_build_serves_are_served_one_at_a_time() -> None:
 
 def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
     facts = without_torch()
-    lost_python = dataclasses.replace(
+    lost_python = replace(
         facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
     )
-    options = find_options(Goal(), dataclasses.replace(facts, environment=lost_python))
+    options = find_options(Goal(), replace(facts, environment=lost_python))
     assert "the target Python cannot be used (no such file)" in why_not(options, OptionKind.KEEP)
     assert any("which Python" in text for text in plan(options, OptionKind.OTHER_TORCH).unsure)

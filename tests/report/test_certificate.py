@@ -1,11 +1,11 @@
 """A certificate in words: what was trained, skipped, and not judged, each said once."""
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.certify import exit_code_of, next_step
 from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
@@ -90,7 +90,7 @@ def test_the_certificate_on_a_terminal() -> None:
 
 
 def test_a_failed_certificate_names_the_next_command() -> None:
-    subject = dataclasses.replace(certificate(), verdict=Verdict.NOT_CERTIFIED, reasons=("garden: bad",))
+    subject = replace(certificate(), verdict=Verdict.NOT_CERTIFIED, reasons=("garden: bad",))
     step = next_step(subject, "my env")
     assert step is not None and step.command is not None
     assert step.command.argv == ("splatfix", "diagnose", "--python", "my env")
@@ -116,14 +116,12 @@ def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
         {"error": {}},
         unreadable=why,
     )
-    subject = dataclasses.replace(certificate(), verdict=Verdict.UNDETERMINED, scenes=(run,))
+    subject = replace(certificate(), verdict=Verdict.UNDETERMINED, scenes=(run,))
     assert exit_code_of(subject) is Exit.UNDETERMINED
     text = rendering(subject)
     assert f"attic: {why}" in text and "determined" in text.lower()
     assert "NOT CERTIFIED" not in text and "FAILED" not in text
-    failed = dataclasses.replace(
-        subject, verdict=Verdict.NOT_CERTIFIED, reasons=("statue: loss-falls: 0.3 to 0.3.",)
-    )
+    failed = replace(subject, verdict=Verdict.NOT_CERTIFIED, reasons=("statue: loss-falls: 0.3 to 0.3.",))
     assert exit_code_of(failed) is Exit.FAILURE
     assert "NOT CERTIFIED" in rendering(failed) and f"attic: {why}" in rendering(failed)
 
@@ -131,7 +129,7 @@ def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
 def every_kind() -> Certificate:
     """Scenes that passed, failed and cannot be read, kernels of every kind, a level that is not needed."""
     known = certificate()
-    run = dataclasses.replace(known.scenes[0], images=("my room/renders/1.png",), log="my room/trainer.log")
+    run = replace(known.scenes[0], images=("my room/renders/1.png",), log="my room/trainer.log")
     failed = Criterion(
         "loss-falls", Outcome.FAILED, "0.3 to 0.3.", "below 80%", "Nothing is learned.", "a|b", "Retry."
     )
@@ -144,7 +142,7 @@ def every_kind() -> Certificate:
         SceneRun("attic", (unreadable,), 1.0, {"error": {}}, unreadable="damaged"),
     )
     proof = (Rung(RungName.BUILT, None, "all is PyTorch", needed=False), *known.proof)
-    return dataclasses.replace(
+    return replace(
         known,
         verdict=Verdict.NOT_CERTIFIED,
         reasons=("study: loss-falls",),
@@ -170,10 +168,8 @@ def test_verbose_shows_every_criterion_and_the_reservation_of_each() -> None:
 @pytest.mark.parametrize("name", [*NAMES.values(), CONTROL + UNICODE + MARKUP, "javascript:alert(1)"])
 def test_markdown_holds_strangers_words_as_text(name: str) -> None:
     known = certificate()
-    run = dataclasses.replace(known.scenes[0], scene=name, images=(f"{name}/1.png",), log=name)
-    text = markdown(
-        dataclasses.replace(known, scenes=(run,), summary=name, environment={name: name}, suite=name)
-    )
+    run = replace(known.scenes[0], scene=name, images=(f"{name}/1.png",), log=name)
+    text = markdown(replace(known, scenes=(run,), summary=name, environment={name: name}, suite=name))
     assert text.encode("utf-8") and all(sign.isprintable() or sign == "\n" for sign in text)
     bare = re.sub(r"\\[!-/:-@\[-`{-~]", "", text)
     assert "<b>" not in bare and "`" not in bare and "](javascript:" not in bare

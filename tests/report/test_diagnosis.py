@@ -1,9 +1,9 @@
 """The diagnosis for the terminal: loud findings with evidence and way out, quiet ones in a line, nothing swallowed."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.diagnose import exit_code_of
 from splatfix.checks import Evidence, Finding, Status
@@ -46,7 +46,7 @@ def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> N
     """glm stood there four times, and "radfoam needs it" six times."""
     facts = tuple(Evidence(f"fact {number}", "value", "road") for number in range(5))
     several = [
-        dataclasses.replace(LOUD, summary=f"{name} is wrong.", evidence=facts, remedy=(say(f"Mend {name}."),))
+        replace(LOUD, summary=f"{name} is wrong.", evidence=facts, remedy=(say(f"Mend {name}."),))
         for name in ("one", "two", "three")
     ]
     text, everything = shown(*several), shown(*several, verbose=True)
@@ -55,9 +55,9 @@ def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> N
 
 
 def test_what_install_mends_by_itself_is_no_problem() -> None:
-    other = dataclasses.replace(LOUD, code="c-check", summary="Another is wrong.")
+    other = replace(LOUD, code="c-check", summary="Another is wrong.")
     options = Options((), (), (), (), advice=Advice(None, mended=(LOUD.code,)))
-    warned = dataclasses.replace(LOUD, status=Status.WARN)
+    warned = replace(LOUD, status=Status.WARN)
     text = shown(LOUD, warned, other, options=options)
     mended, _, problems = text.partition("Problems")
     assert mended.count(LOUD.code) == 1 and "$ export" not in mended and LOUD.code not in problems

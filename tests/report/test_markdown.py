@@ -1,11 +1,11 @@
 """The Markdown report: its sections, and what it says where something is absent or wrong."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.certify import forms_of
 from splatfix.certify import criteria
@@ -40,11 +40,9 @@ def section(text: str, title: str) -> str:
 
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory = RESULT["heldout"], RESULT["memory"]["host"]
-    found = dict(
-        zip(HEADERS, row(dataclasses.replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True)
-    )
+    found = dict(zip(HEADERS, row(replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True))
     assert found["PLY"] == "1.23 MB" and found["iterations"] == f"{RESULT['iterations']:,}"
-    longer = dataclasses.replace(RUN, result={**RESULT, "iterations": 7000})
+    longer = replace(RUN, result={**RESULT, "iterations": 7000})
     assert legend([RUN, longer]).startswith("Short run: ") and "Short run" not in legend([longer])
     assert found["held-out PSNR"] == f"{quality['psnr']:.2f} dB" and found["SSIM"] == f"{quality['ssim']:.4f}"
     assert found["training views"] == str(len(RESULT["split"]["train"])) and found["LPIPS"] == "–"
@@ -52,7 +50,7 @@ def test_a_recorded_run_in_one_row() -> None:
     loss = RESULT["train_loss"]
     assert found["loss"] == f"{loss['first']:.4f} → {loss['last']:.4f}"
     cuda = {"train": {"allocated": 3 << 30}, "eval": {"allocated": 1 << 30}}
-    on_gpu = dataclasses.replace(RUN, result={**RESULT, "memory": {"cuda": cuda}})
+    on_gpu = replace(RUN, result={**RESULT, "memory": {"cuda": cuda}})
     assert row(on_gpu)[-1] == "3,072 / 1,024 MiB"
     assert "allocated on the GPU" in markdown(recorded(scenes=(on_gpu,)))
     text = markdown(recorded())
@@ -68,14 +66,14 @@ def test_a_recorded_run_in_one_row() -> None:
     ],
 )
 def test_what_is_absent_or_no_number_is_a_dash(result: dict[str, Any]) -> None:
-    run = dataclasses.replace(RUN, result=result, seconds=3.0)
+    run = replace(RUN, result=result, seconds=3.0)
     assert set(row(run)) == {"–", "3 s"}
     markdown(recorded(scenes=(run,)))
 
 
 def test_settings_that_differ_are_told_by_scene() -> None:
     config = RESULT["config"]
-    other = dataclasses.replace(
+    other = replace(
         RUN, scene="study", result={**RESULT, "config": {**config, "background": "white", "cap": None}}
     )
     text = section(markdown(recorded(scenes=(RUN, other))), "Configuration")
@@ -86,9 +84,7 @@ def test_settings_that_differ_are_told_by_scene() -> None:
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RESULT["heldout"]}
     judged = criteria.judge(TrainingRecord.of(flat), "torch")
-    run = dataclasses.replace(
-        RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged)
-    )
+    run = replace(RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged))
     failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
     text = section(markdown(failed), "Troubleshooting")
     lines = text.strip().splitlines()
@@ -115,11 +111,11 @@ def test_nothing_is_advised_that_ran_already() -> None:
     "item", [*RUN.criteria, Criterion("no-cuda-error", Outcome.MET, "", "")], ids=lambda item: item.code
 )
 def test_every_criterion_has_advice_of_its_own(item: Criterion) -> None:
-    failed = advised(dataclasses.replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
+    failed = advised(replace(item, outcome=Outcome.FAILED), "gsplat", "cuda")
     unknown = advised(Criterion("no-such-criterion", Outcome.FAILED, "", ""), "gsplat", "cuda")
     assert failed.advice not in ("", unknown.advice)
     assert advised(item, "gsplat", "cuda") == item and not item.advice, "nothing to do about what was met"
-    short = advised(dataclasses.replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
+    short = advised(replace(item, outcome=Outcome.UNDETERMINED), "torch", "cpu")
     assert "100 iterations" in short.advice
 
 
@@ -135,7 +131,7 @@ def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPa
     facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
     found = certificate(
         verdict=Verdict.NOT_CERTIFIED,
-        scenes=(dataclasses.replace(run, scene="/home/ada/scene", criteria=(failed,)),),
+        scenes=(replace(run, scene="/home/ada/scene", criteria=(failed,)),),
         kernels=(KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),),
         reasons=(HOME_IN,),
         environment={"python": "/home/ada/env/bin/python"},

@@ -5,11 +5,11 @@ import sys
 import sysconfig
 import venv
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import Certificate, Outcome, Verdict, certificate, certify, criteria, kernels
 from splatfix.certify.scenes import NO_SCENES

@@ -1,10 +1,10 @@
 """``splatfix scenes check FOLDER``: every single fault is named, and none where there is none."""
 
-import dataclasses
 import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from smoke_trainer.data.load import SAMPLES
@@ -110,7 +110,7 @@ def test_a_page_shows_the_cameras_and_the_photos(tmp_path: Path) -> None:
     assert len(thumbnails(checked.scene)) == 23
     html = page(checked)
     assert "photos-unreadable" in html and html.count("data:image/jpeg") == 23
-    without = dataclasses.replace(checked.scene, images=(), points=None)
+    without = replace(checked.scene, images=(), points=None)
     assert from_above(without) is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 import threading
@@ -15,6 +14,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+from msgspec.structs import replace
 
 from splatfix.context import Context, make_context
 from splatfix.facts import Fact, Torch
@@ -139,9 +140,7 @@ def context_of(
     )
     if platform == "win-amd64":
         abi = f"cp{number}-win_amd64"
-    interpreter = dataclasses.replace(
-        INTERPRETER, version=f"{python.rstrip('t')}.4", abi_tag=abi, platform_tag=platform
-    )
+    interpreter = replace(INTERPRETER, version=f"{python.rstrip('t')}.4", abi_tag=abi, platform_tag=platform)
     facts = machine(torch=torch, interpreter=interpreter)
     kind, _, version = libc.partition(" ")
     system = "windows" if platform.startswith("win") else "linux"

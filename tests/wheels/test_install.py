@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.app.install import _wheels, with_wheels
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
@@ -49,8 +49,8 @@ def facts_of(environment: Environment, folder: Path) -> Facts:
     """The environment, as if its torch were one for CUDA."""
     facts = gather(environment.python)
     torch = Fact(torch_in(folder / "torch", "2.11.0+cu130"), "test")
-    changed = dataclasses.replace(facts.environment, torch=torch, torch_installed=Fact(True, "test"))
-    return dataclasses.replace(facts, environment=changed)
+    changed = replace(facts.environment, torch=torch, torch_installed=Fact(True, "test"))
+    return replace(facts, environment=changed)
 
 
 def wanted(folder: Path, **options: str) -> Request:
@@ -59,7 +59,7 @@ def wanted(folder: Path, **options: str) -> Request:
 
 
 def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
-    return find_prebuilt(dataclasses.replace(request, indexes=indexes), facts)
+    return find_prebuilt(replace(request, indexes=indexes), facts)
 
 
 @pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])
@@ -69,7 +69,7 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, na
     before = snapshot(environment)
     request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
     if name:
-        request = dataclasses.replace(request, sources=(name,))
+        request = replace(request, sources=(name,))
     with serving(served) as server:
         wheels = found(request, facts, server.address + "/")
         plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
@@ -140,10 +140,10 @@ def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
     wheels = found(request, facts, str(tmp_path / "wheels"))
     plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
     assert plan.kind is OptionKind.REBUILD
-    assert _wheels(dataclasses.replace(request, find=False), facts) is NO_WHEELS
+    assert _wheels(replace(request, find=False), facts) is NO_WHEELS
     (why,) = (item.why for item in plan.considered if "prebuilt wheel of tiny_probe" in item.what)
     assert "1 of 1 fatbin has no code for sm_120" in why
-    only = dataclasses.replace(request, backend="wheels")
+    only = replace(request, backend="wheels")
     with pytest.raises(SplatfixError, match="1 of 1 fatbin has no code") as raised:
         with_wheels(only, make_context(facts, goal("sm_120")), wheels)
     assert (raised.value.code, raised.value.exit_code) == ("no-wheel", 1)
@@ -157,12 +157,12 @@ def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
     wheels = found(request, facts, str(tmp_path / "wheels"))
     summary = summarise(request.sources, facts, named=request.sources)
     context = make_context(facts, goal("sm_120"))
-    options = find_options(context, (), dataclasses.replace(summary, prebuilt=wheels.steps))
+    options = find_options(context, (), replace(summary, prebuilt=wheels.steps))
     kinds = [option.kind for option in options.available]
     assert kinds.index(OptionKind.WHEEL) + 1 == kinds.index(OptionKind.REBUILD)
     (step, *_) = options.available[kinds.index(OptionKind.WHEEL)].steps
     assert isinstance(step, FetchWheel) and step.command and "--backend" in step.command.argv
-    looked = find_options(context, (), dataclasses.replace(summary, prebuilt={}))
+    looked = find_options(context, (), replace(summary, prebuilt={}))
     (rejected,) = (item for item in looked.rejected if item.kind is OptionKind.WHEEL)
     assert "no wheel is proven for tiny_probe" in rejected.rejected_because
 
@@ -186,10 +186,10 @@ def test_strangers_are_asked_only_where_they_are_named(
     found(request, facts, "comfy-forge")
     assert asked == ["https://comfy-forge.github.io/cuda-wheels/cu130/torch2.11/tiny-probe/"]
     asked.clear()
-    found(dataclasses.replace(request, backend="wheels"), facts)
+    found(replace(request, backend="wheels"), facts)
     assert len(asked) == 3 and asked[1] == "https://wheels.astral.sh/simple/cu130/tiny-probe/"
     asked.clear()
-    found(dataclasses.replace(request, offline=True), facts, "comfy-forge")
+    found(replace(request, offline=True), facts, "comfy-forge")
     find_options(make_context(facts, goal("sm_120")))
     assert asked == []
     error = refused(found, request, facts, "no-such-index")

@@ -10,11 +10,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.app.options import options_for
 from splatfix.context import make_context

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
 from splatfix.core.codec import from_json
-from splatfix.core.data import dataclass, replace
 from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 
@@ -15,8 +17,7 @@ SHORTEST = 100
 """Iterations from which on learning is judged: ten steps cannot show that an optimizer works, or that it does not."""
 
 
-@dataclass(frozen=True)
-class CriterionText:
+class CriterionText(Struct, frozen=True):
     """A table of ``criteria.toml``."""
 
     required: str

@@ -1,9 +1,10 @@
 """The criterion that what ran is what was installed."""
 
+from msgspec.structs import replace
+
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import Criterion
-from splatfix.core.data import replace
 from splatfix.core.step import Command
 from splatfix.core.words import counted, few
 

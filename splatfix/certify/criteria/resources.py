@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.certify.criteria.criterion import criterion, unless_short
 from splatfix.certify.model import Criterion, Outcome

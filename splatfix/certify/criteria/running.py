@@ -62,8 +62,9 @@ def _problem(ran: Implementation, least_calls: int) -> str:
         return f"{name} was named, and {module} ran"
     if not re.fullmatch("[0-9a-f]{64}", str(ran.sha256)):
         return f"the file of {name} is not known"
-    if (ran.calls or 0) < least_calls:
-        return f"{name} had {counted(ran.calls or 0, 'call')}"
+    calls = ran.calls if isinstance(ran.calls, int) else 0
+    if calls < least_calls:
+        return f"{name} had {counted(calls, 'call')}"
     return ""
 
 

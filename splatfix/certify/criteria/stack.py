@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.certify.advice import explained, steps_in_words
 from splatfix.certify.criteria import gradients, learning, resources
@@ -214,8 +215,8 @@ def _extensions_ran(record: TrainingRecord, extensions: Sequence[str]) -> Criter
     idle = [name for name in extensions if name not in ran and name not in gone_without]
     calls = []
     for name, extension in record.implementations.items():
-        if extension.calls_by_name:
-            listed = ", ".join(f"{function} {count}" for function, count in extension.calls_by_name.items())
+        if isinstance(extension.calls, Mapping):
+            listed = ", ".join(f"{function} {count}" for function, count in extension.calls.items())
             calls.append(f"{name} ({extension.name}): {listed}")
     if idle:
         calls.append(f"never called: {', '.join(idle)}")

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.scenes import export_sample, find_samples
@@ -13,7 +15,6 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
-from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import Checkout, Fact
 from splatfix.knowledge.breakages import breakage, breakages

@@ -7,9 +7,10 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix.certify.certificate import Measured
 from splatfix.certify.criteria.running import no_cuda_error

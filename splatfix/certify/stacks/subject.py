@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from msgspec import Struct
+
 from splatfix.certify.model import Mend
 from splatfix.certify.request import RehearseRequest
 from splatfix.certify.stacks.threads import Threads
-from splatfix.core.data import dataclass
 from splatfix.core.step import Command, target_options, value_options
 
 RENDER, METRICS = "render.py", "metrics.py"
 
 
-@dataclass(frozen=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """What stops the trainer before its first step."""
 
     mends: tuple[Mend, ...]
@@ -22,8 +22,7 @@ class Gaps:
     """Missing compiled packages that a stand-in of splatfix's takes the place of."""
 
 
-@dataclass(frozen=True)
-class ChosenScene:
+class ChosenScene(Struct, frozen=True):
     """The scene, and how the trainer is told to read it."""
 
     folder: Path
@@ -32,8 +31,7 @@ class ChosenScene:
     resolution: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackSubject:
+class StackSubject(Struct, frozen=True, kw_only=True):
     """A checkout, what stands in for its extensions, and the scene it trains."""
 
     request: RehearseRequest
@@ -98,8 +96,7 @@ class StackSubject:
         return Command(tuple(arguments))
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(Struct, frozen=True):
     """What is known of a stack's training however it ends."""
 
     arguments: tuple[str, ...] = ()

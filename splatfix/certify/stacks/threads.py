@@ -3,7 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.words import counted
 from splatfix.facts import Facts
 
@@ -15,8 +16,7 @@ SHARE = 2
 ones 0.8 of its time (torch 2.13, measured)."""
 
 
-@dataclass(frozen=True)
-class Threads:
+class Threads(Struct, frozen=True):
     """The number, and the reason for it."""
 
     count: int

@@ -1,8 +1,8 @@
 """Checks of the checkout's Python code: what it imports that is not here, and names that newer versions no longer have."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.evidence import file_of

@@ -6,8 +6,10 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import PurePosixPath
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
-from splatfix.core.data import dataclass, replace
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import face_of_variant
@@ -22,8 +24,7 @@ _ITS_REMOTE, _ITS_README, _ITS_CALL, _ITS_SUBMODULE, _ITS_FILE = 8, 6, 3, 2, 2
 _MOST_COMPARED, _MOST_TOLD = 50, 5
 
 
-@dataclass(frozen=True)
-class Recognition:
+class Recognition(Struct, frozen=True):
     """What a checkout is taken for."""
 
     stack: Stack
@@ -129,8 +130,7 @@ def _other_addresses(
             yield f"{path} is from {name}"
 
 
-@dataclass(frozen=True)
-class _ComparedCalls:
+class _ComparedCalls(Struct, frozen=True):
     """A checkout's calls beside what a stack's rasterizer answers."""
 
     fitting: str = ""

@@ -4,13 +4,15 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.checks.checkout.recognition import commits_of, recipe_of
 from splatfix.checks.extension.packages import installed_modules
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
-from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.core.words import few
 from splatfix.facts import Checkout, Submodule
@@ -85,8 +87,7 @@ def _needed_by(submodule: Submodule, checkout: Checkout) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Needed:
+class Needed(Struct, frozen=True):
     """An empty submodule that something needs, with what must be known to fetch it."""
 
     submodule: Submodule

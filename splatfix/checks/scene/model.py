@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partialmethod
 
+from msgspec import Struct
+
 from splatfix.checks.model import Evidence, Finding, Status
-from splatfix.core.data import dataclass
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import few
@@ -15,8 +16,7 @@ from splatfix.facts.scene.model import Scene
 FAMILY = "scene"
 
 
-@dataclass(frozen=True)
-class SceneCheck:
+class SceneCheck(Struct, frozen=True):
     """One check; its code is that of its findings."""
 
     code: str
@@ -74,8 +74,7 @@ def check(code: str, title: str) -> Callable[[SceneFunction], SceneFunction]:
     return register
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a trainer does not take a scene."""
 
     fault: str
@@ -88,8 +87,7 @@ class Refusal:
     """A change of the scene, where there is no such option."""
 
 
-@dataclass(frozen=True)
-class StackVerdict:
+class StackVerdict(Struct, frozen=True):
     """Whether the loader of one trainer, or of several that share it, takes a scene; by its source, not by a run."""
 
     reader: str
@@ -104,8 +102,7 @@ class StackVerdict:
         return all(refusal.option for refusal in self.refusals)
 
 
-@dataclass(frozen=True)
-class CheckedScene:
+class CheckedScene(Struct, frozen=True):
     """A scene that was checked."""
 
     scene: Scene

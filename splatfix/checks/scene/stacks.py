@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 
+from msgspec import Struct, field
+
 from splatfix.checks.scene.model import Refusal, StackVerdict
 from splatfix.checks.scene.photos import of_images
-from splatfix.core.data import dataclass, field
 from splatfix.core.step import run
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Model, Scene, SceneImage
@@ -32,8 +33,7 @@ def stack_verdicts(scene: Scene) -> tuple[StackVerdict, ...]:
     return tuple(verdicts)
 
 
-@dataclass(frozen=True)
-class _Fault:
+class _Fault(Struct, frozen=True):
     name: str
     """As the table has it."""
     way_out: str = ""

@@ -1,10 +1,11 @@
 """Native files of an environment that link torch or carry GPU code, and those that torch compiled at first use and caches."""
 
 import contextlib
-import dataclasses
 import datetime
 import re
 from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
 
 from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
@@ -62,7 +63,7 @@ def read_extensions(
         # a damaged file that nobody owns and Python cannot import may be anything
         if owner is not None or item.importable or not item.error:
             complete.append(
-                dataclasses.replace(
+                replace(
                     item,
                     distribution=owner,
                     importable=item.importable or bool(item.error),
@@ -248,7 +249,7 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
     linkage = read_linkage(loader, binaries) if binaries else {}
     for index, cache in enumerate(caches):
         if cache.library in linkage:
-            caches[index] = dataclasses.replace(cache, linkage=linkage[cache.library])
+            caches[index] = replace(cache, linkage=linkage[cache.library])
     return tuple(caches)
 
 

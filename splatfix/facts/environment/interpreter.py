@@ -6,7 +6,8 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.isolation import find_program
 from splatfix.core.limits import MOST_PROJECT_INDEX
@@ -19,8 +20,7 @@ _IN_PROGRAMS = ("python", "python3", "python.exe")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[tdw]*(\.exe)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class EnvironmentChoice:
+class EnvironmentChoice(Struct, frozen=True):
     """The target environment: its interpreter ("" where none can be meant), and why it is the one."""
 
     python: str

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
+
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
-from splatfix.core.codec import Decoder, parse_json
-from splatfix.core.data import dataclass
+from splatfix.core.codec import from_json, parse_json
 from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
 from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.model.source import PackageSource, Shadow
@@ -157,7 +158,7 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     address = system.read(f"{site}/{name}/direct_url.json")
     if address:
         try:
-            direct: _DirectUrl = _BY_OTHERS.decode(_DirectUrl, parse_json(address))
+            direct = from_json(_DirectUrl, parse_json(address))
             origin, editable = direct.url, direct.dir_info.editable
         except ValueError:
             origin = "(direct_url.json is damaged)"
@@ -176,32 +177,29 @@ def _from_dist_info(system: System, site: str, name: str) -> Distribution:
     )
     if distribution.dropin:
         code, error = _kernel_code(system, distribution)
-        distribution = dataclasses.replace(distribution, code=code, code_error=error)
+        distribution = replace(distribution, code=code, code_error=error)
     folder = origin_folder(distribution)
     if not folder:
         return distribution
     if editable and not system.exists(folder):
-        return dataclasses.replace(distribution, source_gone=True)
+        return replace(distribution, source_gone=True)
     if any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
-        return dataclasses.replace(distribution, source=folder)
+        return replace(distribution, source=folder)
     return distribution
 
 
-@dataclass(frozen=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     editable: bool = False
 
 
-@dataclass(frozen=True)
-class _DirectUrl:
+class _DirectUrl(Struct, frozen=True):
     """Where pip took a distribution from (PEP 610)."""
 
     url: str = ""
-    dir_info: _Folder = dataclasses.field(default_factory=_Folder)
+    dir_info: _Folder = field(default_factory=_Folder)
 
 
-@dataclass(frozen=True)
-class _Manifest:
+class _Manifest(Struct, frozen=True):
     """What a wheel that splatfix made says of itself (``splatfix.json``)."""
 
     kind: str = "built"
@@ -212,11 +210,7 @@ class _Manifest:
     source: str = ""
     cuda_mismatch: str = ""
     edits: tuple[str, ...] = ()
-    built_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-# pip and a later splatfix may write more
-_BY_OTHERS = Decoder(other_keys=True)
+    built_with: Mapping[str, str] = field(default_factory=dict)
 
 
 def _of_manifest(text: str | None) -> dict[str, Any]:
@@ -224,7 +218,7 @@ def _of_manifest(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        manifest: _Manifest = _BY_OTHERS.decode(_Manifest, parse_json(text))
+        manifest = from_json(_Manifest, parse_json(text))
     except ValueError:
         return {"made_by_splatfix": "built"}
     fields: dict[str, Any] = {"made_by_splatfix": manifest.kind}
@@ -298,7 +292,7 @@ def read_packages(
                 owners.append(item.name)
         dropin = next(filter(None, map(dropins.get, owners)), "")
         read = _read_package(system, root, path, native)
-        packages.append(dataclasses.replace(read, distributions=tuple(owners), dropin=dropin))
+        packages.append(replace(read, distributions=tuple(owners), dropin=dropin))
     return tuple(packages)
 
 
@@ -348,7 +342,7 @@ def _read_package(system: System, root: str, path: str, extensions: tuple[Extens
     if text is not None and (_IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
         imports_torch = _IMPORTS_TORCH.search(text) is not None
     shown: dict[str, Any] = {
-        **vars(source),
+        **asdict(source),
         "module": module,
         "native": tuple(dict.fromkeys((*native, *inside))),
     }

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec import Struct
+
 from splatfix.binaries import BinaryError
-from splatfix.core.codec import Decoder, parse_json
-from splatfix.core.data import dataclass
+from splatfix.core.codec import from_json, parse_json
 from splatfix.core.versions import release
 from splatfix.facts.environment.extensions import own_tag, read_extensions, read_jit_caches
 from splatfix.facts.environment.installer import find_installer
@@ -57,8 +58,7 @@ print("splatfix-import-ok", flush=True)
 """
 
 
-@dataclass(frozen=True)
-class _Described:
+class _Described(Struct, frozen=True):
     """What a Python says of itself; see ``probe_env.py``."""
 
     executable: str
@@ -75,9 +75,6 @@ class _Described:
     externally_managed: bool = False
     headers: bool | None = None
     abiflags: str = ""
-
-
-_DESCRIBED = Decoder(other_keys=True)
 
 
 def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
@@ -162,8 +159,7 @@ def _described(output: str) -> _Described | None:
     for line in reversed(output.splitlines()):
         # sitecustomize or .pth files may print before the answer, which is the last line
         with contextlib.suppress(ValueError):
-            described: _Described = _DESCRIBED.decode(_Described, parse_json(line))
-            return described
+            return from_json(_Described, parse_json(line))
     return None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.environment.packages import metadata_folder
 from splatfix.facts.model.environment import AlteredFile, Distribution, SplatPackage
 from splatfix.facts.system.live import System
@@ -29,8 +30,7 @@ _LISTED = {
 _LOOKED_AT = re.compile(r"\.(py|so|pyd|dll),sha256=")
 
 
-@dataclass(frozen=True)
-class RecordedFile:
+class RecordedFile(Struct, frozen=True):
     """A line of a RECORD (PEP 376)."""
 
     path: str

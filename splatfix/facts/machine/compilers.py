@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct, field
+
 from splatfix.core.codec import parse_json
-from splatfix.core.data import dataclass, field
 from splatfix.core.lenient import decode
 from splatfix.facts.model.fact import Fact
 from splatfix.facts.model.machine import Compiler
@@ -34,13 +35,11 @@ _TOOLS: Mapping[str, tuple[list[str], str]] = {
 }
 
 
-@dataclass(frozen=True)
-class _Catalog:
+class _Catalog(Struct, frozen=True):
     productDisplayVersion: str = ""
 
 
-@dataclass(frozen=True)
-class _Studio:
+class _Studio(Struct, frozen=True):
     """A Visual Studio, as vswhere describes it."""
 
     installationPath: str = ""
@@ -48,8 +47,7 @@ class _Studio:
     catalog: _Catalog = field(default_factory=_Catalog)
 
 
-@dataclass(frozen=True)
-class _Studios:
+class _Studios(Struct, frozen=True):
     instances: tuple[_Studio, ...] = ()
 
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
@@ -46,8 +48,7 @@ _TEGRA = {
 }
 
 
-@dataclass(frozen=True)
-class GpuFacts:
+class GpuFacts(Struct, frozen=True):
     """The machine's GPUs and what drives them; see :class:`splatfix.facts.model.machine.MachineFacts`."""
 
     gpus: Fact[tuple[Gpu, ...]]
@@ -56,8 +57,7 @@ class GpuFacts:
     cuda_unfiltered: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
 
 
-@dataclass(frozen=True)
-class _GpuList:
+class _GpuList(Struct, frozen=True):
     """What one source lists; what it cannot know is None."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -66,8 +66,7 @@ class _GpuList:
     """Highest CUDA level of the driver."""
 
 
-@dataclass(frozen=True)
-class _CudaAnswer:
+class _CudaAnswer(Struct, frozen=True):
     """What CUDA itself lists, and how it started."""
 
     devices: Fact[tuple[CudaDevice, ...]] = field(default_factory=Fact)
@@ -83,8 +82,7 @@ class _CudaAnswer:
     misses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """What NVML and our libcuda probe tell in another form than a GPU's facts have it, of themselves and of each GPU."""
 
     driver: str | None = None

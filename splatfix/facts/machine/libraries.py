@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.facts.model.fact import Fact, absent, unknown
 from splatfix.facts.model.machine import Colmap, HeaderCopy
 from splatfix.facts.system.live import System, captured, which_all, whole_number
@@ -39,8 +40,7 @@ _ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
 _DEEPEST_INCLUDE = 3
 
 
-@dataclass(frozen=True)
-class Loader:
+class Loader(Struct, frozen=True, dict=True):
     """Where the target interpreter's loader looks for libraries, once it has imported torch."""
 
     system: System
@@ -50,7 +50,7 @@ class Loader:
     sites: tuple[str, ...]
     torch_folder: str | None
     conda: bool = False
-    _known: dict[tuple[str, str], str | None] = field(default_factory=dict, compare=False)
+    _known: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     @cached_property
     def folders(self) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.system.parallel import within
 
 _TIMEOUT = 10.0
@@ -191,8 +192,7 @@ def _as_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-@dataclass(frozen=True)
-class GpuUse:
+class GpuUse(Struct, frozen=True):
     """One GPU at one moment; what the driver does not answer is None.
 
     ``processes`` maps process ids to bytes; a process whose share the driver hides (Windows, WSL) maps to None.

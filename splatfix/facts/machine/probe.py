@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from splatfix.facts.machine import (
     adapters,
     compilers,
@@ -116,7 +118,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         container=container,
         confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
-        **vars(gpus),
+        **asdict(gpus),
         adapters=inner(answers["adapters"]),
         toolkits=inner(answers["toolkits"]),
         compilers=inner(answers["compilers"]),

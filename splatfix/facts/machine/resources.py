@@ -3,7 +3,8 @@
 import os
 import re
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import mac
 from splatfix.facts.model.machine import Resources
@@ -37,8 +38,7 @@ def probe(system: System) -> Resources:
     return Resources(cores, total, available, swap)
 
 
-@dataclass(frozen=True)
-class WindowsSystem:
+class WindowsSystem(Struct, frozen=True):
     """Windows' own words about itself (``Win32_OperatingSystem``), by its own names."""
 
     Caption: str = ""
@@ -117,8 +117,7 @@ def _control_groups(system: System, controller: str) -> list[str]:
     return ["/".join([mount, *parts[:count]]) for count in range(len(parts), -1, -1)]
 
 
-@dataclass(frozen=True)
-class HostUse:
+class HostUse(Struct, frozen=True):
     """Resident memory (bytes) and processor time (seconds) of a process with all its living children."""
 
     rss: int
@@ -147,8 +146,7 @@ def alive(system: System, pid: int) -> bool:
     return _stat(system, str(pid)) is not None
 
 
-@dataclass(frozen=True)
-class _Stat:
+class _Stat(Struct, frozen=True):
     parent: int
     cpu_seconds: float
     rss: int

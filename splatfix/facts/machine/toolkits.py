@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
@@ -38,8 +39,7 @@ NEEDED_HEADERS = (
 _TOOLKIT_HEADERS = ("cuda_runtime.h", "crt/host_config.h")
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """A folder that may be a toolkit's root, and how it was found."""
 
     root: str
@@ -50,8 +50,7 @@ class _Candidate:
     """That nvcc is a wrapper script."""
 
 
-@dataclass(frozen=True)
-class Packaged:
+class Packaged(Struct, frozen=True):
     """What the target environment's own packages bring of CUDA."""
 
     toolkits: tuple[tuple[str, str], ...] = ()

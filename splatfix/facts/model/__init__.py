@@ -1,6 +1,7 @@
 """The facts as data: what was found out about one machine and one Python environment, and how. No judgement."""
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.reading import Unread
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.fact import Fact
@@ -10,8 +11,7 @@ from splatfix.facts.model.source import Checkout
 SCHEMA_VERSION = 2
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """One document for a machine and a target environment; goes to JSON and back without loss."""
 
     machine: MachineFacts

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.facts.model.fact import Cc, Fact, FatbinGroup, Version
 from splatfix.facts.model.source import Shadow
 
 
-@dataclass(frozen=True)
-class ToolkitChoice:
+class ToolkitChoice(Struct, frozen=True):
     """Which folder ``torch.utils.cpp_extension`` would take as CUDA_HOME, and by which of its rules."""
 
     root: str | None
@@ -22,8 +22,7 @@ class ToolkitChoice:
     """``root`` with links followed."""
 
 
-@dataclass(frozen=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True):
     """The target environment's Python."""
 
     executable: str
@@ -45,8 +44,7 @@ class Interpreter:
     """``Python.h`` is where torch's cpp_extension looks for it; None where that was not looked at."""
 
 
-@dataclass(frozen=True)
-class Installer:
+class Installer(Struct, frozen=True):
     """What installs packages in an environment; as it stands here, the environment's own pip."""
 
     kind: str = "pip"
@@ -69,8 +67,7 @@ class Installer:
         return (*self.pip(python), verb, *what)
 
 
-@dataclass(frozen=True)
-class BuildRecord:
+class BuildRecord(Struct, frozen=True):
     """How splatfix built a wheel, as the manifest in it says."""
 
     targets: tuple[str, ...] = ()
@@ -90,8 +87,7 @@ class BuildRecord:
         return dict(self.built_with).get("torch", "")
 
 
-@dataclass(frozen=True)
-class Distribution:
+class Distribution(Struct, frozen=True):
     """One installed distribution, as its metadata says."""
 
     name: str
@@ -119,8 +115,7 @@ class Distribution:
     torch's own family of packages and for nerfstudio only."""
 
 
-@dataclass(frozen=True)
-class AlteredFile:
+class AlteredFile(Struct, frozen=True):
     """An installed file that is not as the RECORD of its distribution has it."""
 
     distribution: str
@@ -131,8 +126,7 @@ class AlteredFile:
     """``another content``, ``71 bytes, not 68`` or ``not there``."""
 
 
-@dataclass(frozen=True)
-class Torch:
+class Torch(Struct, frozen=True):
     """The installed torch, read as text from its own files; torch is not imported for this."""
 
     version: Version
@@ -156,8 +150,7 @@ class Torch:
         return "CUDA" if self.cuda else "ROCm" if self.hip else "CPU"
 
 
-@dataclass(frozen=True)
-class Linkage:
+class Linkage(Struct, frozen=True):
     """What the loader would find for one native file; nothing was loaded to learn it."""
 
     unresolved: tuple[str, ...] = ()
@@ -176,8 +169,7 @@ class Linkage:
     """Why part of this is unknown; "" when nothing is."""
 
 
-@dataclass(frozen=True)
-class RuntimeLibrary:
+class RuntimeLibrary(Struct, frozen=True):
     """A library of the C and C++ runtime as the target interpreter would load it."""
 
     name: str
@@ -187,8 +179,7 @@ class RuntimeLibrary:
     """The highest symbol version that it defines of each family: ``GLIBCXX_3.4.30``, ``CXXABI_1.3.13``."""
 
 
-@dataclass(frozen=True)
-class RuntimeCopy:
+class RuntimeCopy(Struct, frozen=True):
     """One copy of a library of which a process should hold one: ``libcudart``, ``libc10``, ``libtorch``."""
 
     library: str
@@ -201,8 +192,7 @@ class RuntimeCopy:
     """Renamed with a hash by a wheel-repair tool, so that a second copy is loaded beside torch's own."""
 
 
-@dataclass(frozen=True)
-class SplatPackage:
+class SplatPackage(Struct, frozen=True):
     """The Python side of a splatting extension, read as source text."""
 
     module: str
@@ -236,8 +226,7 @@ class SplatPackage:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class JitCache:
+class JitCache(Struct, frozen=True):
     """One extension in torch's cache of extensions that were compiled at first use."""
 
     name: str
@@ -262,8 +251,7 @@ class JitCache:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Extension:
+class Extension(Struct, frozen=True):
     """One native module or library in the environment that links torch or carries GPU code."""
 
     path: str
@@ -293,8 +281,7 @@ class Extension:
         return ".".join(filter(None, (*folder.split("/"), name.split(".")[0])))
 
 
-@dataclass(frozen=True)
-class ImportProbe:
+class ImportProbe(Struct, frozen=True):
     """What happened when the target interpreter imported a module in a child process."""
 
     module: str
@@ -305,8 +292,7 @@ class ImportProbe:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class EnvironmentFacts:
+class EnvironmentFacts(Struct, frozen=True):
     """What is true of one Python environment."""
 
     interpreter: Fact[Interpreter] = field(default_factory=Fact)

@@ -1,32 +1,32 @@
 """One fact: a value with how it was found, or why it is unknown; and the device code of a file as data."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Generic, TypeVar
 
+from msgspec import Meta, Struct
+
 from splatfix.binaries import EntryKind, Fatbin, arch_order
-from splatfix.core.codec import Spelled
-from splatfix.core.data import dataclass
 
 T = TypeVar("T")
 
 # What a stranger's file says goes into comparisons, commands and reports; with a form nothing else can.
-_VERSION = Spelled(r"[0-9]{1,6}([.][0-9]{1,9}){1,4}([^0-9.\s]\S{0,80})?", "a version such as 12.8")
-_SM = Spelled(r"sm_[0-9]{2,3}[af]?", "an architecture such as sm_90a")
-_CC = Spelled(r"[0-9]{1,2}[.][0-9][af]?", "an architecture such as 9.0a")
+_VERSION = r"^[0-9]{1,6}([.][0-9]{1,9}){1,4}([^0-9.\s]\S{0,80})?\Z"
+_SM = r"^sm_[0-9]{2,3}[af]?\Z"
+_CC = r"^[0-9]{1,2}[.][0-9][af]?\Z"
 # What those who compare them may rely on, wherever the facts come from.
-Version = Annotated[str, _VERSION]
-Sm = Annotated[str, _SM]
-Cc = Annotated[str, _CC]
+Version = Annotated[str, Meta(pattern=_VERSION)]
+Sm = Annotated[str, Meta(pattern=_SM)]
+Cc = Annotated[str, Meta(pattern=_CC)]
 
 
 def version_or_none(text: object) -> str | None:
     """A version; None for what is none, as a damaged file or an odd program may have it."""
-    return text if isinstance(text, str) and _VERSION.fits(text) else None
+    return text if isinstance(text, str) and re.search(_VERSION, text) else None
 
 
-@dataclass(frozen=True)
-class Fact(Generic[T]):
+class Fact(Struct, Generic[T], frozen=True):
     """A value with how it was found, or the reason why it is unknown.
 
     ``value is None`` means unknown, and ``error`` says why; with ``absent`` it is known that there is none (no driver, no
@@ -54,8 +54,7 @@ def absent(error: str, found_via: str) -> Fact[Any]:
     return Fact(None, found_via, error, absent=True)
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Struct, frozen=True):
     """One entry of a fat binary: machine code or PTX for one architecture."""
 
     kind: EntryKind
@@ -64,8 +63,7 @@ class Code:
     ptx_version: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class FatbinGroup:
+class FatbinGroup(Struct, frozen=True):
     """All fatbins of a file that carry the same entries; big libraries have hundreds."""
 
     entries: tuple[Code, ...]
@@ -78,7 +76,9 @@ def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
     for fatbin in loaded_fatbins(fatbins):
         # a number that no GPU has runs nowhere
         codes = {
-            Code(item.kind, item.arch, item.ptx_version) for item in fatbin.entries if _SM.fits(item.arch)
+            Code(item.kind, item.arch, item.ptx_version)
+            for item in fatbin.entries
+            if re.search(_SM, item.arch)
         }
         counts[tuple(sorted(codes, key=_order))] += 1
     return tuple(FatbinGroup(codes, count) for codes, count in counts.most_common())

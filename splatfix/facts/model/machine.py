@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.facts.model.fact import Fact, Sm, Version
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One GPU as its driver, or failing that the PCI bus, shows it."""
 
     index: int
@@ -52,8 +52,7 @@ class Gpu:
     """A damaged row could not be replaced."""
 
 
-@dataclass(frozen=True)
-class CudaDevice:
+class CudaDevice(Struct, frozen=True):
     """One device as CUDA itself numbers them: a card, or the MIG instance that a program gets of it."""
 
     name: str
@@ -64,8 +63,7 @@ class CudaDevice:
     uuid: str | None = None
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """The NVIDIA driver in two halves: kernel module and user-mode library."""
 
     version: Version | None
@@ -82,8 +80,7 @@ class Driver:
     that ended the process that called it."""
 
 
-@dataclass(frozen=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """One device that a Vulkan or Metal program (a wgpu trainer such as brush) would see."""
 
     name: str
@@ -94,8 +91,7 @@ class Adapter:
     driver: str = ""
 
 
-@dataclass(frozen=True)
-class Toolkit:
+class Toolkit(Struct, frozen=True):
     """One CUDA toolkit on disk."""
 
     root: str
@@ -128,8 +124,7 @@ class Toolkit:
     """The one of ``on_path`` that is a wrapper script."""
 
 
-@dataclass(frozen=True)
-class Compiler:
+class Compiler(Struct, frozen=True):
     """One host compiler."""
 
     kind: str
@@ -141,8 +136,7 @@ class Compiler:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class HeaderCopy:
+class HeaderCopy(Struct, frozen=True):
     """CUB or Thrust in an include folder, with their versions ("" for what is not there)."""
 
     folder: str
@@ -152,8 +146,7 @@ class HeaderCopy:
     thrust: str
 
 
-@dataclass(frozen=True)
-class Colmap:
+class Colmap(Struct, frozen=True):
     """The COLMAP on PATH."""
 
     version: str
@@ -161,8 +154,7 @@ class Colmap:
     """Built with CUDA, as it says itself."""
 
 
-@dataclass(frozen=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """An error that NVIDIA's driver wrote into the kernel's log."""
 
     bus_id: str
@@ -171,8 +163,7 @@ class Xid:
     """How often."""
 
 
-@dataclass(frozen=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A file system."""
 
     point: str
@@ -183,8 +174,7 @@ class Disk:
     """Bytes that a program without root's privileges may still write."""
 
 
-@dataclass(frozen=True)
-class Confinement:
+class Confinement(Struct, frozen=True):
     """What a container was started with, apart from its GPUs."""
 
     shm: int | None = None
@@ -204,8 +194,7 @@ class Confinement:
     """/dev/dxg, the way to the GPU in WSL2, is here."""
 
 
-@dataclass(frozen=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """What a build may use up."""
 
     cores: int | None = None
@@ -215,8 +204,7 @@ class Resources:
     swap_total: int | None = None
 
 
-@dataclass(frozen=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """What is true of the machine, whatever Python is used on it."""
 
     system: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.reading import Unread
 
 
-@dataclass(frozen=True)
-class Shadow:
+class Shadow(Struct, frozen=True):
     """A module or package in a folder that Python searches first, of the name of an installed one."""
 
     module: str
@@ -19,8 +19,7 @@ class Shadow:
     """It holds compiled modules itself (built in place), so that importing it can work."""
 
 
-@dataclass(frozen=True)
-class Submodule:
+class Submodule(Struct, frozen=True):
     """One submodule: an entry of a checkout's .gitmodules, or a link in git's index that has none there."""
 
     path: str
@@ -40,8 +39,7 @@ class Submodule:
     """Files of the checkout that name its folder in code or in lists of requirements; looked for when it is empty."""
 
 
-@dataclass(frozen=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """One requirement that a checkout writes down."""
 
     file: str
@@ -52,8 +50,7 @@ class Pin:
     """Where pip is to take it from, as it is written: ``git+https://...``; "" for an index."""
 
 
-@dataclass(frozen=True)
-class CodeMatch:
+class CodeMatch(Struct, frozen=True):
     """A place in a C++, CUDA or Python source on which builds or programs are known to break."""
 
     breakage: str
@@ -66,8 +63,7 @@ class CodeMatch:
     script that one can do without."""
 
 
-@dataclass(frozen=True)
-class ImportedModule:
+class ImportedModule(Struct, frozen=True):
     """A module that Python code imports before it does anything else, and cannot do without."""
 
     name: str
@@ -78,8 +74,7 @@ class ImportedModule:
     """Only scripts that one can do without import it."""
 
 
-@dataclass(frozen=True)
-class PackageSource:
+class PackageSource(Struct, frozen=True):
     """The face of one splatting package, as its ``__init__.py`` shows it."""
 
     module: str = ""
@@ -107,8 +102,7 @@ class PackageSource:
     """``sum`` where its CUDA source sums up depth times alpha T; else the statement that makes the map; "" for not read."""
 
 
-@dataclass(frozen=True)
-class MissingHeader:
+class MissingHeader(Struct, frozen=True):
     """A header of CUDA, torch or the system that an extension includes under no condition, and that is not here."""
 
     header: str
@@ -124,8 +118,7 @@ class MissingHeader:
     """Where the build downloads that library from, for want of it here; "" where it does not."""
 
 
-@dataclass(frozen=True)
-class CheckoutSource:
+class CheckoutSource(Struct, frozen=True):
     """One extension source inside a checkout."""
 
     path: str
@@ -141,8 +134,7 @@ class CheckoutSource:
     """The Python side of the splatting packages in it, as far as it can be read."""
 
 
-@dataclass(frozen=True)
-class GuardedImport:
+class GuardedImport(Struct, frozen=True):
     """An import whose failure the code hides, and goes on without."""
 
     file: str
@@ -153,8 +145,7 @@ class GuardedImport:
     """``everything``, or the exceptions that are named."""
 
 
-@dataclass(frozen=True)
-class RenderCall:
+class RenderCall(Struct, frozen=True):
     """Where a checkout calls a rasterizer, and with what."""
 
     file: str
@@ -180,8 +171,7 @@ class RenderCall:
     """The variables that they go to; "" for what is no plain name."""
 
 
-@dataclass(frozen=True)
-class ExtensionCall:
+class ExtensionCall(Struct, frozen=True):
     """A call of what an extension exports besides its rasterizer's forward, or of another method of that."""
 
     file: str
@@ -199,8 +189,7 @@ class ExtensionCall:
     at_least: int = 0
 
 
-@dataclass(frozen=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """A stack's folder, read as text."""
 
     folder: str
@@ -235,8 +224,7 @@ class Checkout:
     """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 
 
-@dataclass(frozen=True)
-class NativeModule:
+class NativeModule(Struct, frozen=True):
     """One extension module that setup.py declares."""
 
     name: str
@@ -248,8 +236,7 @@ class NativeModule:
     """Declared with ``CUDAExtension``."""
 
 
-@dataclass(frozen=True)
-class ArchVariable:
+class ArchVariable(Struct, frozen=True):
     """An environment variable from which a build takes GPU architectures, and how it wants them written."""
 
     name: str
@@ -260,24 +247,22 @@ class ArchVariable:
     """Each must be a whole number: not ``90a``."""
 
 
-@dataclass(frozen=True)
-class CudaSwitches:
+class CudaSwitches(Struct, frozen=True):
     """What decides whether a build compiles its CUDA code."""
 
     by_gpu: bool = False
     """``torch.cuda.is_available()`` does: without a GPU in sight a package for the CPU comes out, or the build stops."""
     asks_gpu: bool = False
     """It asks torch what the GPU in sight is, or computes on it."""
-    on: Mapping[str, str] = field(default_factory=dict, hash=False)
+    on: Mapping[str, str] = field(default_factory=dict)
     """Variables with the value that makes it compile CUDA code."""
     off: tuple[str, ...] = ()
     """Variables that make it leave CUDA code out when they are set."""
-    also: Mapping[str, str] = field(default_factory=dict, hash=False)
+    also: Mapping[str, str] = field(default_factory=dict)
     """The same for modules of any kind: without it none are declared, or a wheel that others built is downloaded."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """One extension source folder."""
 
     folder: str
@@ -300,7 +285,7 @@ class Source:
     """Versions of Python it takes, such as ``>=3.10``, as pyproject.toml, setup.py or setup.cfg says; "" for any."""
     reads: tuple[str, ...] = ()
     """Environment variables that setup.py, what it imports from beside it, and CMakeLists.txt read."""
-    sets: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    sets: Mapping[str, str | None] = field(default_factory=dict)
     """Environment variables that setup.py sets, whatever they were before; "" for one that it blanks or removes, None for
     a computed value."""
     arch_variables: tuple[ArchVariable, ...] = ()
@@ -326,6 +311,9 @@ class Source:
     """It has a git folder of its own."""
     error: str = ""
     """Why setup.py could not be read as Python, when it could not."""
+
+    def __hash__(self) -> int:
+        return hash(self.folder)
 
     @property
     def label(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
 
 Vector = tuple[float, float, float]
 Keypoint = tuple[float, float, int]
@@ -14,8 +14,7 @@ Rotation = tuple[Vector, Vector, Vector]
 """Rows; from the world's axes to the camera's (x right, y down, z forward)."""
 
 
-@dataclass(frozen=True)
-class Camera:
+class Camera(Struct, frozen=True):
     """The camera of one or more images, in pixels."""
 
     model: str
@@ -62,8 +61,7 @@ class Camera:
 TWO_FOCAL_LENGTHS = {"PINHOLE", "OPENCV", "OPENCV_FISHEYE", "FULL_OPENCV", "FOV", "THIN_PRISM_FISHEYE"}
 
 
-@dataclass(frozen=True)
-class Pose:
+class Pose(Struct, frozen=True):
     """Where a camera stands: ``rotation`` and ``translation`` take a point of the world into the camera's axes."""
 
     rotation: Rotation
@@ -86,8 +84,7 @@ class Pose:
         return x, y, z
 
 
-@dataclass(frozen=True)
-class SceneImage:
+class SceneImage(Struct, frozen=True):
     """One image of a reconstruction."""
 
     name: str
@@ -106,8 +103,7 @@ class SceneImage:
     """Some of those that have a point."""
 
 
-@dataclass(frozen=True)
-class Photo:
+class Photo(Struct, frozen=True):
     """What the header of an image file says."""
 
     format: str
@@ -129,8 +125,7 @@ class Photo:
     """It is a pointer of Git LFS, and the photo was not downloaded."""
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(Struct, frozen=True):
     """The files of one COLMAP model."""
 
     folder: str
@@ -144,8 +139,7 @@ class Model:
     """Of ``images.txt`` where that lies beside ``images.bin``."""
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(Struct, frozen=True):
     """The points to start from."""
 
     count: int
@@ -157,8 +151,7 @@ class Points:
     """By which keypoints refer to those of the sample."""
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """A scene's folder."""
 
     folder: Path

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from splatfix.core.data import replace
+from msgspec.structs import replace
+
 from splatfix.facts.scene import colmap, transforms
 from splatfix.facts.scene.model import Model, Photo, Points, Scene, SceneImage
 from splatfix.facts.scene.photos import CAMERA_ENDINGS, ENDINGS, read_photo

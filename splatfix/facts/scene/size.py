@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.scene.model import Camera, Photo, Pose, Scene
 from splatfix.facts.scene.reader import read_scene
 
@@ -16,8 +17,7 @@ _POINTS, _VIEWS = 400, 60
 _MARGIN = 0.05
 
 
-@dataclass(frozen=True)
-class SceneSize:
+class SceneSize(Struct, frozen=True):
     """Photos, size of one, points."""
 
     photos: int

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.evaluator import GPU_IN_SIGHT, Marker, StaticEvaluator, markers
 from splatfix.facts.source.syntax import last_name, text_constant
@@ -23,8 +24,7 @@ _SEPARATORS = (";", ",", " ")
 _MOST_VARIABLES = 50
 
 
-@dataclass(frozen=True)
-class VariableRead:
+class VariableRead(Struct, frozen=True):
     """One expression that reads a variable."""
 
     name: str

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.git_files import read_submodules
 from splatfix.facts.source.reader import FolderReader
@@ -31,8 +32,7 @@ _FETCHED = re.compile(
 _REQUIRED = re.compile(r"^\s*find_package\s*\(\s*(\w+)\b[^)]*\bREQUIRED\b", re.IGNORECASE | re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class CMakeProject:
+class CMakeProject(Struct, frozen=True):
     """The CMakeLists.txt files of a source in one text, as far as the options that are on reach."""
 
     text: str = ""

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.facts.source.syntax import dotted_name, last_name, simple_assignments, text_constant, walk_once
 
 Marker = tuple[str, str] | int
@@ -39,8 +40,7 @@ _LEADS_UPWARDS = re.compile(r"(?:[\w.*-]+/)*\.\.(?:/|$)")
 _UNKNOWN_PART = "<unknown>"
 
 
-@dataclass
-class _Budget:
+class _Budget(Struct):
     """How much more one value may unfold to."""
 
     items: int = _MOST_ITEMS
@@ -51,8 +51,7 @@ class _Budget:
         return self.items < 0 or self.letters < 0
 
 
-@dataclass(frozen=True)
-class _Condition:
+class _Condition(Struct, frozen=True):
     test: ast.expr
     outer: _Condition | None
 

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
@@ -123,8 +124,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     return redacted(source)
 
 
-@dataclass(frozen=True)
-class FolderWalk:
+class FolderWalk(Struct, frozen=True):
     """What a look through a folder for extensions came to."""
 
     found: tuple[Path, ...]

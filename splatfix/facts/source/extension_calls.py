@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Generic, TypeVar
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.facts.model.source import ExtensionCall, RenderCall
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.syntax import dotted_name, imported, own_expressions, text_constant
@@ -24,8 +26,7 @@ Block = tuple[int, ...]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Rasterizer:
+class _Rasterizer(Struct, frozen=True):
     """A rasterizer that was made, with the settings that it can have been given."""
 
     module: str
@@ -54,8 +55,7 @@ class _Scope(Generic[T]):
         return tuple(value for _, value in self.held.get(name, ()))
 
 
-@dataclass
-class _Calls:
+class _Calls(Struct):
     """Calls in order of the text, known by their number; what is done with a result is told after the call."""
 
     most: int

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.machine import MachineFacts
@@ -56,8 +57,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
 
 
-@dataclass(frozen=True)
-class IncludeFolders:
+class IncludeFolders(Struct, frozen=True):
     """The folders that compilers search here."""
 
     toolkits: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule
 from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_file
@@ -31,8 +32,7 @@ _ENDS_THE_PROGRAM = frozenset({"exit", "quit", "_exit", "abort"})
 _NEEDS_ANOTHER = ("torch.utils.tensorboard",)
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """What was read of one program, or of one package."""
 
     imports: tuple[ImportedModule, ...] = ()
@@ -68,8 +68,7 @@ def read_program(
     return Program(tuple(imports), tuple(reading.matches))
 
 
-@dataclass
-class _Statement:
+class _Statement(Struct):
     """A statement, and what is known of when it runs."""
 
     node: ast.stmt
@@ -79,8 +78,7 @@ class _Statement:
     """Nothing catches its failure, and no condition stands before it."""
 
 
-@dataclass
-class _Reading:
+class _Reading(Struct):
     root: Path
     patterns: tuple[NamePattern, ...]
     reader: FolderReader

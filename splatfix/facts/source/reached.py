@@ -10,7 +10,9 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from splatfix.core.data import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import Checkout
 from splatfix.facts.source.program import files_of_module, holds_module, read_program
@@ -28,8 +30,7 @@ _DEEPEST = 2  # folders below the root that scripts are started in
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """What a script reaches."""
 
     functions: frozenset[tuple[str, str]]
@@ -44,8 +45,7 @@ class Reach:
         return bool(self.everything) or (file, function) in self.functions
 
 
-@dataclass
-class _File:
+class _File(Struct):
     """What is known of one file that is reached."""
 
     name: str

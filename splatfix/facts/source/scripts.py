@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in
@@ -98,8 +99,7 @@ def read_packages_of(
     return Program(tuple(item for item in program.imports if item.name not in own), program.matches)
 
 
-@dataclass(frozen=True)
-class FirstUse:
+class FirstUse(Struct, frozen=True):
     """A call of ``torch.utils.cpp_extension.load``."""
 
     file: str
@@ -133,8 +133,7 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
     return tuple(calls)
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """One option of a command line."""
 
     name: str

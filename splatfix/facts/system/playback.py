@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct, field
+
 from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
-from splatfix.core.codec import CodecError, from_json, to_json
-from splatfix.core.data import dataclass, field
+from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, write_json, write_text
 from splatfix.core.reading import Unread
@@ -25,8 +26,7 @@ _NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 _RELOCATABLE = "__nv_relfatbin"
 
 
-@dataclass(frozen=True)
-class RawMachine:
+class RawMachine(Struct, frozen=True):
     """What a machine answers when it is probed: recorded on a real one, or simulated by a test.
 
     On disk a folder with one JSON file per field, and the text files below ``files/`` under their own paths.
@@ -68,7 +68,7 @@ class RawMachine:
             try:
                 # only to see that it has the right types: somebody may have sent it, or mended it by hand
                 from_json(kind, parts[name])
-            except CodecError as error:
+            except ValueError as error:
                 raise _no_machine(folder, f": {name}.json: {error}") from error
         is_windows = machine["system"] == "windows"
         return cls(machine, **parts, files=dict(_texts(folder / "files", is_windows)))
@@ -87,8 +87,7 @@ def _no_machine(folder: Path, reason: str) -> SplatfixError:
     return SplatfixError("not-a-machine", text, exit_code=Exit.USAGE)
 
 
-@dataclass(frozen=True)
-class _PathAnswers:
+class _PathAnswers(Struct, frozen=True):
     exists: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
@@ -99,8 +98,7 @@ class _PathAnswers:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _SymbolAnswer:
+class _SymbolAnswer(Struct, frozen=True):
     call: str
     arguments: tuple[Any, ...]
     answer: Any = None
@@ -108,15 +106,13 @@ class _SymbolAnswer:
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class _EqualFatbins:
+class _EqualFatbins(Struct, frozen=True):
     code: tuple[str, ...]
     count: int = 1
     relocatable: bool = False
 
 
-@dataclass(frozen=True)
-class _NativeFile:
+class _NativeFile(Struct, frozen=True):
     """A native file as :func:`packed` makes it, or why it could not be read."""
 
     format: str = "elf"
@@ -319,7 +315,7 @@ def _decoded(kind: type[T], document: Any) -> T:
     """What was recorded; raises what was raised when it was recorded, and BinaryError for what is damaged."""
     try:
         recorded = from_json(kind, document)
-    except CodecError as error:
+    except ValueError as error:
         raise BinaryError(f"the recording is damaged: {error}") from error
     if isinstance(recorded, (_SymbolAnswer, _NativeFile)) and recorded.error:
         raise OSError(recorded.error) if recorded.kind == "OSError" else BinaryError(recorded.error)

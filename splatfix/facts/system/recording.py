@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix.binaries import Binary

@@ -1,7 +1,8 @@
 """A container lane: it brings its own torch, shows what this GPU does with a known stack, and changes nothing here."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from splatfix.core.data import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import Driver, EntryKind, Fact, Facts
@@ -16,8 +18,7 @@ from splatfix.plan.parts import NativePart
 from splatfix.plan.steps import Reason
 
 
-@dataclass(frozen=True)
-class _Need:
+class _Need(Struct, frozen=True):
     """The oldest driver that would do, and what asks for it."""
 
     version: tuple[int, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import preference
-from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import target_options

@@ -2,11 +2,12 @@
 
 from collections.abc import Hashable, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
-from splatfix.core.data import dataclass, replace
 from splatfix.core.versions import release
 from splatfix.facts import Torch
 from splatfix.knowledge import Arch, drivers
@@ -41,8 +42,7 @@ _CODE = {
 }
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """Another torch with the tools to compile beside it."""
 
     ranked: RankedBuild

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from splatfix.core.data import replace
+from msgspec.structs import replace
+
 from splatfix.core.step import target_options
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.compose import confirm, make_option, splatfix

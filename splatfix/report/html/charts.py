@@ -5,7 +5,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from splatfix.core.data import dataclass
+from msgspec import Struct
+
 from splatfix.core.words import counted
 from splatfix.report.html.metrics import Bucket, Values, reduced
 
@@ -16,8 +17,7 @@ Point = tuple[float, float]
 """Iteration and value."""
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """A chart as it is drawn: places are SVG units, about the pixels of a phone, from the left and from the top."""
 
     width: ClassVar[int] = 360
@@ -46,8 +46,7 @@ class Chart:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """From values to places in the drawing."""
 
     first: float

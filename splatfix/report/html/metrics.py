@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from splatfix.core.data import dataclass, field
+from msgspec import Struct, field
+
 from splatfix.core.lenient import LARGEST
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
@@ -27,8 +28,7 @@ Values = list[float | None]
 """One value for each iteration; None where there is none, or none that is finite."""
 
 
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """What the trainer wrote at each iteration."""
 
     iterations: tuple[int, ...] = ()
@@ -41,8 +41,7 @@ class Metrics:
     """What of the file could not be read, and why; "" for nothing."""
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """Neighbouring iterations as one point."""
 
     iteration: float

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
-from splatfix.core.data import dataclass
 from splatfix.core.reading import read_text
 from splatfix.report.html.charts import Chart, lines, shown, stack
 from splatfix.report.html.metrics import MEMORY, Metrics, Values, read_metrics
@@ -22,8 +23,7 @@ FULL = 0.97
 LOG_LINES = 40
 
 
-@dataclass(frozen=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """Everything about one scene."""
 
     run: SceneRun

@@ -6,8 +6,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from splatfix.certify.model import SceneRun
-from splatfix.core.data import dataclass
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.reading import read_bytes
 from splatfix.core.words import counted
@@ -17,8 +18,7 @@ MOST_VIEWS = 4
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A picture that shows the rendering left and the ground truth right."""
 
     name: str
@@ -39,8 +39,7 @@ class View:
         return base64.b64encode(self.data).decode("ascii")
 
 
-@dataclass(frozen=True)
-class Views:
+class Views(Struct, frozen=True):
     """The pictures of one scene that go into the file."""
 
     shown: tuple[View, ...] = ()

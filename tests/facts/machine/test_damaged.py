@@ -1,6 +1,5 @@
 """Damaged answers: whatever programs, files and NVML say, the machine's probes end in facts or in unknowns with a reason."""
 
-import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import make_context
@@ -164,7 +164,7 @@ def test_whatever_a_program_or_file_says(text: str) -> None:
 def test_checks_of_a_damaged_machine_do_not_crash(name: str) -> None:
     whole = facts_of(name)
     for seed in range(2):
-        facts = dataclasses.replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
+        facts = replace(whole, machine=machine.probe(Damaged(name, seed, 0.6)))
         crashed = [
             item.summary
             for item in run_checks(make_context(facts, goal("sm_120")))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.facts import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from splatfix.facts.source.checkout import read_checkout
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_compiled(root: Path, here: IncludeFolders) -> None:
 def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: Path) -> None:
     put(tmp_path / "lent", {"curand_kernel.h": ""})
     text = "#include <curand_kernel.h>\n#include <cublas_v2.h>\n"
-    lending = dataclasses.replace(here, always=(tmp_path / "lent",))
+    lending = replace(here, always=(tmp_path / "lent",))
     assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
 
 
@@ -100,7 +100,7 @@ def test_a_library_of_the_system(
     root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str
 ) -> None:
     put(tmp_path / "usr", {"eigen3/Eigen/Core": ""})
-    found = dataclasses.replace(here, system=(tmp_path / "usr",))
+    found = replace(here, system=(tmp_path / "usr",))
     put(root, {"setup.py": SETUP, **files})
     checkout = read_checkout(root, (), found).value
     assert checkout is not None

@@ -1,6 +1,5 @@
 """A machine is written down while it is asked, and played back it gives the same facts and the same findings."""
 
-import dataclasses
 import json
 import os
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks
 from splatfix.context import make_context
@@ -23,7 +23,7 @@ UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 
 
 def timeless(facts: Facts) -> object:
-    return to_json(dataclasses.replace(facts, gathered=""))
+    return to_json(replace(facts, gathered=""))
 
 
 def test_played_back_machine_gives_equal_facts_and_findings(tmp_path: Path) -> None:

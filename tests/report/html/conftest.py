@@ -4,11 +4,11 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit

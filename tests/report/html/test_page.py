@@ -3,11 +3,11 @@
 import base64
 import hashlib
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.certify import criteria
 from splatfix.certify.baseline import compare
