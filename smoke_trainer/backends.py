@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import NamedTuple
+from typing import Any, Dict, NamedTuple
 
 import torch
 
 import splatfix
 from smoke_trainer.errors import RendererUnavailable, UsageError
 from smoke_trainer.identity import Counted, implementation_of, library_of
-from smoke_trainer.record import ImplementationReport
 from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -68,7 +67,7 @@ class CountedKernel(NamedTuple):
     version: str
     engine: str
 
-    def implementation(self) -> ImplementationReport:
+    def implementation(self) -> Dict[str, Any]:
         counted = self.function
         return implementation_of(counted.function, self.name, self.version, self.engine, counted.calls)
 

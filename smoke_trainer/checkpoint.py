@@ -10,8 +10,8 @@ from torch import Tensor
 
 from smoke_trainer.densify.ops import MOMENTS
 from smoke_trainer.errors import SceneError
+from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS
-from smoke_trainer.record import Quality
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run

@@ -6,9 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Optional, Tuple
-
-from smoke_trainer.record import ImplementationReport
+from typing import Any, Callable, Dict, Optional, Tuple
 
 
 class Counted:
@@ -23,18 +21,19 @@ class Counted:
         return self.function(*arguments, **named)
 
 
-def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> ImplementationReport:
-    """What ran as one part, for result.json; `entry` is its function, its class, or the compiled module itself."""
+def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> Dict[str, Any]:
+    """What ran as one part, for result.json; `entry` is its function, its class, or the compiled module itself. None for what
+    it does not tell."""
     module, file = origin_of(entry)
-    return ImplementationReport(
-        name=name,
-        version=version,
-        engine=engine_in_use(name, engine),
-        module=module,
-        file=None if file is None else _short(file),
-        sha256=None if file is None else digest_of(file),
-        calls=calls,
-    )
+    return {
+        "name": name,
+        "version": version,
+        "engine": engine_in_use(name, engine),
+        "module": module,
+        "file": None if file is None else _short(file),
+        "sha256": None if file is None else digest_of(file),
+        "calls": calls,
+    }
 
 
 def origin_of(entry: Any) -> Tuple[Optional[str], Optional[Path]]:

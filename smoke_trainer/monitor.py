@@ -23,7 +23,6 @@ from smoke_trainer.errors import TrainingFailed, UsageError
 from smoke_trainer.memory import PeakMemory, resident_gb
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.record import GradientReport, ReachReport
 from smoke_trainer.timing import OtherPrograms, StepTimer
 from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import UpdateCheck
@@ -77,35 +76,36 @@ class GradientStats:
             self._reached = now
             self._reached_steps = 1
 
-    def reached(self) -> ReachReport:
-        """How many Gaussians a gradient reached since their number last changed."""
+    def reached(self) -> Dict[str, Any]:
+        """The share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
         share = None
         if self._reached is not None:
             share = float(self._reached.float().mean())
-        return ReachReport(share, self._reached_steps)
+        return {"share": share, "steps": self._reached_steps}
 
     def add(self, norms: Dict[str, float]) -> None:
         """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
         for name, value in norms.items():
             self.norms[name].append(value)
 
-    def summary(self) -> Dict[str, GradientReport]:
+    def summary(self) -> Dict[str, Dict[str, Any]]:
+        """By group: number of steps, of zero and non-finite ones; min, median and max of the finite norms."""
         return {name: _summarized(values) for name, values in self.norms.items()}
 
 
-def _summarized(norms: List[float]) -> GradientReport:
+def _summarized(norms: List[float]) -> Dict[str, Any]:
     finite = [norm for norm in norms if math.isfinite(norm)]
     smallest, median, largest = None, None, None
     if finite:
         smallest, median, largest = min(finite), statistics.median(finite), max(finite)
-    return GradientReport(
-        steps=len(norms),
-        zero_steps=finite.count(0.0),
-        non_finite_steps=len(norms) - len(finite),
-        min=smallest,
-        median=median,
-        max=largest,
-    )
+    return {
+        "steps": len(norms),
+        "zero_steps": finite.count(0.0),
+        "non_finite_steps": len(norms) - len(finite),
+        "min": smallest,
+        "median": median,
+        "max": largest,
+    }
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:

@@ -27,11 +27,11 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
-from smoke_trainer.metrics import QualityMean, photometric_loss
+from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.record import ProgressState, Quality
+from smoke_trainer.progress import ProgressState
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
 

@@ -78,7 +78,7 @@ def test_a_gpu_that_shares_the_machines_memory_is_recorded(
     about = SimpleNamespace(total_memory=128 << 30, **told)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA GB10")
-    assert hardware(torch.device("cuda", 0)).gpu_integrated is known
+    assert hardware(torch.device("cuda", 0))["gpu_integrated"] is known
 
 
 class Flat:
