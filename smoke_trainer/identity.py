@@ -6,19 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, Optional, Tuple
-
-
-class Counted:
-    """A function of a part, which counts its calls."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.calls = 0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.calls += 1
-        return self.function(*arguments, **named)
+from typing import Any, Dict, Optional, Tuple
 
 
 def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> Dict[str, Any]:

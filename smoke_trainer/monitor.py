@@ -33,14 +33,6 @@ TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "p
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
 
 
-class LatestMeasures(NamedTuple):
-    """Of the latest recorded iteration, for a progress line: PSNR in dB, memory in GiB; None where it was not measured."""
-
-    psnr: Optional[float] = None
-    vram_allocated_gb: Optional[float] = None
-    rss_gb: Optional[float] = None
-
-
 class _Step(NamedTuple):
     """What one iteration left to be written."""
 
@@ -138,7 +130,7 @@ class Monitor:
         self.eventful: List[int] = []  # iterations that had more to do than others
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
-        self.latest = LatestMeasures()
+        self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
@@ -207,13 +199,13 @@ class Monitor:
             line = {**self._measured(step, scalars), **memory}
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
-            self.latest = LatestMeasures(line["psnr"], line.get("vram_allocated_gb"))
+            self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
             if failed_at is None and line["loss"] is None:
                 failed_at = step.iteration
         self.others.sample(len(self.costs))
         resident = memory.get("rss_gb", resident_gb())
         if resident is not None:
-            self.latest = self.latest._replace(rss_gb=round(resident, 3))
+            self.latest["rss_gb"] = round(resident, 3)
         self._file.flush()
         self.phases["record"] += time.perf_counter() - began
         if failed_at is not None:

@@ -103,7 +103,7 @@ def test_no_step_waits_for_the_device(
     run = prepare(short_run(20, strategy=strategy, background="random"))
     run.renderer = Flat()  # type: ignore[assignment]
     run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
-    run.ssim = run.ssim._replace(function=lambda first, second: (first * second).mean())
+    run.ssim.function = lambda first, second: (first * second).mean()
     monkeypatch.setattr(run.model.optimizer, "step", lambda: None)  # its counts of steps are on the host
     run.remaining_views = 2 * list(range(len(run.scene.train)))  # drawn on the host, and read there
     waits = Waits()

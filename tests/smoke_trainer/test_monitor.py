@@ -106,7 +106,7 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     assert board.scalars["train/psnr"] == [(pytest.approx(20.0), 1)]
     assert "gradients/xyz" not in board.scalars  # no number: left out, not written as one
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["gradients"] == {"xyz": None}
-    assert monitor.latest.vram_allocated_gb == 1.5
+    assert monitor.latest["vram_allocated_gb"] == 1.5
 
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
