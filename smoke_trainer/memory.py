@@ -148,14 +148,6 @@ def resident() -> Optional[int]:
         return None
 
 
-def resident_gb() -> Optional[float]:
-    """`resident` in GiB."""
-    held = resident()
-    if held is None:
-        return None
-    return held / GIB
-
-
 def reset_host_peak() -> None:
     """Let the peak of resident memory begin anew (Linux: proc_pid_clear_refs(5)); elsewhere nothing happens."""
     with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import TrainingFailed, UsageError
-from smoke_trainer.memory import PeakMemory, resident_gb
+from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.timing import OtherPrograms, StepTimer
@@ -203,9 +203,8 @@ class Monitor:
             if failed_at is None and line["loss"] is None:
                 failed_at = step.iteration
         self.others.sample(len(self.costs))
-        resident = memory.get("rss_gb", resident_gb())
-        if resident is not None:
-            self.latest["rss_gb"] = round(resident, 3)
+        if (held := resident()) is not None:
+            self.latest["rss_gb"] = round(held / GIB, 3)
         self._file.flush()
         self.phases["record"] += time.perf_counter() - began
         if failed_at is not None:
