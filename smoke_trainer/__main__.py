@@ -20,7 +20,6 @@ from smoke_trainer.data.find import BUDGET_REFINE_EVERY, PublicScene, layout_of,
 from smoke_trainer.errors import EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError, UsageError
 from smoke_trainer.process import require, run_to_pipe
 from smoke_trainer.progress import show_progress
-from smoke_trainer.record import ErrorReport
 
 if TYPE_CHECKING:
     from smoke_trainer.report import TrainingResult
@@ -164,21 +163,21 @@ def _train_one(config: TrainConfig) -> TrainingResult:
 
 
 def _summarize(config: TrainConfig, result: TrainingResult) -> None:
-    report = result.report
+    report = result.document
     if config.json_progress:
-        _print_json({"event": "end", "status": report.status, "result": str(config.out / "result.json")})
-    if isinstance(report, ErrorReport):
+        _print_json({"event": "end", "status": report["status"], "result": str(config.out / "result.json")})
+    if result.error is not None:
         sys.stderr.write(f"{result.error}\n")
         return
-    psnr = f"{report.heldout.psnr:.2f}"
-    if report.initial_heldout is not None:
-        psnr = f"{report.initial_heldout.psnr:.2f} -> {psnr}"
-    counts = report.gaussians
+    psnr = f"{report['heldout']['psnr']:.2f}"
+    if report["initial_heldout"] is not None:
+        psnr = f"{report['initial_heldout']['psnr']:.2f} -> {psnr}"
+    counts = report["gaussians"]
     sys.stderr.write(
-        f"{report.scene}: {report.status}, {report.iterations} iterations, held-out PSNR {psnr} dB, "
-        f"Gaussians {counts.initial} -> {counts.final}, results in {config.out}\n"
+        f"{report['scene']}: {report['status']}, {report['iterations']} iterations, held-out PSNR {psnr} dB, "
+        f"Gaussians {counts['initial']} -> {counts['final']}, results in {config.out}\n"
     )
-    if report.status == "interrupted":
+    if report["status"] == "interrupted":
         sys.stderr.write(f"continue with --resume {config.out / 'checkpoint.pt'}\n")
 
 

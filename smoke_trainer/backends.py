@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict
 
 import torch
 
 import splatfix
 from smoke_trainer.errors import RendererUnavailable, UsageError
-from smoke_trainer.identity import Counted, implementation_of, library_of
-from smoke_trainer.record import ImplementationReport
+from smoke_trainer.identity import implementation_of, library_of
 from splatfix.kernels.native import needs_gpu
 
 DEVICES = ("cpu", "cuda", "mps")
@@ -60,17 +60,22 @@ def _no_device(name: str, reason: str) -> RendererUnavailable:
     )
 
 
-class CountedKernel(NamedTuple):
+@dataclass
+class CountedKernel:
     """A function that counts its calls, and the name, version and engine for the report."""
 
-    function: Counted
+    function: Callable[..., Any]
     name: str
     version: str
     engine: str
+    calls: int = 0
 
-    def implementation(self) -> ImplementationReport:
-        counted = self.function
-        return implementation_of(counted.function, self.name, self.version, self.engine, counted.calls)
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls += 1
+        return self.function(*arguments, **named)
+
+    def implementation(self) -> Dict[str, Any]:
+        return implementation_of(self.function, self.name, self.version, self.engine, self.calls)
 
 
 def make_ssim(choice: str, device: torch.device) -> CountedKernel:
@@ -91,17 +96,16 @@ def make_knn(choice: str, device: torch.device) -> CountedKernel:
     raise UsageError(f"unknown kNN {choice!r}", hint="choose kernels or simple-knn")
 
 
-def engine_that_ran(knn: CountedKernel) -> CountedKernel:
-    """The same with the engine of its latest call: our kNN uses a compiled search tree if one is installed."""
+def note_engine(knn: CountedKernel) -> None:
+    """Give it the engine of its latest call: our kNN uses a compiled search tree if one is installed."""
     last_engine = getattr(sys.modules.get(knn.name), "last_engine", None)
-    if last_engine is None or last_engine() == "torch":
-        return knn
-    return knn._replace(engine=last_engine())
+    if last_engine is not None and last_engine() != "torch":
+        knn.engine = last_engine()
 
 
 def _ours(module: str, function: str, device: torch.device) -> CountedKernel:
     kernel = getattr(importlib.import_module(module), function)
-    return CountedKernel(Counted(kernel), module, splatfix.__version__, f"torch-{device.type}")
+    return CountedKernel(kernel, module, splatfix.__version__, f"torch-{device.type}")
 
 
 def _extension(module: str, function: str, device: torch.device) -> CountedKernel:
@@ -115,7 +119,7 @@ def _extension(module: str, function: str, device: torch.device) -> CountedKerne
             "run `splatfix diagnose`, or omit the option to use our kernel",
         ) from None
     engine = engine_of(module, device, "use --device cuda, or our kernels")
-    return CountedKernel(Counted(kernel), module, str(getattr(loaded, "__version__", "unknown")), engine)
+    return CountedKernel(kernel, module, str(getattr(loaded, "__version__", "unknown")), engine)
 
 
 def engine_of(module: str, device: torch.device, hint: str) -> str:

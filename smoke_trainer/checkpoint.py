@@ -10,8 +10,8 @@ from torch import Tensor
 
 from smoke_trainer.densify.ops import MOMENTS
 from smoke_trainer.errors import SceneError
+from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS
-from smoke_trainer.record import Quality
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
@@ -89,7 +89,6 @@ def resume(run: Run, path: Path) -> None:
     try:
         _check_belongs(payload, run, path)
         _check_rows(payload)
-        _check_length(path, int(payload["iteration"]), run.config.iterations)
         _restore_model(run, payload)
         _restore_records(run, payload["rest"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
@@ -98,7 +97,7 @@ def resume(run: Run, path: Path) -> None:
 
 
 def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
-    """Raise SceneError for a checkpoint of another SH degree or another scene."""
+    """Raise SceneError for a checkpoint of another SH degree, another scene or a longer run, which would train nothing."""
     for name in GROUPS:
         theirs, ours = payload["params"][name].shape[1:], run.model.params[name].shape[1:]
         if theirs != ours:
@@ -120,13 +119,10 @@ def _check_belongs(payload: Dict[str, Any], run: Run, path: Path) -> None:
             "it was written while training another scene",
             "resume with the scene of that run",
         )
-
-
-def _check_length(path: Path, done: int, iterations: int) -> None:
-    """Raise SceneError for a run that is shorter than its checkpoint: it would train nothing."""
-    if done > iterations:
+    done = int(payload["iteration"])
+    if done > run.config.iterations:
         raise SceneError(
-            f"{path} was written after iteration {done}, this run has {iterations}",
+            f"{path} was written after iteration {done}, this run has {run.config.iterations}",
             "there is nothing left to train",
             f"use more than --iterations {done}",
         )

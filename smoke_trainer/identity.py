@@ -6,35 +6,22 @@ import hashlib
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Optional, Tuple
-
-from smoke_trainer.record import ImplementationReport
+from typing import Any, Dict, Optional, Tuple
 
 
-class Counted:
-    """A function of a part, which counts its calls."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.calls = 0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.calls += 1
-        return self.function(*arguments, **named)
-
-
-def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> ImplementationReport:
-    """What ran as one part, for result.json; `entry` is its function, its class, or the compiled module itself."""
+def implementation_of(entry: Any, name: str, version: str, engine: str, calls: int) -> Dict[str, Any]:
+    """What ran as one part, for result.json; `entry` is its function, its class, or the compiled module itself. None for what
+    it does not tell."""
     module, file = origin_of(entry)
-    return ImplementationReport(
-        name=name,
-        version=version,
-        engine=engine_in_use(name, engine),
-        module=module,
-        file=None if file is None else _short(file),
-        sha256=None if file is None else digest_of(file),
-        calls=calls,
-    )
+    return {
+        "name": name,
+        "version": version,
+        "engine": engine_in_use(name, engine),
+        "module": module,
+        "file": None if file is None else _short(file),
+        "sha256": None if file is None else digest_of(file),
+        "calls": calls,
+    }
 
 
 def origin_of(entry: Any) -> Tuple[Optional[str], Optional[Path]]:

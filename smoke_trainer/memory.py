@@ -8,19 +8,10 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
-
-from smoke_trainer.record import (
-    CudaMemoryReport,
-    CudaPeakReport,
-    GrowthReport,
-    HostMemoryReport,
-    MemoryReport,
-    TensorReport,
-)
 
 GIB = float(1 << 30)
 MOST_MOMENTS = 300  # of a run, whose every pair is compared
@@ -32,7 +23,7 @@ class PeakMemory:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._device = device
-        self._peaks: Dict[str, CudaPeakReport] = {}
+        self._peaks: Dict[str, Dict[str, int]] = {}
         self._host: Dict[str, int] = {}
         self._start = resident()  # Python, torch and its libraries
         self._peak_rss = 0
@@ -54,11 +45,11 @@ class PeakMemory:
         if host is not None:
             self._host[phase] = max(host, self._host.get(phase, 0))
         if self._cuda:
-            before = self._peaks.get(phase, CudaPeakReport(0, 0))
-            self._peaks[phase] = CudaPeakReport(
-                max(int(torch.cuda.max_memory_allocated(self._device)), before.allocated),
-                max(int(torch.cuda.max_memory_reserved(self._device)), before.reserved),
-            )
+            before = self._peaks.get(phase, {"allocated": 0, "reserved": 0})
+            self._peaks[phase] = {
+                "allocated": max(int(torch.cuda.max_memory_allocated(self._device)), before["allocated"]),
+                "reserved": max(int(torch.cuda.max_memory_reserved(self._device)), before["reserved"]),
+            }
 
     def sample(self, iteration: int, explained: int) -> Dict[str, float]:
         """Current memory in GiB: resident on a CPU; on CUDA allocated and reserved, and under WSL2 what has spilled.
@@ -84,20 +75,24 @@ class PeakMemory:
             series["vram_spill_gb"] = spilled / GIB
         return series
 
-    def summary(self) -> MemoryReport:
-        """The peaks so far, for result.json."""
+    def summary(self) -> Dict[str, Any]:
+        """The peaks so far, for result.json: `host` is None where the system does not tell the phases apart, `cuda` on a CPU."""
         rss = peak_rss()
         if rss is not None:  # resetting the peak of a phase may have reset that of the process
             rss = max(rss, self._peak_rss)
         host = None
         if len(self._host) == 2:
-            host = HostMemoryReport(self._host["eval"], self._host["train"], self._start)
+            host = {**self._host, "start": self._start}
         cuda = None
         if self._cuda:
-            cuda = CudaMemoryReport(
-                self._peaks.get("eval"), self._peaks.get("train"), self.spill, self._used_share
-            )
-        return MemoryReport(rss, memory_limit(), host, growth(self._unexplained), cuda)
+            cuda = {
+                "eval": self._peaks.get("eval"),
+                "train": self._peaks.get("train"),
+                "spill": self.spill,
+                "used_share": self._used_share,
+            }
+        grown = growth(self._unexplained)
+        return {"rss": rss, "limit": memory_limit(), "host": host, "growth": grown, "cuda": cuda}
 
 
 def give_back() -> None:
@@ -112,9 +107,9 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def growth(samples: List[Tuple[int, int]]) -> Optional[GrowthReport]:
+def growth(samples: List[Tuple[int, int]]) -> Optional[Dict[str, float]]:
     """Growth over the second half of a run, given (iteration, bytes): the median of all pairs' slopes (Theil 1950, Sen
-    1968), which single jumps do not move; None where fewer than two moments were sampled there."""
+    1968), which single jumps do not move, by 1,000 iterations; None where fewer than two moments were sampled there."""
     later = samples[len(samples) // 2 :]
     later = later[:: 1 + len(later) // MOST_MOMENTS]
     if len(later) < 2:
@@ -124,7 +119,7 @@ def growth(samples: List[Tuple[int, int]]) -> Optional[GrowthReport]:
         for earlier, before in later[:index]:
             slopes.append((held - before) / (iteration - earlier))
     slopes.sort()
-    return GrowthReport(1000.0 * slopes[len(slopes) // 2], from_=later[0][0], to=later[-1][0])
+    return {"per_1000": 1000.0 * slopes[len(slopes) // 2], "from": later[0][0], "to": later[-1][0]}
 
 
 def spilled_bytes(reserved: int, free: int, total: int) -> int:
@@ -151,14 +146,6 @@ def resident() -> Optional[int]:
         )
     except OSError:
         return None
-
-
-def resident_gb() -> Optional[float]:
-    """`resident` in GiB."""
-    held = resident()
-    if held is None:
-        return None
-    return held / GIB
 
 
 def reset_host_peak() -> None:
@@ -219,19 +206,19 @@ def peak_rss() -> Optional[int]:
     return int(peak)
 
 
-def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[TensorReport]:
-    """The largest live tensors in bytes; `names` by `id`."""
-    tensors: Dict[int, TensorReport] = {}
+def largest_tensors(names: Mapping[int, str], top: int = 15) -> List[Dict[str, Any]]:
+    """The largest live tensors in bytes; `names` by `id`, of the model's and the image cache's."""
+    tensors: Dict[int, Dict[str, Any]] = {}
     for candidate in gc.get_objects():
         # isinstance would ask lazy modules for their class, which imports them
         kind = type(candidate)
         # torch.compile's own hold no memory, and sizes that are no numbers
         if issubclass(kind, Tensor) and not kind.__module__.startswith("torch._subclasses"):
-            tensors[id(candidate)] = TensorReport(
-                name=names.get(id(candidate)),
-                shape=list(candidate.shape),
-                dtype=str(candidate.dtype),
-                device=str(candidate.device),
-                bytes=candidate.numel() * candidate.element_size(),
-            )
-    return sorted(tensors.values(), key=lambda tensor: -tensor.bytes)[:top]
+            tensors[id(candidate)] = {
+                "name": names.get(id(candidate)),
+                "shape": list(candidate.shape),
+                "dtype": str(candidate.dtype),
+                "device": str(candidate.device),
+                "bytes": candidate.numel() * candidate.element_size(),
+            }
+    return sorted(tensors.values(), key=lambda tensor: -tensor["bytes"])[:top]

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Callable, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from smoke_trainer.errors import SceneError
-from smoke_trainer.record import Quality
 
 MAX_PSNR = 100.0  # dB, of two equal images
 MIN_MASK_SHARE = 1e-9  # so that nothing is divided by 0
 Ssim = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Means over some views; PSNR in dB from each whole image's mean squared error.
+
+    `lpips` is None where it was not measured; then `lpips_note` says why.
+    """
+
+    psnr: float
+    ssim: float
+    l1: float
+    views: int
+    lpips: Optional[float] = None
+    lpips_note: str = "not measured: LPIPS is part of the last evaluation only"
 
 
 class Loss(NamedTuple):

@@ -20,10 +20,9 @@ from torch import Tensor
 
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.errors import TrainingFailed, UsageError
-from smoke_trainer.memory import PeakMemory, resident_gb
+from smoke_trainer.memory import GIB, PeakMemory, resident
 from smoke_trainer.metrics import Loss, psnr_from
 from smoke_trainer.model import GROUPS, Gaussians
-from smoke_trainer.record import GradientReport, ReachReport
 from smoke_trainer.timing import OtherPrograms, StepTimer
 from smoke_trainer.transfer import to_device
 from smoke_trainer.updates import UpdateCheck
@@ -32,14 +31,6 @@ FLUSH_EVERY = 10  # iterations; also the latest that a loss that is not a number
 WARM_UP = FLUSH_EVERY  # iterations that speed leaves out: kernels are loaded and compiled, allocators fill their caches
 TRAIN_SERIES = ("loss", "l1", "ssim", "psnr", "gaussians", "cloned", "split", "pruned")
 SMOOTHED_OVER = 10  # iterations at either end, averaged for the report
-
-
-class LatestMeasures(NamedTuple):
-    """Of the latest recorded iteration, for a progress line: PSNR in dB, memory in GiB; None where it was not measured."""
-
-    psnr: Optional[float] = None
-    vram_allocated_gb: Optional[float] = None
-    rss_gb: Optional[float] = None
 
 
 class _Step(NamedTuple):
@@ -77,35 +68,36 @@ class GradientStats:
             self._reached = now
             self._reached_steps = 1
 
-    def reached(self) -> ReachReport:
-        """How many Gaussians a gradient reached since their number last changed."""
+    def reached(self) -> Dict[str, Any]:
+        """The share of the Gaussians that a gradient reached in the last steps, in which their number stood."""
         share = None
         if self._reached is not None:
             share = float(self._reached.float().mean())
-        return ReachReport(share, self._reached_steps)
+        return {"share": share, "steps": self._reached_steps}
 
     def add(self, norms: Dict[str, float]) -> None:
         """Add one iteration; `norms` omits a group that has no gradient (higher SH at degree 0)."""
         for name, value in norms.items():
             self.norms[name].append(value)
 
-    def summary(self) -> Dict[str, GradientReport]:
+    def summary(self) -> Dict[str, Dict[str, Any]]:
+        """By group: number of steps, of zero and non-finite ones; min, median and max of the finite norms."""
         return {name: _summarized(values) for name, values in self.norms.items()}
 
 
-def _summarized(norms: List[float]) -> GradientReport:
+def _summarized(norms: List[float]) -> Dict[str, Any]:
     finite = [norm for norm in norms if math.isfinite(norm)]
     smallest, median, largest = None, None, None
     if finite:
         smallest, median, largest = min(finite), statistics.median(finite), max(finite)
-    return GradientReport(
-        steps=len(norms),
-        zero_steps=finite.count(0.0),
-        non_finite_steps=len(norms) - len(finite),
-        min=smallest,
-        median=median,
-        max=largest,
-    )
+    return {
+        "steps": len(norms),
+        "zero_steps": finite.count(0.0),
+        "non_finite_steps": len(norms) - len(finite),
+        "min": smallest,
+        "median": median,
+        "max": largest,
+    }
 
 
 def gradient_norms(model: Gaussians) -> Dict[str, Tensor]:
@@ -138,7 +130,7 @@ class Monitor:
         self.eventful: List[int] = []  # iterations that had more to do than others
         self.costs: List[float] = []  # ms of each iteration: of the processor, or of the GPU
         self.phases: DefaultDict[str, float] = defaultdict(float)  # seconds of each so far
-        self.latest = LatestMeasures()
+        self.latest: Dict[str, float] = {}  # what a progress line has of the latest recorded iteration
         self.counts = {"cloned": 0, "split": 0, "pruned": 0}
         self.opacity_resets = 0
         self.peak_gaussians = 0
@@ -207,13 +199,12 @@ class Monitor:
             line = {**self._measured(step, scalars), **memory}
             self._file.write(json.dumps(line) + "\n")
             self._to_board(line)
-            self.latest = LatestMeasures(line["psnr"], line.get("vram_allocated_gb"))
+            self.latest = {name: line[name] for name in ("psnr", "vram_allocated_gb") if name in line}
             if failed_at is None and line["loss"] is None:
                 failed_at = step.iteration
         self.others.sample(len(self.costs))
-        resident = memory.get("rss_gb", resident_gb())
-        if resident is not None:
-            self.latest = self.latest._replace(rss_gb=round(resident, 3))
+        if (held := resident()) is not None:
+            self.latest["rss_gb"] = round(held / GIB, 3)
         self._file.flush()
         self.phases["record"] += time.perf_counter() - began
         if failed_at is not None:

@@ -6,13 +6,34 @@ import contextlib
 import json
 import sys
 import time
-from dataclasses import replace
-from typing import Any, Callable, Iterator, Optional
-
-from smoke_trainer.record import ProgressState
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Callable, Dict, Iterator, Optional
 
 PLAIN_EVERY = 1.0  # seconds between two lines
 LIVE_EVERY = 0.1  # seconds between two updates of the live line
+
+
+@dataclass(frozen=True)
+class ProgressState:
+    """What is known after an iteration. PSNR is of the training view of the latest recorded one, memory in GiB; `run` is how a
+    run is set up, with its first iteration: one that is killed leaves it in its progress lines."""
+
+    iteration: int
+    iterations: int
+    loss: Optional[float]
+    gaussians: int
+    seconds: float
+    iterations_per_second: float
+    psnr: Optional[float] = None
+    vram_allocated_gb: Optional[float] = None
+    rss_gb: Optional[float] = None
+    heldout_psnr: Optional[float] = None
+    run: Optional[Dict[str, Any]] = None
+
+    def as_json(self) -> Dict[str, Any]:
+        """For a JSON line, without what is not known; the loss is always there."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name == "loss"}
+
 
 Show = Callable[[ProgressState], None]
 

@@ -8,9 +8,9 @@ import json
 import math
 import os
 import platform
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Set, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Set
 
 import numpy as np
 import torch
@@ -19,34 +19,27 @@ from torch import Tensor
 
 from smoke_trainer import __version__, ply
 from smoke_trainer.config import TrainConfig
-from smoke_trainer.errors import EXIT_FAILURE, SmokeTrainerError
+from smoke_trainer.errors import EXIT_FAILURE, EXIT_OK, EXIT_UNKNOWN, SmokeTrainerError
 from smoke_trainer.identity import implementation_of
 from smoke_trainer.memory import largest_tensors, memory_limit
+from smoke_trainer.metrics import Quality
 from smoke_trainer.model import GROUPS, Gaussians
 from smoke_trainer.monitor import WARM_UP
-from smoke_trainer.record import (
-    SCHEMA_VERSION,
-    ConfigReport,
-    CountReport,
-    ErrorDetails,
-    ErrorReport,
-    HardwareReport,
-    ImplementationReports,
-    LossReport,
-    PlyReport,
-    Quality,
-    RendererReport,
-    RunSetup,
-    SplitReport,
-    TrainingReport,
-    VersionReport,
-    to_json,
-)
 from smoke_trainer.timing import steadiness
 
 if TYPE_CHECKING:
     from smoke_trainer.train import Run
 
+SCHEMA_VERSION = 4
+"""Of result.json. splatfix/certify/record.py says what each of its fields means, and reads it: one that changes its meaning, or
+goes, changes this."""
+# The settings that results are judged and compared by; `budget` and `cap` where the strategy has one.
+CONFIG = (
+    *("preset", "iterations", "psnr_floor", "renderer", "device", "resolution", "strategy", "sh_degree"),
+    *("budget", "cap", "background", "seed"),
+)
+EXIT_CODES = {"ok": EXIT_OK, "interrupted": EXIT_UNKNOWN, "failed": EXIT_FAILURE}
+"""Of a run that trained, by its status."""
 # What a run writes to its folder.
 OUTPUTS = (
     "result.json",
@@ -68,17 +61,13 @@ PLY_TOLERANCE_CPU, PLY_TOLERANCE_CUDA = 1e-6, 1e-3
 class TrainingResult:
     """How a run ended: what result.json holds, the exit code of the command, and the error that ended it."""
 
-    report: Union[TrainingReport, ErrorReport]
+    document: Dict[str, Any]
     exit_code: int
     error: Optional[SmokeTrainerError] = None
 
     @property
     def status(self) -> str:
-        return self.report.status
-
-    @property
-    def document(self) -> Dict[str, Any]:
-        return dict(to_json(self.report))
+        return str(self.document["status"])
 
 
 def move_aside(out: Path) -> None:
@@ -98,91 +87,91 @@ def write_result(run: Run, status: str, heldout: Quality, trained: Quality) -> T
     renders differently is a failure."""
     ply_check = write_ply(run)
     # written so that it also fails when a pixel is not a number
-    if not ply_check.round_trip_difference <= ply_check.tolerance:
+    if not ply_check["round_trip_difference"] <= ply_check["tolerance"]:
         status = "failed"
-    report = training_report(run, status, heldout, trained, ply_check)
-    result = TrainingResult(report, report.exit_code)
-    _write_json(run.config.out, result.document)
-    return result
+    document = training_report(run, status, heldout, trained, ply_check)
+    _write_json(run.config.out, document)
+    return TrainingResult(document, EXIT_CODES[status])
 
 
-def write_ply(run: Run) -> PlyReport:
-    """Write the Gaussians as a PLY, read it back, and render it beside the model in memory."""
+def write_ply(run: Run) -> Dict[str, Any]:
+    """Write the Gaussians as a PLY, read it back, and render it beside the model in memory: its path below the output folder,
+    and the largest difference of a pixel."""
     path = run.config.out / "point_cloud" / f"iteration_{run.iteration}" / "point_cloud.ply"
     ply.write_gaussians(path, {name: run.model.params[name].detach().cpu().numpy() for name in GROUPS})
-    return PlyReport(
-        path=path.relative_to(run.config.out).as_posix(),
-        bytes=path.stat().st_size,
-        round_trip_difference=ply_difference(run, path),
-        tolerance=PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
-    )
+    return {
+        "path": path.relative_to(run.config.out).as_posix(),
+        "bytes": path.stat().st_size,
+        "round_trip_difference": ply_difference(run, path),
+        "tolerance": PLY_TOLERANCE_CPU if run.device.type == "cpu" else PLY_TOLERANCE_CUDA,
+    }
 
 
-def run_setup(run: Run) -> RunSetup:
+def run_setup(run: Run) -> Dict[str, Any]:
     """Configuration, implementations, versions and machine: known with the first iteration, whatever becomes of the run."""
     camera = run.scene.test[0].camera
-    return RunSetup(
-        config=config_summary(run.config),
-        resolution=(camera.width, camera.height),
-        implementations=implementations(run),
-        versions=versions(),
-        machine=hardware(run.device),
-    )
+    return {
+        "config": config_summary(run.config),
+        "resolution": [camera.width, camera.height],
+        "implementations": implementations(run),
+        "versions": versions(),
+        "machine": hardware(run.device),
+    }
 
 
 def training_report(
-    run: Run, status: str, heldout: Quality, trained: Quality, ply_check: PlyReport
-) -> TrainingReport:
+    run: Run, status: str, heldout: Quality, trained: Quality, ply_check: Dict[str, Any]
+) -> Dict[str, Any]:
     """Everything that result.json says of a run that trained."""
-    scene, monitor, setup = run.scene, run.monitor, run_setup(run)
+    scene, monitor = run.scene, run.monitor
     first_loss, last_loss = monitor.smoothed_loss()
     tensors = None
     if run.config.largest_tensors:
         tensors = largest_tensors({**run.model.tensors(), **run.images.tensors()})
-    return TrainingReport(
-        schema_version=SCHEMA_VERSION,
-        scene=scene.name,
-        layout=scene.layout,
-        scene_sha256=scene.digest(),
-        status=status,
-        **vars(setup),
-        iterations=run.iteration,
-        split=SplitReport(
-            train=[view.name for view in scene.train],
-            test=[view.name for view in scene.test],
-            repeated=scene.repeated(),
-        ),
-        notes=list(scene.notes),
-        iterations_per_second=run.speed(),
-        heldout=heldout,
-        training_views=trained,
-        initial_heldout=run.initial_quality,
-        train_loss=LossReport(first_loss, last_loss),
-        gaussians=CountReport(
-            initial=run.initial_count,
-            final=len(run.model),
-            peak=max(monitor.peak_gaussians, run.initial_count),
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "scene": scene.name,
+        "layout": scene.layout,
+        "scene_sha256": scene.digest(),
+        "status": status,
+        **run_setup(run),
+        "iterations": run.iteration,
+        "split": {
+            "train": [view.name for view in scene.train],
+            "test": [view.name for view in scene.test],
+            "repeated": scene.repeated(),
+        },
+        "notes": list(scene.notes),
+        "iterations_per_second": run.speed(),
+        "heldout": asdict(heldout),
+        "training_views": asdict(trained),
+        "initial_heldout": asdict(run.initial_quality) if run.initial_quality else None,
+        "train_loss": {"first": first_loss, "last": last_loss},
+        "gaussians": {
+            "initial": run.initial_count,
+            "final": len(run.model),
+            "peak": max(monitor.peak_gaussians, run.initial_count),
             **monitor.counts,
-        ),
-        gradients=monitor.gradients.summary(),
-        updates={name: row._asdict() for name, row in monitor.updates.summary().items()},
-        reached=monitor.gradients.reached(),
-        opacity_resets=monitor.opacity_resets,
-        sh_degree=run.model.sh_degree,
-        memory=monitor.memory.summary(),
-        phases=rounded(monitor.phases),
+        },
+        "gradients": monitor.gradients.summary(),
+        "updates": {name: row._asdict() for name, row in monitor.updates.summary().items()},
+        "reached": monitor.gradients.reached(),
+        "opacity_resets": monitor.opacity_resets,
+        "sh_degree": run.model.sh_degree,
+        "memory": monitor.memory.summary(),
+        "phases": rounded(monitor.phases),
         # costs are of this run only, `changed` counts from the start of the one that it resumes
-        steadiness=steadiness(
+        "steadiness": steadiness(
             monitor.costs,
             monitor.changed - run.resumed_at,
             WARM_UP,
             monitor.others,
             {iteration - 1 - run.resumed_at for iteration in eventful_iterations(run)},
         ),
-        seconds=rounded(run.seconds),
-        largest_tensors=tensors,
-        ply=ply_check,
-    )
+        "seconds": rounded(run.seconds),
+        "largest_tensors": tensors,
+        "ply": ply_check,
+    }
 
 
 def eventful_iterations(run: Run) -> Set[int]:
@@ -208,19 +197,18 @@ def write_error(config: TrainConfig, error: SmokeTrainerError, traceback: str = 
     status = error.code
     if error.exit_code == EXIT_FAILURE:
         status = "failed"
-    report = ErrorReport(
-        schema_version=SCHEMA_VERSION,
-        scene=config.scene,
-        config=config_summary(config),
-        status=status,
-        error=ErrorDetails(error.code, error.message, error.note, error.hint, traceback or None),
-        versions=versions(),
-    )
-    result = TrainingResult(report, error.exit_code, error)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "scene": config.scene,
+        "config": config_summary(config),
+        "status": status,
+        "error": {**error.as_json(), "traceback": traceback or None},
+        "versions": versions(),
+    }
     # If even this cannot be written, the caller still has the report, and prints it.
     with contextlib.suppress(OSError):
-        _write_json(config.out, result.document)
-    return result
+        _write_json(config.out, document)
+    return TrainingResult(document, error.exit_code, error)
 
 
 @torch.no_grad()
@@ -237,49 +225,49 @@ def ply_difference(run: Run, path: Path) -> float:
     return float((from_memory - from_file).abs().max())
 
 
-def config_summary(config: TrainConfig) -> ConfigReport:
+def config_summary(config: TrainConfig) -> Dict[str, Any]:
     """The settings that results are judged and compared by."""
-    values: Dict[str, Any] = {one.name: getattr(config, one.name, None) for one in fields(ConfigReport)}
+    values = {name: getattr(config, name, None) for name in CONFIG}
     if config.strategy == "budget":
         values["budget"] = config.densify.budget
     elif config.strategy == "mcmc":
         values["cap"] = config.densify.cap_max
-    return ConfigReport(**values)
+    return values
 
 
-def implementations(run: Run) -> ImplementationReports:
+def implementations(run: Run) -> Dict[str, Dict[str, Any]]:
     """The implementation of each part that ran."""
     renderer, model = run.renderer, run.model
     drawn_by = implementation_of(
         renderer.entry, renderer.name, renderer.version, renderer.engine, renderer.calls
     )
-    return ImplementationReports(
-        renderer=RendererReport(**vars(drawn_by), kind=renderer.kind),
-        ssim=run.ssim.implementation(),
-        knn=run.knn.implementation(),
-        optimizer=implementation_of(
+    return {
+        "renderer": {**drawn_by, "kind": renderer.kind},
+        "ssim": run.ssim.implementation(),
+        "knn": run.knn.implementation(),
+        "optimizer": implementation_of(
             type(model.optimizer),
             "torch.optim.Adam",
             str(torch.__version__),
             model.optimizer_engine,
             model.optimizer_steps(),
         ),
-    )
+    }
 
 
-def versions() -> VersionReport:
-    """Versions of this trainer and of its dependencies."""
-    return VersionReport(
-        smoke_trainer=__version__,
-        python=platform.python_version(),
-        torch=str(torch.__version__),
-        numpy=str(np.__version__),
-        cuda=torch.version.cuda,
-    )
+def versions() -> Dict[str, Optional[str]]:
+    """Versions of this trainer and of its dependencies, and the CUDA that torch was built with."""
+    return {
+        "smoke_trainer": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": str(np.__version__),
+        "cuda": torch.version.cuda,
+    }
 
 
-def hardware(device: torch.device) -> HardwareReport:
-    """The machine that it runs on."""
+def hardware(device: torch.device) -> Dict[str, Any]:
+    """The machine that it runs on, with the cores that this process may use; None for what cannot be determined."""
     cores = os.cpu_count()
     if hasattr(os, "sched_getaffinity"):  # Linux; a container may be given fewer than there are
         cores = len(os.sched_getaffinity(0))
@@ -289,8 +277,15 @@ def hardware(device: torch.device) -> HardwareReport:
         gpu_memory = about.total_memory
         if hasattr(about, "is_integrated"):
             integrated = bool(about.is_integrated)
-    threads = torch.get_num_threads()
-    return HardwareReport(_processor(), cores, threads, memory_limit(), gpu, gpu_memory, integrated)
+    return {
+        "cpu": _processor(),
+        "cores": cores,
+        "threads": torch.get_num_threads(),
+        "memory": memory_limit(),
+        "gpu": gpu,
+        "gpu_memory": gpu_memory,
+        "gpu_integrated": integrated,
+    }
 
 
 def _processor() -> Optional[str]:

@@ -10,8 +10,6 @@ from typing import Any, Container, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from smoke_trainer.record import SteadinessReport
-
 AROUND = 10  # iterations on either side whose median an iteration is compared with
 SLOW = 2.5  # times that median: no view of one scene costs so much more than its neighbours
 SHORTEST_TAIL = 20  # iterations without densification that can be compared half by half
@@ -112,7 +110,7 @@ def steadiness(
     warm_up: int,
     others: Optional[OtherPrograms] = None,
     eventful: Container[int] = (),
-) -> SteadinessReport:
+) -> Dict[str, Any]:
     """How even the iterations were.
 
     Args:
@@ -147,7 +145,7 @@ def steadiness(
         drift = statistics.median(tail[half:]) / max(statistics.median(tail[:half]), 1e-9)
         # An idle start must not hide a load at the end, which would look like a drift of our own.
         busy_from.append(len(costs) - len(tail) + half)
-    if others is None:
-        return SteadinessReport(slow[:20], lost, drift, None)
-    busy = [cores for cores in map(others.cores, busy_from) if cores is not None]
-    return SteadinessReport(slow[:20], lost, drift, max(busy, default=None))
+    busy: List[float] = []
+    if others is not None:
+        busy = [cores for cores in map(others.cores, busy_from) if cores is not None]
+    return {"slow": slow[:20], "lost": lost, "drift": drift, "others": max(busy, default=None)}

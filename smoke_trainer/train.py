@@ -15,9 +15,9 @@ from smoke_trainer import checkpoint, report
 from smoke_trainer.backends import (
     CountedKernel,
     check_device,
-    engine_that_ran,
     make_knn,
     make_ssim,
+    note_engine,
     use_device,
 )
 from smoke_trainer.config import TrainConfig, fitted_to_views
@@ -27,11 +27,11 @@ from smoke_trainer.data.scene import Scene, View
 from smoke_trainer.densify.strategies import Strategy, make_strategy
 from smoke_trainer.errors import CannotWrite, SmokeTrainerError, TrainingFailed
 from smoke_trainer.lpips import find_lpips
-from smoke_trainer.metrics import QualityMean, photometric_loss
+from smoke_trainer.metrics import Quality, QualityMean, photometric_loss
 from smoke_trainer.model import Gaussians, gaussians_from_points, set_xyz_lr, xyz_lr_at
 from smoke_trainer.monitor import WARM_UP, Monitor, gradient_norms
 from smoke_trainer.process import GracefulInterrupt
-from smoke_trainer.record import ProgressState, Quality
+from smoke_trainer.progress import ProgressState
 from smoke_trainer.renderers import RenderCamera, Renderer, make_renderer
 from smoke_trainer.transfer import to_device
 
@@ -127,9 +127,7 @@ def train_step(run: Run, iteration: int) -> None:
 
     # Render the Gaussians from this camera and compare with the ground-truth image.
     output = run.renderer.render(run.camera(view), model.splats(), background)
-    loss = photometric_loss(
-        output.color, gt.over(background), run.ssim.function, config.lambda_dssim, gt.mask
-    )
+    loss = photometric_loss(output.color, gt.over(background), run.ssim, config.lambda_dssim, gt.mask)
     total = loss.total + strategy.regularization(model)
     timer.lap("forward")
 
@@ -169,7 +167,8 @@ def prepare(config: TrainConfig) -> Run:
     ssim, knn = make_ssim(config.ssim, device), make_knn(config.knn, device)
     scene = load_scene(config.scene, config.resolution, config.random_points, config.seed)
     config = fitted_to_views(config, len(scene.train))
-    model = gaussians_from_points(scene.points, config, knn.function, device)
+    model = gaussians_from_points(scene.points, config, knn, device)
+    note_engine(knn)
     generator = torch.Generator().manual_seed(config.seed)
     strategy = make_strategy(config.strategy, config.densify, scene.extent, len(model), generator)
     config.out.mkdir(parents=True, exist_ok=True)
@@ -181,7 +180,7 @@ def prepare(config: TrainConfig) -> Run:
         model=model,
         renderer=renderer,
         ssim=ssim,
-        knn=engine_that_ran(knn),
+        knn=knn,
         strategy=strategy,
         monitor=Monitor(config.out, device, config.tensorboard, append=config.resume is not None),
         initial_count=len(model),
@@ -199,7 +198,7 @@ def evaluate(run: Run, previews: Optional[str] = None) -> Quality:
     `previews` is for the last evaluation: a prefix of the PNGs to write to renders/; LPIPS is measured too.
     """
     started = time.perf_counter()
-    mean = QualityMean(run.ssim.function)
+    mean = QualityMean(run.ssim)
     run.monitor.memory.begin()
     for view, rendered, gt, mask in _rendered(run, run.scene.test):
         mean.add(rendered, gt, mask)
@@ -244,7 +243,7 @@ def evaluate_training_views(run: Run) -> Quality:
     """Quality of as many training views as there are held-out ones, spread over all: what held-out views cannot be above."""
     views = run.scene.train
     count = min(len(views), len(run.scene.test))
-    mean = QualityMean(run.ssim.function)
+    mean = QualityMean(run.ssim)
     spread = [views[index * len(views) // count] for index in range(count)]
     for _, rendered, gt, mask in _rendered(run, spread):
         mean.add(rendered, gt, mask)
@@ -346,7 +345,7 @@ def _last_evaluation(run: Run) -> Quality:
 
 def _state(run: Run) -> ProgressState:
     """What a progress line shows; the first of a run also says how it is set up."""
-    losses, latest = run.monitor.losses, run.monitor.latest
+    losses = run.monitor.losses
     is_first = run.iteration == run.resumed_at + 1
     return ProgressState(
         iteration=run.iteration,
@@ -355,9 +354,7 @@ def _state(run: Run) -> ProgressState:
         gaussians=len(run.model),
         seconds=round(run.seconds["train"], 3),
         iterations_per_second=round(run.speed() or 0.0, 3),
-        psnr=latest.psnr,
-        vram_allocated_gb=latest.vram_allocated_gb,
-        rss_gb=latest.rss_gb,
+        **run.monitor.latest,
         run=report.run_setup(run) if is_first else None,
     )
 

@@ -137,9 +137,10 @@ def test_the_breakage_of_the_page_is_one(tmp_path: Path) -> None:
         assert record.find and record.edits and record.log
 
 
-def test_the_lane_of_the_page_is_one(tmp_path: Path) -> None:
+def test_the_lane_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (text,) = examples("toml", "A container lane")
     lanes = Path(shutil.copytree(ROOT / "dockerfiles", tmp_path / "dockerfiles")) / "lanes.toml"
     lanes.write_text(f"{lanes.read_text(encoding='utf-8')}\n{text}", encoding="utf-8")
-    lane = find_lane("cpu-standard", lanes)
-    assert (lane.suite, lane.torch) == ("standard", find_lane("cpu", lanes).torch)
+    monkeypatch.setattr("splatfix.containers.lanes.bundled", lambda name: tmp_path / name)
+    lane = find_lane("cpu-standard")
+    assert (lane.suite, lane.torch) == ("standard", find_lane("cpu").torch)

@@ -44,13 +44,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def describe(scene: FoundScene) -> Dict[str, Any]:
-    """One scene for JSON; `dataset`, `divisor`, `budget` and `unlimited_count` are None unless the scene is public."""
+    """One scene for JSON; `dataset`, `divisor` and `budget` are None unless the scene is public."""
     row: Dict[str, Any] = {"name": scene.name, "folder": str(scene.folder), "layout": scene.layout}
-    row.update(dataset=None, divisor=None, budget=None, unlimited_count=None)
+    row.update(dataset=None, divisor=None, budget=None)
     if scene.public is not None:
         public = scene.public
-        row.update(dataset=public.dataset, divisor=public.divisor)
-        row.update(budget=public.multiplier, unlimited_count=public.unlimited_count)
+        row.update(dataset=public.dataset, divisor=public.divisor, budget=public.multiplier)
     return row
 
 

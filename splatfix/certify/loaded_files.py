@@ -4,7 +4,6 @@ Nothing of the environment itself runs for that.
 """
 
 import base64
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,9 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.files import make_folder
+from splatfix.core.files import make_folder, sha256_of
 from splatfix.core.lenient import object_in
-from splatfix.core.reading import read_blocks
 from splatfix.facts import (
     Distribution,
     Facts,
@@ -162,10 +160,8 @@ class _Installed:
 
 
 def _digest(file: str) -> str:
-    digest = hashlib.sha256()
-    for block in read_blocks(file):
-        digest.update(block)
-    return base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
+    """As a RECORD spells it."""
+    return base64.urlsafe_b64encode(bytes.fromhex(sha256_of(Path(file)))).decode().rstrip("=")
 
 
 def _name(distribution: Distribution) -> str:

@@ -18,7 +18,6 @@ from splatfix.core.lenient import decode
 class Config(Struct, frozen=True):
     """The settings that results are judged and compared by. ``TrainingRecord.settings`` has all, as the trainer wrote them."""
 
-    preset: str | None = None
     iterations: int | None = None
     """As many as were asked for."""
     psnr_floor: float | None = None
@@ -78,13 +77,10 @@ class ImageQuality(Struct, frozen=True):
     psnr: float | None = None
     """In dB."""
     ssim: float | None = None
-    l1: float | None = None
     views: int | None = None
     lpips: float | None = None
     lpips_note: str = ""
     """Why LPIPS was not measured."""
-    size: tuple[int, ...] = ()
-    """Width and height in pixels, of a stack's own renderings."""
 
 
 class TrainLoss(Struct, frozen=True):
@@ -100,7 +96,6 @@ class GaussianCounts(Struct, frozen=True):
 
     initial: int | None = None
     final: int | None = None
-    peak: int | None = None
     cloned: int | None = None
     split: int | None = None
     pruned: int | None = None
@@ -204,7 +199,6 @@ class Steadiness(Struct, frozen=True):
 class PlyCheck(Struct, frozen=True):
     """The saved point cloud, rendered again."""
 
-    path: str | None = None
     bytes: int | None = None
     round_trip_difference: float | None = None
     """The largest difference of a pixel (0..1) from what was trained."""
@@ -215,7 +209,6 @@ class SavedCloud(Struct, frozen=True):
     """A PLY file that a stack's own trainer wrote."""
 
     count: int | None = None
-    properties: int | None = None
     non_finite: int | None = None
     whole: bool | None = None
     """It has as many values as its header says."""
@@ -258,9 +251,6 @@ class TrainingRecord(Struct, frozen=True):
     """One run. Made by :meth:`of`; ``document`` is what the trainer wrote, and what a certificate holds."""
 
     document: Mapping[str, Any] = field(default_factory=dict)
-    schema_version: int | None = None
-    scene: str | None = None
-    layout: str | None = None
     scene_sha256: str | None = None
     status: str | None = None
     """``ok``, ``failed``, ``interrupted``, or the code of an error."""
@@ -274,7 +264,6 @@ class TrainingRecord(Struct, frozen=True):
     """What the scene's files lacked, with what the trainer did about it."""
     implementations: Mapping[str, Implementation] = field(default_factory=dict)
     """By part: ``renderer``, ``ssim``, ``knn``, ``optimizer``; of a stack's own trainer by module."""
-    versions: Mapping[str, str | None] = field(default_factory=dict)
     machine: TrainingMachine = field(default_factory=TrainingMachine)
     iterations_per_second: float | None = None
     heldout: ImageQuality = field(default_factory=ImageQuality)
@@ -285,8 +274,6 @@ class TrainingRecord(Struct, frozen=True):
     gradients: Mapping[str, GroupGradients] = field(default_factory=dict)
     updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
     reached: Reached = field(default_factory=Reached)
-    opacity_resets: int | None = None
-    sh_degree: int | None = None
     memory: Memory = field(default_factory=Memory)
     phases: Mapping[str, float | None] = field(default_factory=dict)
     """Seconds of each phase of an iteration."""

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 _DEAD_HOLDER_TIMEOUT = 5.0
 """Seconds a dead process may keep its lock."""
-_MOST = 4096
-"""Bytes of a holder that are read."""
 
 
 class Holder(NamedTuple):
@@ -63,7 +61,6 @@ class Locked(Exception):
         self._unknown = substitute is not None and (holder is None or holder.host != _here())
         if self._unknown:
             self.todo += (f"If it has ended already, remove {substitute}.",)
-        super().__init__(holder, substitute)
 
     def tell(self, folder: Path) -> str:
         """One sentence about who is at work in a folder."""
@@ -154,11 +151,10 @@ def try_lock(handle: int) -> bool | None:
     if sys.platform == "win32":
         import msvcrt
 
-        try:
+        with suppress(OSError):
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
     import fcntl
 
     try:
@@ -211,7 +207,7 @@ def _read_holder(handle: int) -> Holder | None:
     """Who wrote itself last into an open lock; None for what is no such text."""
     os.lseek(handle, 0, os.SEEK_SET)
     try:
-        document = json.loads(os.read(handle, _MOST))
+        document = json.loads(os.read(handle, 4096))
         return Holder(str(document["host"]), int(document["process"]), str(document["started"]))
     except (OSError, ValueError, KeyError, TypeError):  # Windows does not let others read what is locked
         return None
@@ -229,10 +225,14 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
+def this_process() -> Holder:
+    """What this process writes of itself."""
+    return Holder(_here(), os.getpid(), _started(os.getpid()))
+
+
 def _write_self(handle: int) -> None:
-    text = json.dumps(Holder(_here(), os.getpid(), _started(os.getpid()))._asdict())
     os.ftruncate(handle, 0)
-    os.pwrite(handle, text.encode(), 0)
+    os.pwrite(handle, json.dumps(this_process()._asdict()).encode(), 0)
 
 
 def _started(process: int) -> str:

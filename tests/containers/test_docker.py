@@ -253,7 +253,7 @@ class TestRun:
         engine = docker_engine.engine
         if engine.kind == "Podman":
             pytest.skip("Podman is asked in another way")
-        monkeypatch.setattr("splatfix.containers.owner._started", lambda pid: "1")  # what the label will say
+        monkeypatch.setattr("splatfix.core.lock._started", lambda pid: "1")  # what the label will say
         monkeypatch.setattr("docker.models.containers.ContainerCollection.create", killed)
         monkeypatch.setattr("docker.models.images.ImageCollection.remove", killed)
         with pytest.raises(KeyboardInterrupt):

@@ -22,7 +22,7 @@ def label(**changes: object) -> str:
 def test_a_process_that_is_gone_is_dead() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert is_dead(label(pid=child.pid))
+    assert is_dead(label(process=child.pid))
     assert is_dead(label(started="1")), "a later process of the same number"
 
 
@@ -30,12 +30,12 @@ def test_a_process_that_is_gone_is_dead() -> None:
     "text",
     [
         label(),
-        label(pid=os.getppid(), started=""),
-        label(pid=0, place="elsewhere"),
+        label(process=os.getppid(), started=""),
+        label(process=0, host="elsewhere"),
         "",
         "{}",
-        "pid=x",
-        "pid=0",
+        "host=&process=x&started=1",
+        "process=0&started=1",
     ],
     ids=["this process", "its parent", "elsewhere", "empty", "object", "no number", "no place"],
 )

@@ -9,11 +9,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.core.codec import from_json

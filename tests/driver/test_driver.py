@@ -4,10 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.context import Goal, make_context
 from tests.conftest import ROOT

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from splatfix.context import Goal
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step
+from splatfix.core.step import PlainStep
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
 from splatfix.knowledge.torch_releases import replacing_words
 from splatfix.plan import LaneSummary, OptionKind, SourceSummary, summarise
@@ -129,7 +129,7 @@ def test_an_old_driver_is_told_and_what_follows_is_planned() -> None:
     assert too_old in why_not(options, OptionKind.KEEP)
     option = plan(options, OptionKind.DRIVER)
     assert kinds(options)[-1] is OptionKind.DRIVER
-    assert [type(step) for step in option.steps] == [Step, Keep, Confirm]
+    assert [type(step) for step in option.steps] == [PlainStep, Keep, Confirm]
     assert "580 or newer" in option.steps[0].text
     torch = step_of(plan(options, OptionKind.OTHER_TORCH), InstallTorch)
     assert torch.tag.startswith("cu12"), "a build that this driver starts"

@@ -78,7 +78,7 @@ def test_a_gpu_that_shares_the_machines_memory_is_recorded(
     about = SimpleNamespace(total_memory=128 << 30, **told)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA GB10")
-    assert hardware(torch.device("cuda", 0)).gpu_integrated is known
+    assert hardware(torch.device("cuda", 0))["gpu_integrated"] is known
 
 
 class Flat:
@@ -103,7 +103,7 @@ def test_no_step_waits_for_the_device(
     run = prepare(short_run(20, strategy=strategy, background="random"))
     run.renderer = Flat()  # type: ignore[assignment]
     run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
-    run.ssim = run.ssim._replace(function=lambda first, second: (first * second).mean())
+    run.ssim.function = lambda first, second: (first * second).mean()
     monkeypatch.setattr(run.model.optimizer, "step", lambda: None)  # its counts of steps are on the host
     run.remaining_views = 2 * list(range(len(run.scene.train)))  # drawn on the host, and read there
     waits = Waits()

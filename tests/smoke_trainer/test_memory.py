@@ -9,7 +9,6 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from smoke_trainer import memory
 from smoke_trainer.memory import PeakMemory, growth, largest_tensors, spilled_bytes, under_wsl
-from smoke_trainer.record import CudaPeakReport
 
 GIB = 1 << 30
 CUDA = torch.device("cuda")
@@ -57,9 +56,9 @@ def test_peaks_of_training_and_evaluation_are_kept_apart(cuda: Allocator):
         cuda.use(evaluation, evaluation + 1)
         cuda.use(1.0, 1.5)
         peaks.end("eval")
-    cuda_memory = peaks.summary().cuda
-    assert cuda_memory.train == CudaPeakReport(3 * GIB, 4 * GIB)
-    assert cuda_memory.eval == CudaPeakReport(5 * GIB, 6 * GIB)
+    cuda_memory = peaks.summary()["cuda"]
+    assert cuda_memory["train"] == {"allocated": 3 * GIB, "reserved": 4 * GIB}
+    assert cuda_memory["eval"] == {"allocated": 5 * GIB, "reserved": 6 * GIB}
 
 
 def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):
@@ -71,20 +70,20 @@ def test_growth_is_what_the_model_does_not_explain(cuda: Allocator):
             "vram_allocated_gb": pytest.approx(model + kept),
             "vram_reserved_gb": 4.0,
         }
-    assert peaks.summary().growth.per_1000 == pytest.approx(GIB, rel=1e-6)
+    assert peaks.summary()["growth"]["per_1000"] == pytest.approx(GIB, rel=1e-6)
 
 
 def test_spill_is_seen_under_windows_only(cuda: Allocator, monkeypatch: pytest.MonkeyPatch):
     cuda.use(8.5, 9.0)
     cuda.free = GIB // 2
     linux = PeakMemory(CUDA)
-    assert "vram_spill_gb" not in linux.sample(30, 0) and linux.summary().cuda.spill is None
+    assert "vram_spill_gb" not in linux.sample(30, 0) and linux.summary()["cuda"]["spill"] is None
     monkeypatch.setattr(memory, "under_wsl", lambda: True)
     guest = PeakMemory(CUDA)
     assert guest.sample(30, 0)["vram_spill_gb"] == 1.5
     cuda.use(6.0, 6.5)
     assert guest.sample(40, 0)["vram_spill_gb"] == 0.0
-    assert guest.summary().cuda.spill == 1.5 * GIB
+    assert guest.summary()["cuda"]["spill"] == 1.5 * GIB
 
 
 def test_what_fits_into_the_memory_in_use_is_no_spill():
@@ -105,14 +104,14 @@ def test_a_cpu_has_no_cuda_memory_but_a_resident_peak():
     peaks.end("train")
     assert set(peaks.sample(30, 0)) == {"rss_gb"}
     report = peaks.summary()
-    assert report.cuda is None and report.rss > 10_000_000
+    assert report["cuda"] is None and report["rss"] > 10_000_000
 
 
 def test_growth_of_a_long_run_is_that_of_its_second_half():
     samples = [(step, 1000 * step if step > 15_000 else -step) for step in range(10, 30_001, 10)]
     grown = growth(samples)
-    assert grown.per_1000 == pytest.approx(1e6)
-    assert 14_900 < grown.from_ < 15_100 and grown.to > 29_900
+    assert grown["per_1000"] == pytest.approx(1e6)
+    assert 14_900 < grown["from"] < 15_100 and grown["to"] > 29_900
     assert growth(samples[:2]) is None
 
 
@@ -122,5 +121,5 @@ def test_tensors_of_a_compiler_are_not_listed() -> None:
     real = torch.rand(7, 5)
     fake = mode.from_tensor(real)
     listed = largest_tensors({id(real): "real", id(fake): "fake"}, top=10**6)
-    assert {tensor.name for tensor in listed if tensor.name} == {"real"}
-    assert all(type(size) is int for tensor in listed for size in tensor.shape)
+    assert {tensor["name"] for tensor in listed if tensor["name"]} == {"real"}
+    assert all(type(size) is int for tensor in listed for size in tensor["shape"])

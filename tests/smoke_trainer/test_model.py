@@ -36,7 +36,7 @@ def cloud(count: int = 20, seed: int = 0) -> PointCloud:
 
 def born(points: PointCloud | None = None, **changes: Any) -> Any:
     config = TrainConfig("x", 30_000, Path("out"), **changes)
-    return gaussians_from_points(points or cloud(), config, make_knn("kernels", CPU).function, CPU)
+    return gaussians_from_points(points or cloud(), config, make_knn("kernels", CPU), CPU)
 
 
 def test_initial_scale_is_the_distance_to_neighbours():
@@ -189,7 +189,7 @@ def test_short_runs_have_larger_rates_except_opacity(tmp_path):
 
 
 def test_the_loss_is_the_papers_mixture_and_a_mask_hides_pixels():
-    ssim = make_ssim("kernels", CPU).function
+    ssim = make_ssim("kernels", CPU)
     truth = torch.rand(3, 20, 24, generator=torch.Generator().manual_seed(0))
     drawn = (truth + 0.1).requires_grad_(True)
     loss = photometric_loss(drawn, truth, ssim, 0.2)
@@ -209,7 +209,7 @@ def test_psnr_by_hand():
 
 
 def test_masked_pixels_do_not_affect_quality():
-    ssim = make_ssim("kernels", CPU).function
+    ssim = make_ssim("kernels", CPU)
     mask = torch.zeros(1, 16, 16)
     mask[:, :4] = 1.0
     truth = torch.full((3, 16, 16), 0.5)
@@ -226,14 +226,14 @@ def test_masked_pixels_do_not_affect_quality():
 
 
 def test_masks_that_hide_everything_leave_no_quality():
-    mean = QualityMean(make_ssim("kernels", CPU).function)
+    mean = QualityMean(make_ssim("kernels", CPU))
     mean.add(torch.zeros(3, 16, 16), torch.zeros(3, 16, 16), torch.zeros(1, 16, 16))
     with pytest.raises(SceneError, match="leave no pixel"):
         mean.result()
 
 
 def test_quality_is_the_mean_over_views_of_clamped_pictures():
-    ssim = make_ssim("kernels", CPU).function
+    ssim = make_ssim("kernels", CPU)
     mean = QualityMean(ssim)
     zero = torch.zeros(3, 16, 16)
     mean.add(zero + 0.1, zero)

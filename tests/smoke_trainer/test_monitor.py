@@ -14,8 +14,7 @@ from smoke_trainer import progress
 from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.monitor import Monitor
-from smoke_trainer.progress import show_progress, summary
-from smoke_trainer.record import ProgressState
+from smoke_trainer.progress import ProgressState, show_progress, summary
 from smoke_trainer.train import train
 from splatfix.certify.progress import words
 
@@ -107,15 +106,16 @@ def test_tensorboard_gets_cuda_memory_under_its_names(tmp_path, board):
     assert board.scalars["train/psnr"] == [(pytest.approx(20.0), 1)]
     assert "gradients/xyz" not in board.scalars  # no number: left out, not written as one
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["gradients"] == {"xyz": None}
-    assert monitor.latest.vram_allocated_gb == 1.5
+    assert monitor.latest["vram_allocated_gb"] == 1.5
 
 
 def test_evaluate_every_reports_heldout_psnr(short_run):
     states: list[ProgressState] = []
-    report = train(short_run(15, evaluate_every=5), states.append).report
+    report = train(short_run(15, evaluate_every=5), states.append).document
     on_the_way = {state.iteration: state.heldout_psnr for state in states if state.heldout_psnr is not None}
     assert set(on_the_way) == {5, 10}, "the last evaluation is the result's"
-    assert on_the_way[10] > report.initial_heldout.psnr and on_the_way[10] != report.heldout.psnr
+    assert on_the_way[10] > report["initial_heldout"]["psnr"]
+    assert on_the_way[10] != report["heldout"]["psnr"]
     states.clear()
     train(short_run(3, out="without"), states.append)
     assert [state.iteration for state in states if state.heldout_psnr is not None] == []

@@ -36,7 +36,7 @@ def test_where_the_system_does_not_tell_nothing_is_said(monkeypatch: pytest.Monk
     monkeypatch.setattr(timing, "_busy_seconds", lambda: None)
     others = OtherPrograms()
     others.sample(40)
-    assert steadiness([1.0] * 40, 0, 10, others).others is None
+    assert steadiness([1.0] * 40, 0, 10, others)["others"] is None
 
 
 def test_load_at_the_end_is_not_hidden_by_an_idle_start() -> None:
@@ -44,9 +44,9 @@ def test_load_at_the_end_is_not_hidden_by_an_idle_start() -> None:
     others = OtherPrograms()
     others.samples = [(10, 1.0, 9.0), (80, 97.0, -0.5), (90, 1.0, 0.0), (100, 1.0, 1.0)]
     even = steadiness([1.0] * 90 + [1.9] * 10, 80, 10, others)
-    assert even.others == 1.0 and even.drift == pytest.approx(1.9)
+    assert even["others"] == 1.0 and even["drift"] == pytest.approx(1.9)
     assert others.cores(10) == pytest.approx(0.5 / 99)
-    assert steadiness([1.0] * 40, 0, 10).others is None
+    assert steadiness([1.0] * 40, 0, 10)["others"] is None
 
 
 def test_what_has_more_to_do_is_no_stall() -> None:
@@ -56,11 +56,11 @@ def test_what_has_more_to_do_is_no_stall() -> None:
         costs[index] = 25.0
     costs[100] = 300.0
     eventful = set(range(20, 200, 10))
-    assert steadiness(costs, 190, 10, eventful=eventful).lost == 0.0
-    assert (steadiness(costs, 190, 10).lost or 0.0) > 0.3
+    assert steadiness(costs, 190, 10, eventful=eventful)["lost"] == 0.0
+    assert (steadiness(costs, 190, 10)["lost"] or 0.0) > 0.3
     costs[35] = costs[75] = 400.0
     stalled = steadiness(costs, 190, 10, eventful=eventful)
-    assert stalled.slow == [36, 76] and (stalled.lost or 0.0) > 0.3
+    assert stalled["slow"] == [36, 76] and (stalled["lost"] or 0.0) > 0.3
 
 
 def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:

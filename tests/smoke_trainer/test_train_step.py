@@ -113,7 +113,7 @@ def test_the_report_names_the_knn_engine(installed, prepared, monkeypatch):
     honest = knn_libraries.engine_module
     for module in (knn, knn_libraries):
         monkeypatch.setattr(module, "engine_module", lambda name: honest(name) if name in installed else None)
-    engine = report.implementations(prepared()).knn.engine
+    engine = report.implementations(prepared())["knn"]["engine"]
     assert engine == (installed[0] if installed else "torch-cpu")
 
 
@@ -124,8 +124,8 @@ def test_the_report_keeps_the_peak_of_gaussians_that_are_gone(prepared):
         run.monitor.timer.start()
         run.monitor.record(iteration, Loss(one, one, one, one), {}, count, DensifyEvent())
     run.seconds.update(iterations=2.0, train=1.0)
-    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).report.gaussians
-    assert counts.peak == 7000 > counts.final
+    counts = report.write_result(run, "ok", evaluate(run), evaluate(run)).document["gaussians"]
+    assert counts["peak"] == 7000 > counts["final"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ class Record:
             "refused_loads": [],
             "unloadable": [],
             "error": None,
-            "finished": False,
             "rss": 0,
             "vram": 0,
             "gpu": None,
@@ -151,7 +150,6 @@ def start(record: Record, configuration: dict[str, Any]) -> None:
     sys.excepthook = on_error
 
     def at_end() -> None:
-        record.state["finished"] = record.state["error"] is None
         if record.state["torch"] or record.state["error"]:
             record.write()
 
@@ -303,10 +301,7 @@ class _Training:
         name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
         file = getattr(sys.modules.get(type(optimizer).__module__), "__file__", None)
         rows = self.record.state["optimizers"]
-        row: dict[str, Any] = rows.setdefault(
-            name, {"file": file, "sha256": _digest(file), "made": 0, "steps": 0}
-        )
-        row["made"] += 1
+        row: dict[str, Any] = rows.setdefault(name, {"file": file, "sha256": _digest(file), "steps": 0})
         return row
 
     def _before_step(self, optimizer: Any, row: dict[str, Any]) -> None:

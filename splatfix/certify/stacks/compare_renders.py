@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -45,7 +45,7 @@ def compare(renders: Path, gt: Path, previews: Optional[Path]) -> dict[str, Any]
         if previews is not None and number < MOST_PREVIEWS:
             write_preview(previews / path.name, rendered, truth)
     quality = replace(mean.result(), lpips_note="not measured")
-    return {**quality.as_json(), "digests": digests, "size": size}
+    return {**asdict(quality), "digests": digests, "size": size}
 
 
 def point_cloud(path: Path) -> dict[str, Any]:
