@@ -192,16 +192,6 @@ def test_backward_twice_and_without_graph():
         assert not drawn(SETTINGS, leaves).color.requires_grad
 
 
-def test_v1_call_and_its_statistic():
-    means2D = torch.zeros(6, 3, requires_grad=True)
-    color, radii = GaussianRasterizer(raster_settings=SETTINGS)(
-        means2D=means2D, **leaves_of(single(cloud(6)))
-    )
-    assert color.shape == (3, 16, 20) and radii.dtype == torch.int32 and not radii.requires_grad
-    color.sum().backward()
-    assert means2D.grad[:, :2].abs().sum() > 0 and not means2D.grad[:, 2].any()
-
-
 OFFSETS = {"subpixel_offset": torch.zeros(16, 20, 2)}
 
 

@@ -84,22 +84,6 @@ def test_only_mcmc_has_gradients_without_visibility(strategy, pulls, prepared, m
     assert observed["radius"] == 0 and (observed["gradient"] > 0) is pulls
 
 
-def test_the_loss_is_made_of_the_runs_own_ssim_and_weight(prepared):
-    run = prepared(lambda_dssim=0.7)
-    noted: list[Loss] = []
-    record = run.monitor.record
-
-    def note(iteration, loss, *rest):
-        noted.append(loss)
-        record(iteration, loss, *rest)
-
-    run.monitor.record = note
-    train_step(run, 1)
-    loss = noted[0]
-    total, l1, ssim = (float(value.detach()) for value in loss[:3])
-    assert total == pytest.approx(0.3 * l1 + 0.7 * (1 - ssim), abs=1e-6)
-
-
 def test_a_step_leaves_no_gradient_behind(prepared):
     run = prepared()
     train_step(run, 1)
