@@ -104,15 +104,6 @@ def test_previews_show_rendering_and_photo_side_by_side(finished):
     assert 0 < np.abs(pixels[:, :48] - pixels[:, 48:]).mean() < 60
 
 
-def test_the_seed_decides_the_model(short_run):
-    runs = [short_run(12, out=f"run{i}", seed=seed) for i, seed in enumerate((3, 3, 4))]
-    for config in runs:
-        assert train(config).status == "ok"
-    one, same, other = (cloud(config, 12) for config in runs)
-    assert all((one[name] == same[name]).all() for name in GROUPS)
-    assert one["xyz"].shape != other["xyz"].shape or (one["xyz"] != other["xyz"]).any()
-
-
 @pytest.mark.parametrize("strategy", ["default", "mcmc", "budget"])
 def test_a_resumed_run_is_bit_identical(strategy, short_run):
     uninterrupted = short_run(12, out="whole", strategy=strategy, background="random")
