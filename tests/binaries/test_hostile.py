@@ -141,13 +141,6 @@ def test_bombs_cost_little_memory_and_time(tmp_path: Path, bomb: Callable[[], by
         assert time.monotonic() - begun < SECONDS_LIMIT
 
 
-@pytest.mark.slow
-def test_the_limit_of_records_itself_is_still_read(tmp_path: Path) -> None:
-    path = tmp_path / "k.fatbin"
-    path.write_bytes(as_many_entries_as_allowed())
-    assert len(read_binary(path).fatbins[0].entries) == MAX_RECORDS - 1
-
-
 def test_a_wheel_of_a_great_many_names(tmp_path: Path) -> None:
     """Its directory repeats one small record; nothing is kept of members that are not libraries."""
     packed = io.BytesIO()

@@ -11,7 +11,7 @@ from splatfix.kernels.rasterizer import rasterize
 
 from . import rasterizer_reference as reference
 from .compare import BOTH, IMAGES, Drawn, assert_agree
-from .gaussian_cases import CASES, faint, one
+from .gaussian_cases import CASES, one
 from .scenes import Inputs, cloud, look_at, rand
 
 VALUE, GRADIENT = 1e-5, 1e-4
@@ -88,8 +88,3 @@ def test_an_opaque_gaussian_is_cut_at_the_tiles_of_its_radius() -> None:
             inside, outside = alpha[:, edge - 1].amax(), alpha[:, edge].amax()
             cut += bool((inside == 0) != (outside == 0) and max(inside, outside) > 1.5 / 255)
     assert cut > 0, "no step exercised the cut"
-
-
-@pytest.mark.slow
-def test_thousands_on_one_tile() -> None:
-    compare(look_at(8, 8), faint(1500, 0.01, spread=0.02, size=(0.02, 0.08), precomputed=True))
