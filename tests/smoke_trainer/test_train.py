@@ -252,8 +252,8 @@ def test_every_layout_trains(layout, short_run):
     assert result.document["heldout"]["psnr"] > result.document["initial_heldout"]["psnr"]
 
 
-def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, render_by):
-    run = training.prepare(short_run(5))
+def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(prepared, render_by):
+    run = prepared(5)
     assert all(rows.requires_grad for rows in run.model.params.values())
     pictures, alive = [], []
 
@@ -267,7 +267,6 @@ def test_evaluation_draws_one_view_at_a_time_and_keeps_no_graph(short_run, rende
     render_by(watched)
     assert training.evaluate(run).views == len(pictures) == 2
     assert max(alive) <= 1  # the picture before, until its name is given to the next
-    run.monitor.close()
 
 
 def test_the_largest_tensors_are_listed_on_request(short_run, finished, monkeypatch):

@@ -1,6 +1,5 @@
 """One training step, part by part: each leaves a trace that would be missing without it."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,23 +11,8 @@ from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.model import xyz_lr_at
 from smoke_trainer.renderers import TorchRenderer
-from smoke_trainer.train import evaluate, prepare, train_step
+from smoke_trainer.train import evaluate, train_step
 from splatfix.kernels import knn, knn_libraries
-from tests.smoke_trainer.conftest import ShortRun
-
-
-@pytest.fixture
-def prepared(short_run: ShortRun) -> Iterator[Callable[..., Any]]:
-    """Runs that are ready for their first step."""
-    runs: list[Any] = []
-
-    def make(**changes: Any) -> Any:
-        runs.append(prepare(short_run(20, out=f"run{len(runs)}", **changes)))
-        return runs[-1]
-
-    yield make
-    for run in runs:
-        run.monitor.close()
 
 
 def rates(run: Any) -> dict[str, float]:
