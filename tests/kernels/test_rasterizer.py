@@ -72,12 +72,6 @@ def test_any_number_of_channels() -> None:
     compare(look_at(20, 20, bg=rand(5, seed=1)), inputs)
 
 
-@pytest.mark.parametrize("box", [0.05, 0.5, 1.0, 2.0])
-def test_the_compact_box_of_fastgs(box: float) -> None:
-    """Image, radii and gradients where only tiles that the smaller (or larger) ellipse touches are drawn."""
-    compare(look_at(67, 45, compact_box=box), cloud(40, seed=2, size=(0.02, 0.5), spread=1.5))
-
-
 def test_an_opaque_gaussian_is_cut_at_the_tiles_of_its_radius() -> None:
     """alpha = 1/255 lies at 3.33 sigma for opacity 1, the radius at 3: v1 cuts there at 16-pixel tiles, and so do we."""
     view, cut = look_at(64, 64, roll=0.0), 0
