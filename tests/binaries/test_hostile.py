@@ -68,10 +68,6 @@ def long_needed_names() -> bytes:
     return ElfForge(needed=["n" * 4_000] * 4_000).build()
 
 
-def too_many_needed() -> bytes:
-    return ElfForge(needed=["n"] * 10_000).build()
-
-
 def long_symbols() -> bytes:
     """Fifty thousand imports that share one name of 60 kB."""
     forge = ElfForge(imports=["s"] * 50_000, runpath="s" * 60_000)
@@ -101,7 +97,6 @@ QUICK = [
     sea_of_zeros,
     half_a_million_sections,
     long_needed_names,
-    too_many_needed,
     long_symbols,
     many_versions,
     circular_imports,

@@ -1,6 +1,7 @@
 """On a GPU: how often a frame of our CUDA kernels makes the host wait, as torch itself counts it."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +28,8 @@ def test_compiled_frames_wait_once_at_most(
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            sum(image.sum() for image in frame.draw(**leaves) if image.requires_grad).backward()
+            loss: Any = sum(image.sum() for image in frame.draw(**leaves) if image.requires_grad)
+            loss.backward()
         finally:
             torch.cuda.set_sync_debug_mode("default")
     waited = [str(one.message) for one in recwarn if "synchronizing" in str(one.message)]

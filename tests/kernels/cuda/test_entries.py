@@ -178,7 +178,7 @@ def with_used(view: Any, **given: Tensor) -> Sequence[Tensor]:
     return rasterize(view, **given, used=used)
 
 
-def sums(view: Any, means2D: Tensor, **given: Tensor) -> Sequence[Tensor]:
+def sums(view: Any, means2D: Tensor, **given: Tensor) -> Any:
     return contributions(view, **given)
 
 
