@@ -82,3 +82,22 @@ def test_an_opaque_gaussian_is_cut_at_the_tiles_of_its_radius() -> None:
             inside, outside = alpha[:, edge - 1].amax(), alpha[:, edge].amax()
             cut += bool((inside == 0) != (outside == 0) and max(inside, outside) > 1.5 / 255)
     assert cut > 0, "no step exercised the cut"
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale_modifier": 0.7}, {"antialiasing": True}, {"kernel_size": 0.2}], ids=str
+)
+def test_gradients_equal_finite_differences(options: dict[str, Any]) -> None:
+    """Where upstream's do not (docs/trainer.md): three well-visible Gaussians whose alpha crosses no threshold in the image."""
+    view, inputs = look_at(11, 9, **options), cloud(3, seed=3, spread=0.25, size=(2.0, 3.0))
+    inputs["opacities"] = inputs["opacities"] * 0.5 + 0.2
+    names = list(inputs)
+
+    def projections(*tensors: Any) -> tuple[torch.Tensor, ...]:
+        got = rasterize(view, means2D=None, **dict(zip(names, tensors, strict=True)))
+        images = [getattr(got, name) for name in IMAGES if name != "radii"]
+        return tuple((image * (2 * rand(*image.shape) - 1)).sum() for image in images)
+
+    alphas = rasterize(view, means2D=None, **inputs).alpha
+    assert alphas.min() > 0.2 and alphas.max() < 0.999
+    assert torch.autograd.gradcheck(projections, [item.requires_grad_() for item in inputs.values()])
