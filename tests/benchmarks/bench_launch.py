@@ -1,6 +1,6 @@
 """What a frame costs on the host: our own Python and launch code, beside a plain ctypes launch and NVIDIA Warp's, in one run.
 
-    python tests/benchmarks/bench_launch.py [--rounds 20] [--json FILE]
+    python tests/benchmarks/bench_launch.py [--rounds 20]
 
 A library in the place of libcuda takes the launches and runs nothing: no GPU is needed, and none is measured. A frame is a call
 of `rasterize` for Gaussians with harmonics, in which the autograd node goes forward and at once backward, without its engine.
@@ -26,7 +26,6 @@ from unittest import mock
 
 import measuring
 import torch
-from measuring import conditions, keep
 from torch import Tensor
 
 from splatfix.kernels import nvrtc, rasterizer, rasterizer_cuda
@@ -211,7 +210,6 @@ def main() -> None:
         if "frame" not in name:
             tail = f"{value / plain:5.1f} x ctypes"
         print(f"{name:<50}{value:8.1f} us   {tail}")
-    keep({**conditions("torch", "warp-lang"), "limit": LIMIT, "microseconds": taken}, asked.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Times ``splatfix report merge`` of many certificates beside json.loads of the same files, each in a process of its own.
 
-    python tests/benchmarks/bench_merge.py [--count N] [--rounds N] [--json FILE]
+    python tests/benchmarks/bench_merge.py [--count N] [--rounds N]
 
 The certificates are a recorded run of three scenes with the facts of this environment, in 160 variants of GPU, driver,
 torch, stack and outcome, each in a report folder of its own. Processor time is printed too: other load does not count there.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import measuring
-from measuring import beside_json_load, conditions, keep
+from measuring import beside_json_load
 from msgspec.structs import replace
 
 
@@ -45,19 +45,9 @@ def main() -> None:
         merge = [sys.executable, "-m", "splatfix", "report", "merge", str(lab), "--out", str(out)]
         taken = beside_json_load(merge, lab, options.rounds)
         page = (out / "certificates.html").stat().st_size
-    result = {
-        "certificates": options.count,
-        "mean_bytes": size // options.count,
-        "rounds": options.rounds,
-        **conditions(),
-        **taken,
-        "certificates_per_second": options.count / taken["seconds"],
-        "page_bytes": page,
-    }
-    print(f"{options.count} certificates of {size // options.count} bytes, load {result['load']:.1f}")
+    print(f"{options.count} certificates of {size // options.count} bytes")
     measuring.show("report merge", taken)
-    print(f"{result['certificates_per_second']:.0f} a second; the page has {page / 2**20:.1f} MiB")
-    keep(result, options.json)
+    print(f"{options.count / taken['seconds']:.0f} a second; the page has {page / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":

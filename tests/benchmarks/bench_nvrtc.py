@@ -1,6 +1,6 @@
 """What our CUDA kernels cost before a first launch: compiled at a first call, read back in every later process.
 
-    python tests/benchmarks/bench_nvrtc.py [--arch 120] [--rounds 3] [--json FILE]
+    python tests/benchmarks/bench_nvrtc.py [--arch 120] [--rounds 3]
 
 Each number is that of one call in a process of its own, after `import torch`: NVRTC is found and loaded, and every file that
 the call asks for compiled with an empty cache; then read from the cache; then from a drop-in that brought them along. The
@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 
 import measuring
-from measuring import keep
 
 KERNELS = measuring.ROOT / "splatfix" / "kernels"
 BLENDING = [["blending.cu", {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": 0}] for extras in (3, 0)]
@@ -78,7 +77,6 @@ def main() -> None:
         for kind, all_of_them in kinds.items():
             median = statistics.median(all_of_them)
             print(f"{call:<26} {kind:<15} {1e3 * median:8.1f} ms   {median / LIMITS[kind]:5.2f} of the limit")
-    keep({"arch": asked.arch, "seconds": took, "limits": LIMITS}, asked.json)
 
 
 if __name__ == "__main__":

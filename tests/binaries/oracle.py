@@ -123,17 +123,6 @@ def dumped(path: Path) -> Counter[Seen]:
     return found
 
 
-def listed(path: Path) -> Counter[tuple[EntryKind, str]]:
-    """Every entry by `--list-elf` and `--list-ptx`, of which the former writes `sm_120f` as `sm_120`."""
-    found: Counter[tuple[EntryKind, str]] = Counter()
-    for option, kind in (("--list-elf", EntryKind.SASS), ("--list-ptx", EntryKind.PTX)):
-        for arch in re.findall(
-            r"^\w+ file +\d+: .*\.(sm_\w+)\.(?:cubin|ptx)$", _cuobjdump("-all", option, path), re.M
-        ):
-            found[kind, arch] += 1
-    return found
-
-
 def read(binaries: Iterable[Binary]) -> Counter[Seen]:
     """The reader's answer in the same form."""
     return Counter(
@@ -142,13 +131,3 @@ def read(binaries: Iterable[Binary]) -> Counter[Seen]:
         for box in binary.fatbins
         for entry in box.entries
     )
-
-
-def as_listed(seen: Counter[Seen]) -> Counter[tuple[EntryKind, str]]:
-    """What the listings would make of it."""
-    found: Counter[tuple[EntryKind, str]] = Counter()
-    for one, times in seen.items():
-        if one.kind is not EntryKind.LTO:
-            arch = one.arch.removesuffix("f") if one.kind is EntryKind.SASS else one.arch
-            found[one.kind, arch] += times
-    return found

@@ -1,6 +1,5 @@
 """The reader against cuobjdump on what nvcc writes, for every option that changes the shape of a fat binary."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.binaries import EntryKind, read_binary, read_files, read_needs
+from splatfix.binaries import EntryKind, read_binary, read_files
 
 from . import oracle
 
@@ -127,10 +126,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 
 def agree(path: Path) -> Counter[oracle.Seen]:
-    """Both of cuobjdump's views equal the reader's; returns the common answer."""
+    """cuobjdump's answer equals the reader's; returns it."""
     mine = oracle.read([read_binary(path)])
     assert mine == oracle.dumped(path), path.name
-    assert oracle.as_listed(mine) == oracle.listed(path), path.name
     return mine
 
 
@@ -212,26 +210,9 @@ def test_a_bare_fatbin(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("arch", ["75", "90", "90a", "100", "100a", "100f", "103a", "120", "120f", "121a"])
 def test_a_bare_cubin(workshop: Workshop, arch: str) -> None:
-    """cuobjdump's listing knows the `a` of a cubin but drops the `f`; the reader finds both in the assembler's note."""
+    """The reader finds `a` and `f` in the assembler's note."""
     source = workshop.folder / "bare.cu"
     source.write_text(KERNEL.format(name="bare"))
     target = workshop.folder / f"bare-{arch}.cubin"
     oracle.run(workshop.nvcc, "-cubin", f"-arch=sm_{arch}", source, "-o", target)
-    binary = read_binary(target)
-    assert binary.archs == ((EntryKind.SASS, f"sm_{arch}"),)
-    assert oracle.as_listed(oracle.read([binary])) == oracle.listed(target)
-
-
-def test_links_agree_with_binutils(workshop: Workshop) -> None:
-    path = workshop.build(next(build for build in BUILDS if build.name == "sass-and-ptx"))
-    undefined = subprocess.run(
-        [oracle.tool("nm"), "-D", "--undefined-only", path], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    rows = [line.split() for line in undefined]
-    needs = read_needs(path)
-    assert set(needs.imported) == {name.partition("@")[0] for kind, name in rows if kind == "U"}
-    assert set(needs.weak) == {name.partition("@")[0] for kind, name in rows if kind in "wv"}
-    assert {version for _, version in needs.versions} == {
-        name.partition("@")[2].lstrip("@") for _, name in rows if "@" in name
-    }
-    assert any(name.startswith("libcudart.so") for name in read_binary(path).needed)
+    assert read_binary(target).archs == ((EntryKind.SASS, f"sm_{arch}"),)

@@ -189,12 +189,9 @@ class Diagnosis:
     document: dict[str, Any]
     facts: Facts
     seconds: float
-    said: dict[str, Said]
-    """What is told for each environment: "" for the real one, without torch; those of :mod:`tests.driver.environments`."""
-
-    @property
-    def exit_code(self) -> int:
-        return self.said[""].exit_code
+    said: Said
+    healthy: Said | None = None
+    """What is told for the environment of :mod:`tests.driver.environments`, where that was asked for."""
 
     @property
     def loud(self) -> dict[str, str]:
@@ -254,8 +251,8 @@ class Machines:
         scenario.lay(root)
         return root
 
-    def diagnose(self, scenario: Scenario, *environments: str) -> Diagnosis:
-        """The whole ``diagnose`` on a scenario, and with other environments on it."""
+    def diagnose(self, scenario: Scenario, healthy: bool = False) -> Diagnosis:
+        """The whole ``diagnose`` on a scenario; and once more with a healthy environment on it, if asked for."""
         root = self.lay(scenario)
         environment = self.environment(scenario, root)
         libraries = self.libraries(scenario)
@@ -268,12 +265,13 @@ class Machines:
             )
             self._workers[libraries] = worker
         assert worker.stdin and worker.stdout
-        ask = {"env": environment, "python": str(self.python), "environments": environments}
+        ask = {"env": environment, "python": str(self.python), "healthy": healthy}
         worker.stdin.write(json.dumps(ask) + "\n")
         worker.stdin.flush()
         reply = json.loads(worker.stdout.readline())
-        said = {kind: Said(**item) for kind, item in reply["said"].items()}
-        return Diagnosis(reply["document"], from_json(Facts, reply["facts"]), reply["seconds"], said)
+        facts = from_json(Facts, reply["facts"])
+        said = [Said(**reply[name]) for name in ("said", "healthy") if name in reply]
+        return Diagnosis(reply["document"], facts, reply["seconds"], *said)
 
     def close(self) -> None:
         for worker in self._workers.values():

@@ -1,4 +1,4 @@
-"""Python environments for the simulated machines, as facts: what torch's own files would tell of a healthy installation."""
+"""A Python environment for the simulated machines, as facts: what torch's own files would tell of a healthy installation."""
 
 from msgspec.structs import replace
 
@@ -38,26 +38,23 @@ _PACKAGE = SplatPackage(
 )
 
 
-def environment(kind: str) -> EnvironmentFacts:
-    """``bare``: a healthy torch, and nothing of splatting beside it; ``whole``: with a rasterizer for every simulated GPU."""
-    installed = {"pip": "25.0", "setuptools": "80.0", "wheel": "0.45", "ninja": "1.11", "numpy": "2.2.0"}
-    if kind == "whole":
-        installed["diff_gaussian_rasterization"] = "0.0.0"
-    return EnvironmentFacts(
-        interpreter=Fact(INTERPRETER, "probe_env.py"),
-        distributions=Fact(tuple(Distribution(n, v, _SITE) for n, v in installed.items()), "site-packages"),
-        torch_installed=Fact(True, "sys.path"),
-        torch=Fact(replace(TORCH, code=_CODE, cxx11_abi=True), "torch/version.py read as text"),
-        toolkit_choice=Fact(ToolkitChoice(CUDA_13.root, "CUDA_HOME", CUDA_13.nvcc, None, True)),
-        extensions=Fact((_RASTERIZER,) if kind == "whole" else (), "site-packages"),
-        packages=Fact((_PACKAGE,) if kind == "whole" else (), "site-packages"),
-        jit_caches=Fact((), "the cache"),
-        imports=(),
-    )
+_INSTALLED = {"pip": "25.0", "setuptools": "80.0", "wheel": "0.45", "ninja": "1.11", "numpy": "2.2.0"}
+_INSTALLED["diff_gaussian_rasterization"] = "0.0.0"
+_HEALTHY = EnvironmentFacts(
+    interpreter=Fact(INTERPRETER, "probe_env.py"),
+    distributions=Fact(tuple(Distribution(n, v, _SITE) for n, v in _INSTALLED.items()), "site-packages"),
+    torch_installed=Fact(True, "sys.path"),
+    torch=Fact(replace(TORCH, code=_CODE, cxx11_abi=True), "torch/version.py read as text"),
+    toolkit_choice=Fact(ToolkitChoice(CUDA_13.root, "CUDA_HOME", CUDA_13.nvcc, None, True)),
+    extensions=Fact((_RASTERIZER,), "site-packages"),
+    packages=Fact((_PACKAGE,), "site-packages"),
+    jit_caches=Fact((), "the cache"),
+    imports=(),
+)
 
 
-def with_environment(facts: Facts, kind: str) -> Facts:
-    """A machine with such an environment, and with what its extensions are built with."""
+def with_healthy_environment(facts: Facts) -> Facts:
+    """A machine with a healthy torch, a rasterizer for every simulated GPU, and what that was built with."""
     tools = {"ninja": "1.11.1", "git": "2.43.0", **facts.machine.tools}
     machine = replace(
         facts.machine,
@@ -66,4 +63,4 @@ def with_environment(facts: Facts, kind: str) -> Facts:
         compilers=Fact(compilers("13.3.0"), "PATH"),
         tools=tools,
     )
-    return replace(facts, machine=machine, environment=environment(kind))
+    return replace(facts, machine=machine, environment=_HEALTHY)

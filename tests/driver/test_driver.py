@@ -20,11 +20,10 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("kind", ["whole", pytest.param("bare", marks=pytest.mark.slow)])
-def test_diagnosis_of(machines: Machines, name: str, kind: str) -> None:
+def test_diagnosis_of(machines: Machines, name: str) -> None:
     expected = SCENARIOS[name]
     loud, targets, first = expected.loud, expected.targets, expected.first
-    found = machines.diagnose(expected.scenario, kind)
+    found = machines.diagnose(expected.scenario, healthy=True)
     assert (found.loud, found.targets) == (loud, targets)
     assert all(item["status"] != "crash" for item in found.document["findings"])
     exit_code = 0
@@ -32,10 +31,11 @@ def test_diagnosis_of(machines: Machines, name: str, kind: str) -> None:
         exit_code = 3
     if "fail" in loud.values() or name == "driver of 2019":  # which is too old for the torch
         exit_code = 1
-    said = found.said[kind]
+    said = found.healthy
+    assert said is not None
     assert (said.exit_code, said.first) == (exit_code, first)
     assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
-    without = found.said[""]  # torch is missing as well
+    without = found.said  # torch is missing as well
     torch = "'torch==" if targets else "splatfix diagnose --python"
     assert without.exit_code == 1
     assert without.first == first if first else torch in without.first
@@ -44,7 +44,7 @@ def test_diagnosis_of(machines: Machines, name: str, kind: str) -> None:
 @pytest.mark.slow
 def test_a_cuda_that_hangs_is_given_up(machines: Machines) -> None:
     found = machines.diagnose(Scenario(BOTH, cuda_does="hang"))
-    assert (found.loud, found.exit_code) == ({"cuda-does-not-start": "unknown"}, 1)
+    assert (found.loud, found.said.exit_code) == ({"cuda-does-not-start": "unknown"}, 1)
     assert found.seconds < 40
     assert found.targets == ("sm_120", "sm_86")
 
@@ -109,7 +109,7 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
 
 
 def overview(found: Diagnosis) -> str:
-    return next(line for line in found.said[""].lines if line.startswith("  GPU "))
+    return next(line for line in found.said.lines if line.startswith("  GPU "))
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:

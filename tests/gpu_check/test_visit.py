@@ -99,7 +99,7 @@ def test_compile(visit: Visit, notes: Notes) -> None:
 
 def test_kernels(visit: Visit, notes: Notes) -> None:
     """Our CUDA kernels against float64, and how often they make the host wait."""
-    run_tests(visit, notes, "compiled", "kernels/test_on_gpu.py", "kernels/test_waits_on_gpu.py")
+    run_tests(visit, notes, "compiled", "kernels/test_on_gpu.py")
 
 
 def run_tests(visit: Visit, notes: Notes, expression: str, *files: str) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from .visit import Visit
 pytestmark = pytest.mark.gpu
 HELD_MIB, CONTEXT_MIB = 4096, 1536
 """Allocated; and at most for the CUDA context and torch's own reserve beside it."""
-OTHERS = ["kernels/test_on_gpu.py", "smoke_trainer/test_device.py"]
-if Path(__file__).parents[1].joinpath("records", "rasterizer_cuda.npz").exists():  # which test_golden makes
-    OTHERS.append("kernels/test_rasterizer_golden.py")
+OTHERS = ["kernels/test_on_gpu.py", "smoke_trainer/test_device.py", "kernels/test_rasterizer_golden.py"]
 LISTED = """
 import json, sys
 from splatfix.context import make_context

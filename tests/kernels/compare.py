@@ -13,7 +13,7 @@ from torch import Tensor
 
 from splatfix.kernels.projection import Gaussians
 
-from .scenes import Inputs, rand
+from .scenes import Inputs
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 ARGUMENTS = (
@@ -139,9 +139,3 @@ def assert_close(name: str, result: Tensor, expected: Tensor, tolerance: float, 
     error = float((result.detach().cpu().double() - expected.detach().double()).abs().max())
     # a gradient that vanishes by symmetry (rotation of a ball) is left with the rounding of its terms
     assert error <= tolerance * scale + 1e-12, f"{name}: error {error:.2e} of {scale:.2e}"
-
-
-def weights_of(settings: Any) -> Tensor:
-    """Random upstream gradients of a color image."""
-    shape = (settings.bg.numel(), settings.image_height, settings.image_width)
-    return 2 * rand(*shape, seed=1) - 1

@@ -123,6 +123,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "degree 0": {"sh_degree": 0},
     "degree 1": {"sh_degree": 1},
     "degree 2": {"sh_degree": 2},
+    "FastGS, little": {"compact_box": 0.05},
     "FastGS, half": {"compact_box": 0.5},
     "FastGS, whole": {"compact_box": 1.0},
     "FastGS, more": {"compact_box": 1.5},

@@ -101,7 +101,6 @@ def _one_splat(
     scale: Optional[Tensor],
     rotation: Optional[Tensor],
     cov3d: Optional[Tensor],
-    clamp_is_constant: bool,
 ) -> Optional[tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor, Tensor], Tensor, int]]:
     """(x, y, z, conic, opacity, radius) of one Gaussian, or None where v1 culls it."""
     view, proj = settings.viewmatrix.double(), settings.projmatrix.double()
@@ -117,9 +116,9 @@ def _one_splat(
 
     limx, limy = 1.3 * settings.tanfovx, 1.3 * settings.tanfovy
     if abs(tx / tz) > limx:
-        tx = torch.sign(tx).detach() * limx * (tz.detach() if clamp_is_constant else tz)
+        tx = torch.sign(tx).detach() * limx * tz.detach()
     if abs(ty / tz) > limy:
-        ty = torch.sign(ty).detach() * limy * (tz.detach() if clamp_is_constant else tz)
+        ty = torch.sign(ty).detach() * limy * tz.detach()
     fx, fy = width / (2 * settings.tanfovx), height / (2 * settings.tanfovy)
     zero = torch.zeros_like(tz)
     jacobian = torch.stack(
@@ -204,10 +203,9 @@ def render(
     scales: Optional[Tensor] = None,
     rotations: Optional[Tensor] = None,
     cov3D_precomp: Optional[Tensor] = None,
-    clamp_is_constant: bool = True,
     means2D: Optional[Tensor] = None,
 ) -> Reference:
-    """float64 inputs only; differentiable in all of them. `clamp_is_constant=False`: true autograd at the frustum edge."""
+    """float64 inputs only; differentiable in all of them."""
     count, height, width = means3D.shape[0], settings.image_height, settings.image_width
     background = settings.bg.double()
     radii = torch.zeros(count, dtype=torch.int32)
@@ -224,7 +222,6 @@ def render(
             None if scales is None else scales[i],
             None if rotations is None else rotations[i],
             None if cov3D_precomp is None else cov3D_precomp[i],
-            clamp_is_constant,
         )
         if one is None:
             positions.append(means3D[i, :2] * 0)

@@ -12,7 +12,6 @@ from splatfix.kernels.ssim import fused_ssim
 from .compare import ARGUMENTS, SURFELS
 from .scenes import Inputs, cloud, discs, look_at, rand
 
-Draw = Callable[..., Sequence[Tensor]]
 SETTINGS = look_at(40, 30)
 SPLATS = {
     "Gaussians": (rasterizer.rasterize, cloud, ARGUMENTS, 5),

@@ -1,7 +1,10 @@
-"""On a GPU: our kernels in PyTorch, and those that NVRTC compiles, against PyTorch in float64 on the CPU."""
+"""On a GPU: our kernels in PyTorch, and those that NVRTC compiles, against PyTorch in float64 on the CPU; and how often a
+frame of the latter makes the host wait, as torch itself counts it.
+"""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.surfels import rasterize_surfels
 
 from .compare import SURFELS, assert_agree, assert_close, gaussians_of, in_precision, map_by_map
-from .cuda.test_entries import gsplat_cloud, gsplat_frame
+from .cuda.test_entries import FRAMES, gsplat_cloud, gsplat_frame
 from .scenes import KINDS, cloud, discs, look_at, points_of, rand
 
 pytestmark = [
@@ -101,3 +104,25 @@ def test_compiled_ssim(compiled: None) -> None:
 def test_compiled_neighbors(compiled: None) -> None:
     points = rand(5_000, 3).float()
     assert_close("distances", knn_cuda.mean_of_three(points.cuda()), distCUDA2(points.double()), 1e-6)
+
+
+@pytest.mark.parametrize("name", ["v1, with depth and alpha", "mcmc", "mip, moved pixels", "2DGS", "SSIM"])
+def test_compiled_frames_wait_once_at_most(
+    name: str, compiled: None, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The first call loads code and is not counted."""
+    monkeypatch.setenv("SPLATFIX_KERNELS", "nvrtc")
+    frame = FRAMES[name]
+    leaves = {key: value.float().cuda().requires_grad_() for key, value in frame.made.items()}
+    for _ in range(2):
+        recwarn.clear()
+        warnings.simplefilter("always")
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            loss: Any = sum(image.sum() for image in frame.draw(**leaves) if image.requires_grad)
+            loss.backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    waited = [str(one.message) for one in recwarn if "synchronizing" in str(one.message)]
+    assert len(waited) <= frame.waits, waited

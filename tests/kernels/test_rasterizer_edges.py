@@ -10,9 +10,7 @@ import torch
 from splatfix.kernels import blending, projection
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
-from . import rasterizer_reference as reference
-from .compare import weights_of
-from .gaussian_cases import faint, one, outside_the_frustum
+from .gaussian_cases import faint, one
 from .scenes import Inputs, cloud, look_at, rand
 
 SETTINGS = look_at(20, 16)
@@ -118,23 +116,6 @@ def test_upstream_gradients_change_no_image(options):
         assert not torch.allclose(their_scales * 0.5, scales, rtol=1e-6)
 
 
-def test_at_the_frustum_edge_z_follows_v1_and_not_autograd():
-    """True autograd through the clamp gives another z gradient, and the same x and y; `gaussian_cases` compares v1's."""
-    settings, inputs = look_at(24, 24, fov=0.7, roll=0.0), outside_the_frustum()
-    means = torch.cat([inputs["means3D"], torch.ones(5, 1)], 1).double() @ settings.viewmatrix
-    clamped = (means[:, :2] / means[:, 2:3]).abs() > 1.3 * settings.tanfovx
-    assert clamped.any(1).tolist() == [True] * 4 + [False]
-    gradients = []
-    for render, options in ((rasterize, {"means2D": None}), (reference.render, {"clamp_is_constant": False})):
-        leaves = leaves_of(inputs)
-        loss = (render(settings, **leaves, **options).color * weights_of(settings)).sum()
-        gradients.append(torch.autograd.grad(loss, leaves["means3D"])[0])
-    ours, true = gradients
-    difference = (ours - true) @ settings.viewmatrix[:3, :3]  # in view space
-    assert (difference[:4, 2].abs() > 1e-3 * true[:4].abs().amax(1)).all()
-    assert difference[:, :2].abs().max() < 1e-9 and difference[4].abs().max() < 1e-9
-
-
 def test_thousands_on_one_tile_agree_with_any_budget():
     inputs = faint(2500, 0.01, spread=0.02, size=(0.02, 0.08), precomputed=True)
     first, *others = (draw_and_pull(look_at(40, 24), inputs, budget_bytes=b) for b in (1, 1 << 16, 256 << 20))
@@ -190,16 +171,6 @@ def test_backward_twice_and_without_graph():
     assert torch.equal(first, second)
     with torch.no_grad():
         assert not drawn(SETTINGS, leaves).color.requires_grad
-
-
-def test_v1_call_and_its_statistic():
-    means2D = torch.zeros(6, 3, requires_grad=True)
-    color, radii = GaussianRasterizer(raster_settings=SETTINGS)(
-        means2D=means2D, **leaves_of(single(cloud(6)))
-    )
-    assert color.shape == (3, 16, 20) and radii.dtype == torch.int32 and not radii.requires_grad
-    color.sum().backward()
-    assert means2D.grad[:, :2].abs().sum() > 0 and not means2D.grad[:, 2].any()
 
 
 OFFSETS = {"subpixel_offset": torch.zeros(16, 20, 2)}

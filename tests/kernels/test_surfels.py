@@ -1,12 +1,10 @@
 """The surfel rasterizer against a naive float64 reference, and its gradient against finite differences."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from splatfix.kernels.surfels import rasterize_surfels
 
@@ -40,39 +38,18 @@ def test_float32_is_near(name: str) -> None:
     compare(SETTINGS, CASES[name]().inputs, torch.float32)
 
 
-def flat(settings: Any, names: list[str], maps: slice) -> Callable[..., Tensor]:
-    """Color and some of the maps as a function of the inputs, for finite differences."""
-
-    def draw(*leaves: Tensor) -> Tensor:
-        result = rasterize_surfels(settings, means2D=None, **dict(zip(names, leaves, strict=True)))
-        return torch.cat([result.color, result.allmap[maps]]) if maps.stop else result.color
-
-    return draw
-
-
 @pytest.mark.parametrize("seed", range(8))
-def test_every_map_against_finite_differences(seed: int) -> None:
-    """Discs of many pixels, where the low-pass decides nowhere."""
+def test_every_map_equals_finite_differences(seed: int) -> None:
+    """Discs of many pixels, where the low-pass decides nowhere; upstream's differ with a `scale_modifier` (docs/trainer.md)."""
     inputs, settings = facing(6, 30 + seed, precomputed=True), look_at(13, 11, scale_modifier=0.8)
     assert not reference.render(settings, **inputs).low_pass.any()
-    leaves = [item.requires_grad_() for item in inputs.values()]
-    assert torch.autograd.gradcheck(
-        flat(settings, list(inputs), slice(0, 7)), leaves, eps=1e-7, atol=1e-5, rtol=1e-4, fast_mode=True
-    )
 
+    def draw(*leaves: torch.Tensor) -> torch.Tensor:
+        result = rasterize_surfels(settings, means2D=None, **dict(zip(inputs, leaves, strict=True)))
+        return torch.cat([result.color, result.allmap])
 
-@pytest.mark.parametrize("name", ["tiny", "needles", "edge-on by 0.1", "edge-on by 1e-3", "random"])
-def test_where_the_low_pass_decides_against_finite_differences(name: str) -> None:
-    """Color, alpha and normals: the depth's derivative is cut there on purpose."""
-    inputs, settings = CASES[name]().inputs, look_at(13, 11, fov=0.8)
-    inputs = {key: item[:8] for key, item in inputs.items() if key != "shs"}
-    inputs["colors_precomp"] = rand(8, 3, seed=1)
-    assert reference.render(settings, **inputs).low_pass.any()
     leaves = [item.requires_grad_() for item in inputs.values()]
-    # far below the size of a needle
-    assert torch.autograd.gradcheck(
-        flat(settings, list(inputs), slice(1, 5)), leaves, eps=1e-9, atol=1e-4, rtol=1e-3, fast_mode=True
-    )
+    assert torch.autograd.gradcheck(draw, leaves, eps=1e-7, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
 def test_an_edge_on_surfel_draws_little_and_nothing_breaks() -> None:

@@ -1,7 +1,7 @@
 """Copies of tiny scenes, and runs short enough for the fast tests."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from smoke_trainer.config import TrainConfig, scaled_to
+from smoke_trainer.train import prepare
 from tests.smoke_trainer.tiny import SCENES
 
 ShortRun = Callable[..., TrainConfig]
@@ -52,3 +53,17 @@ def short_run_in() -> Callable[[Path], ShortRun]:
 def short_run(short_run_in: Callable[[Path], Callable[..., TrainConfig]], tmp_path: Path) -> ShortRun:
     """A configuration for a few iterations on the tiny COLMAP scene."""
     return short_run_in(tmp_path)
+
+
+@pytest.fixture
+def prepared(short_run: ShortRun) -> Iterator[Callable[..., Any]]:
+    """Runs that are ready for their first step."""
+    runs: list[Any] = []
+
+    def make(iterations: int = 20, **changes: Any) -> Any:
+        runs.append(prepare(short_run(iterations, out=f"run{len(runs)}", **changes)))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.monitor.close()

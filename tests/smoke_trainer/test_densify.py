@@ -12,7 +12,6 @@ from smoke_trainer.config import DensifyConfig, LearningRates
 from smoke_trainer.densify import ops
 from smoke_trainer.densify.ops import inject_noise
 from smoke_trainer.densify.strategies import DensifyEvent, make_strategy
-from smoke_trainer.errors import UsageError
 from smoke_trainer.model import GROUPS, Gaussians, logit
 from smoke_trainer.renderers import RenderOutput
 
@@ -341,8 +340,3 @@ def test_mcmc_regularizes_opacity_and_scale():
     penalty.backward()
     assert (model.params["opacity"].grad > 0).all() and (model.params["scaling"].grad > 0).all()
     assert strategy_of("default").regularization(model) == 0.0
-
-
-def test_an_unknown_strategy_is_refused():
-    with pytest.raises(UsageError, match="nonsuch"):
-        strategy_of("nonsuch")

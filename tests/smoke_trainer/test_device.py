@@ -1,6 +1,7 @@
 """The device of a run: which one it is, that extensions run there too, and that no step waits for it without need."""
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,11 +99,11 @@ class Flat:
 
 @pytest.mark.parametrize("strategy", ["default", "budget", "mcmc"])
 def test_no_step_waits_for_the_device(
-    short_run: ShortRun, monkeypatch: pytest.MonkeyPatch, strategy: str
+    prepared: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
-    run = prepare(short_run(20, strategy=strategy, background="random"))
-    run.renderer = Flat()  # type: ignore[assignment]
-    run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
+    run = prepared(strategy=strategy, background="random")
+    run.renderer = Flat()
+    run.strategy.refine = lambda iteration, model: DensifyEvent()
     run.ssim.function = lambda first, second: (first * second).mean()
     monkeypatch.setattr(run.model.optimizer, "step", lambda: None)  # its counts of steps are on the host
     run.remaining_views = 2 * list(range(len(run.scene.train)))  # drawn on the host, and read there
@@ -110,27 +111,25 @@ def test_no_step_waits_for_the_device(
     with waits:  # the pictures and cameras of the first epoch are new
         for iteration in range(1, WARM_UP):  # the records of WARM_UP iterations are read at once
             train_step(run, iteration)
-    run.monitor.close()
     assert waits.found == []
 
 
-def test_the_numbers_of_ten_iterations_leave_the_device_together(short_run: ShortRun) -> None:
-    run = prepare(short_run(WARM_UP + 2))
+def test_the_numbers_of_ten_iterations_leave_the_device_together(prepared: Callable[..., Any]) -> None:
+    run = prepared(WARM_UP + 2)
     for iteration in range(1, WARM_UP):
         train_step(run, iteration)
     assert run.monitor.losses == []
     with Waits() as waits:
         run.monitor.flush()
-    run.monitor.close()
     assert len(run.monitor.losses) == WARM_UP - 1
     assert waits.found == ["tolist"]
 
 
 def test_a_metrics_network_is_no_memory_of_evaluating(
-    short_run: ShortRun, monkeypatch: pytest.MonkeyPatch
+    prepared: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LPIPS' weights lie in torch's cache on many machines: they and its activations come after the peak is taken."""
-    run, order = prepare(short_run(2)), []
+    run, order = prepared(2), list[str]()
 
     def network(one: Tensor, two: Tensor) -> float:
         order.append("network")
@@ -139,16 +138,15 @@ def test_a_metrics_network_is_no_memory_of_evaluating(
     monkeypatch.setattr(training, "find_lpips", lambda *_: (network, ""))
     monkeypatch.setattr(run.monitor.memory, "end", order.append)
     quality = evaluate(run, previews="last")
-    run.monitor.close()
     assert order == ["eval", *["network"] * quality.views]
     assert quality.lpips == 0.25
 
 
 @pytest.mark.gpu
-def test_no_step_waits_for_a_gpu(short_run: ShortRun) -> None:
-    run = prepare(short_run(20, device="cuda", background="random"))
-    run.renderer = Flat()  # type: ignore[assignment]
-    run.strategy.refine = lambda iteration, model: DensifyEvent()  # type: ignore[method-assign]
+def test_no_step_waits_for_a_gpu(prepared: Callable[..., Any]) -> None:
+    run = prepared(device="cuda", background="random")
+    run.renderer = Flat()
+    run.strategy.refine = lambda iteration, model: DensifyEvent()
     train_step(run, 1)  # the pictures and cameras of the others are new
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -157,7 +155,6 @@ def test_no_step_waits_for_a_gpu(short_run: ShortRun) -> None:
             train_step(run, iteration)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-        run.monitor.close()
 
 
 def test_speed_leaves_the_warm_up_out(short_run: ShortRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,19 +54,11 @@ def test_a_package_that_does_not_load_is_told_apart(line, words, tmp_path, monke
     assert words in caught.value.message
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["smoke_trainer.data", str(SAMPLES)],
-        ["smoke_trainer.data", str(SAMPLES), "--json"],
-    ],
-)
-def test_a_closed_pipe_is_no_error(words):
+def test_a_closed_pipe_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-m", *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
-    )
+    argv = [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)]
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
 

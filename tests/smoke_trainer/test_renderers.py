@@ -248,9 +248,3 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     count = drawn.color.numel()
     expected = count * np.hypot(view.camera.width / 2, view.camera.height / 2)
     assert drawn.grad2d().tolist() == pytest.approx([expected] * 2, rel=1e-5)
-
-
-def test_a_module_that_fails_to_load_is_an_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", None)
-    with pytest.raises(RendererUnavailable, match="cannot be imported"):
-        InriaRenderer(CPU, antialiasing=False)

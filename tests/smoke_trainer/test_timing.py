@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from smoke_trainer import timing
 from smoke_trainer.memory import PeakMemory
 from smoke_trainer.report import eventful_iterations
 from smoke_trainer.timing import OtherPrograms, steadiness
-from smoke_trainer.train import Run, prepare, train, train_step
+from smoke_trainer.train import Run, train, train_step
 from tests.smoke_trainer.conftest import ShortRun
 
 
@@ -83,19 +84,17 @@ def test_recording_and_writing_are_a_phase(short_run: ShortRun, monkeypatch: pyt
     assert document["phases"]["record"] == document["seconds"]["train"] == 55.0
 
 
-def test_a_run_knows_which_iterations_have_more_to_do(short_run: ShortRun) -> None:
-    run = prepare(short_run(40))
+def test_a_run_knows_which_iterations_have_more_to_do(prepared: Callable[..., Any]) -> None:
+    run = prepared(40)
     run.config = replace(run.config, sh_degree_interval=15, evaluate_every=20)
     run.monitor.eventful, run.iteration = [10], 40
-    try:
-        assert eventful_iterations(run) == {10, 11, 15, 16, 30, 31, 45, 46, 21, 22}
-    finally:
-        run.monitor.close()
+    assert eventful_iterations(run) == {10, 11, 15, 16, 30, 31, 45, 46, 21, 22}
 
 
-def test_photos_of_the_first_epoch_and_updates_that_are_followed_are_no_stall(short_run: ShortRun) -> None:
-    run = prepare(short_run(60))
+def test_photos_of_the_first_epoch_and_updates_that_are_followed_are_no_stall(
+    prepared: Callable[..., Any],
+) -> None:
+    run = prepared(60)
     for iteration in range(1, 12):
         train_step(run, iteration)
-    run.monitor.close()
     assert run.monitor.eventful == [*range(1, len(run.scene.train) + 1), 10]

@@ -1,6 +1,5 @@
 """One training step, part by part: each leaves a trace that would be missing without it."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,23 +11,8 @@ from smoke_trainer.densify.strategies import DensifyEvent
 from smoke_trainer.metrics import Loss
 from smoke_trainer.model import xyz_lr_at
 from smoke_trainer.renderers import TorchRenderer
-from smoke_trainer.train import evaluate, prepare, train_step
+from smoke_trainer.train import evaluate, train_step
 from splatfix.kernels import knn, knn_libraries
-from tests.smoke_trainer.conftest import ShortRun
-
-
-@pytest.fixture
-def prepared(short_run: ShortRun) -> Iterator[Callable[..., Any]]:
-    """Runs that are ready for their first step."""
-    runs: list[Any] = []
-
-    def make(**changes: Any) -> Any:
-        runs.append(prepare(short_run(20, out=f"run{len(runs)}", **changes)))
-        return runs[-1]
-
-    yield make
-    for run in runs:
-        run.monitor.close()
 
 
 def rates(run: Any) -> dict[str, float]:
@@ -82,22 +66,6 @@ def test_only_mcmc_has_gradients_without_visibility(strategy, pulls, prepared, m
     monkeypatch.setattr(run.strategy, "step_pre_backward", look)
     train_step(run, 1)
     assert observed["radius"] == 0 and (observed["gradient"] > 0) is pulls
-
-
-def test_the_loss_is_made_of_the_runs_own_ssim_and_weight(prepared):
-    run = prepared(lambda_dssim=0.7)
-    noted: list[Loss] = []
-    record = run.monitor.record
-
-    def note(iteration, loss, *rest):
-        noted.append(loss)
-        record(iteration, loss, *rest)
-
-    run.monitor.record = note
-    train_step(run, 1)
-    loss = noted[0]
-    total, l1, ssim = (float(value.detach()) for value in loss[:3])
-    assert total == pytest.approx(0.3 * l1 + 0.7 * (1 - ssim), abs=1e-6)
 
 
 def test_a_step_leaves_no_gradient_behind(prepared):

@@ -45,12 +45,6 @@ def test_a_group_that_moves(make: Callable[[Any], Any]) -> None:
     assert followed(make) == UpdateReport(10, 10)
 
 
-def test_a_group_that_is_left_as_it_is() -> None:
-    assert followed(torch.optim.Adam, lambda parameter, before: parameter.copy_(before)) == UpdateReport(
-        10, 0
-    )
-
-
 def test_weight_decay_alone_moves_nothing_that_has_a_gradient() -> None:
     """Rows without a gradient may move: by momentum, or by decay."""
 

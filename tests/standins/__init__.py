@@ -222,7 +222,7 @@ def _rasterizer(variant: str) -> str:
         prefix=row["rasterizer_class"].removesuffix("Rasterizer"),
         fields=[(name, _KINDS.get(name, "torch.Tensor")) for name in settings],
         inputs=[_INPUTS.get(name, name) for name in forward],
-        results=[_RESULTS.get((variant, name), name) for name in row["returns"]],
+        results=row["returns"],
         arguments=list(map(argument, takes)),
         back_arguments=list(map(argument, back_takes)),
         gives=gives,
@@ -259,8 +259,6 @@ _OPTIONAL = {
     "all_map",
     "view2gaussian_precomp",
 }
-# The forward's results that the compiled function names otherwise.
-_RESULTS = {("mesh", "image"): "color"}
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:

@@ -273,10 +273,6 @@ def _ssim_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"img1": torch.autograd.grad(result, first, given["grad_map"])[0]}
 
 
-def _not_computed(variant: str, given: dict[str, Any]) -> dict[str, Any]:
-    raise NotImplementedError("this stand-in does not integrate to points")
-
-
 FUNCTIONS = {
     "rasterize_gaussians": _rasterize,
     "rasterize_gaussians_backward": _rasterize_backward,
@@ -285,7 +281,6 @@ FUNCTIONS = {
     "rasterize_triangles_backward": _rasterize_backward,
     "mark_visible": _mark_visible,
     "compute_relocation": _relocation,
-    "integrate_gaussians_to_points": _not_computed,
     "adamUpdate": _adam,
     "distCUDA2": _knn,
     "fusedssim": _ssim,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -47,47 +48,6 @@ def settings(**options: Any) -> Any:
     return in_precision(look_at(40, 30, **options), torch.float32)
 
 
-@pytest.mark.parametrize("options", [{}, {"compact_box": 0.5}, {"upstream_gradients": True}], ids=str)
-def test_gaussians(options: dict[str, Any], chosen: None) -> None:
-    inputs = cloud(40)
-    result = rasterize(settings(**options), means2D=None, **moved(inputs))
-    assert nvrtc.ran == {"rasterizer": "nvrtc"}
-    for one, two in zip(result, rasterize(look_at(40, 30, **options), means2D=None, **inputs), strict=True):
-        near(one, two)
-
-
-def test_surfels(chosen: None) -> None:
-    inputs = discs(25, seed=1)
-    result = rasterize_surfels(settings(), means2D=None, **moved(inputs))
-    assert nvrtc.ran == {"surfels": "nvrtc"}
-    for one, two in zip(result, rasterize_surfels(look_at(40, 30), means2D=None, **inputs), strict=True):
-        near(one, two)
-    inputs["colors_precomp"] = rand(25, 9)
-    del inputs["shs"]
-    with pytest.raises(nvrtc.NoKernels, match="more than 8 channels"):
-        rasterize_surfels(settings(bg=torch.zeros(9)), means2D=None, **moved(inputs))
-
-
-def test_contributions(chosen: None) -> None:
-    inputs = {name: value for name, value in cloud(40).items() if name != "shs"}
-    weights = rand(30, 40)
-    result = contributions(settings(), **moved(inputs), pixel_weights=weights.float().as_subclass(OnGpu))
-    assert nvrtc.ran == {"contributions": "nvrtc"}
-    expected = contributions(look_at(40, 30), **inputs, pixel_weights=weights)
-    assert torch.equal(result.pixels.as_subclass(Tensor), expected.pixels)
-    for one, two in zip(result[1:], expected[1:], strict=True):
-        near(one / two.abs().max(), two / two.abs().max())
-
-
-def test_ssim_and_neighbors(chosen: None) -> None:
-    first, second = torch.rand(1, 3, 20, 30), torch.rand(1, 3, 20, 30)
-    result = fused_ssim(first.as_subclass(OnGpu), second.as_subclass(OnGpu))
-    near(result, fused_ssim(first, second))
-    points = torch.rand(100, 3)
-    near(distCUDA2(points.as_subclass(OnGpu)), distCUDA2(points))
-    assert nvrtc.ran == {"ssim": "nvrtc", "knn": "nvrtc"}
-
-
 def gsplat_frame(**inputs: Tensor) -> Sequence[Tensor]:
     """A step of gsplat on its module: projection, tiles, image, and the gradients of all."""
     given = (inputs["means"], None, inputs["quats"], inputs["scales"])
@@ -108,16 +68,6 @@ def gsplat_frame(**inputs: Tensor) -> Sequence[Tensor]:
     back = (radii, conics, None, v_means2d, torch.zeros_like(depths), v_conics, None, True)
     pulled_back = gsplat_csrc.projection_ewa_3dgs_fused_bwd(*given, *views, *image, PINHOLE, *back)
     return [drawn, *(item for item in pulled_back if item is not None)]
-
-
-def test_gsplat(chosen: None) -> None:
-    inputs = gsplat_cloud(30)
-    result = gsplat_frame(**moved(inputs))
-    assert set(nvrtc.ran.values()) == {"nvrtc"} and len(nvrtc.ran) == 5
-    for one, two in zip(result, gsplat_frame(**inputs), strict=True):
-        near(one / two.abs().max(), two / two.abs().max())
-    with pytest.raises(nvrtc.NoKernels, match="no CUDA kernel for projection_ewa_simple_fwd"):
-        gsplat_csrc.projection_ewa_simple_fwd(moved(inputs)["means"], *[None] * 5)
 
 
 def draw_used(view: Any, *inputs: Tensor) -> Any:
@@ -193,19 +143,34 @@ def test_a_compiler_is_kept_out(draw: Any, chosen: None, monkeypatch: pytest.Mon
     assert list(nvrtc.ran.values()) == ["nvrtc"] and not traced.frame_count
 
 
-IMAGES = {"image": rand(1, 3, 20, 30), "other": rand(1, 3, 20, 30, seed=1)}
-POINTS = {"points": rand(100, 3)}
-Frame = tuple[Callable[..., Sequence[Tensor]], dict[str, Tensor], int]
+class Frame(NamedTuple):
+    """A call, its inputs, what it is reported as, and how often it may wait: for the pairs of tiles and Gaussians."""
+
+    draw: Callable[..., Sequence[Tensor]]
+    made: dict[str, Tensor]
+    reported: tuple[str, ...] = ("rasterizer",)
+    waits: int = 1
 
 
-def drawing(draw: Callable[..., Any], made: dict[str, Tensor], columns: int = 3, **options: Any) -> Frame:
-    """Every output of a rasterizer with such a `means2D`: one wait, for the pairs of tiles and Gaussians."""
-    view = settings(**options)
-    return (
-        lambda **given: draw(view, **given),
-        {**made, "means2D": torch.zeros(len(made["means3D"]), columns)},
-        1,
-    )
+def drawing(
+    draw: Callable[..., Any],
+    made: dict[str, Tensor],
+    columns: int = 3,
+    reported: str = "rasterizer",
+    **options: Any,
+) -> Frame:
+    """Every output of a rasterizer with such a `means2D`."""
+
+    @functools.cache
+    def view(dtype: torch.dtype, device: torch.device) -> Any:
+        return in_precision(look_at(40, 30, **options), dtype, str(device))
+
+    def draw_as_given(**given: Tensor) -> Sequence[Tensor]:
+        means: Tensor = given["means3D"]
+        drawn: Sequence[Tensor] = draw(view(means.dtype, means.device), **given)
+        return drawn
+
+    return Frame(draw_as_given, {**made, "means2D": torch.zeros(len(made["means3D"]), columns)}, (reported,))
 
 
 def with_used(view: Any, **given: Tensor) -> Sequence[Tensor]:
@@ -213,32 +178,66 @@ def with_used(view: Any, **given: Tensor) -> Sequence[Tensor]:
     return rasterize(view, **given, used=used)
 
 
+def sums(view: Any, means2D: Tensor, **given: Tensor) -> Any:
+    return contributions(view, **given)
+
+
+IMAGES = {"image": rand(1, 3, 20, 30), "other": rand(1, 3, 20, 30, seed=1)}
+WEIGHED = {name: value for name, value in cloud(40).items() if name != "shs"} | {
+    "pixel_weights": rand(30, 40)
+}
 UNMOVED = {"kernel_size": 0.1, "subpixel_offset": torch.zeros(30, 40, 2)}
 MOVED = {"kernel_size": 0.1, "subpixel_offset": rand(30, 40, 2) - 0.5}
+GSPLAT = (
+    "gsplat intersect_tile",
+    *(f"gsplat projection_ewa_3dgs_fused_{way}" for way in ("fwd", "bwd")),
+    *(f"gsplat rasterize_to_pixels_3dgs_{way}" for way in ("fwd", "bwd")),
+)
 FRAMES: dict[str, Frame] = {
     "v1, with depth and alpha": drawing(rasterize, cloud(40)),
     "v1, covariances": drawing(rasterize, cloud(40, covariance=True)),
+    "v1, upstream's gradients": drawing(rasterize, cloud(40), upstream_gradients=True),
     "dr_aa": drawing(rasterize, cloud(40), antialiasing=True),
     "mip": drawing(rasterize, cloud(40), **UNMOVED),
     "mip, moved pixels": drawing(rasterize, cloud(40), **MOVED),
     "fastgs": drawing(rasterize, cloud(40), 4, compact_box=0.5),
     "mcmc": drawing(with_used, cloud(40)),
-    "2DGS": drawing(rasterize_surfels, discs(25, seed=1)),
-    "gsplat": (gsplat_frame, gsplat_cloud(40), 1),
-    "SSIM": (lambda image, other: [fused_ssim(image, other)], IMAGES, 0),
-    "kNN": (lambda points: [distCUDA2(points)], POINTS, 1),
+    "sums": drawing(sums, WEIGHED, reported="contributions"),
+    "2DGS": drawing(rasterize_surfels, discs(25, seed=1), reported="surfels"),
+    "gsplat": Frame(gsplat_frame, gsplat_cloud(40), GSPLAT),
+    "SSIM": Frame(lambda image, other: [fused_ssim(image, other)], IMAGES, ("ssim",), 0),
+    "kNN": Frame(lambda points: [distCUDA2(points)], {"points": rand(100, 3)}, ("knn",)),
 }
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_what_is_called_runs_on_the_kernels(name: str, chosen: None) -> None:
+    frame = FRAMES[name]
+    result = frame.draw(**moved(frame.made))
+    assert nvrtc.ran == dict.fromkeys(frame.reported, "nvrtc")
+    exact = frame.draw(**{key: value.double() for key, value in frame.made.items()})
+    for one, two in zip(result, exact, strict=True):
+        near(one / two.abs().max().clamp_min(1.0), two / two.abs().max().clamp_min(1.0))
+
+
+def test_what_no_kernel_serves_is_told(chosen: None) -> None:
+    inputs = discs(25, seed=1) | {"colors_precomp": rand(25, 9)}
+    del inputs["shs"]
+    with pytest.raises(nvrtc.NoKernels, match="more than 8 channels"):
+        rasterize_surfels(settings(bg=torch.zeros(9)), means2D=None, **moved(inputs))
+    with pytest.raises(nvrtc.NoKernels, match="no CUDA kernel for projection_ewa_simple_fwd"):
+        gsplat_csrc.projection_ewa_simple_fwd(moved(inputs)["means3D"], *[None] * 5)
 
 
 def waits_of(name: str, kind: type[Tensor]) -> list[str]:
     """What the second frame and its gradients wait for."""
-    draw, made, _ = FRAMES[name]
-    inputs = {key: value.float().requires_grad_().as_subclass(kind) for key, value in made.items()}
+    frame = FRAMES[name]
+    inputs = {key: value.float().requires_grad_().as_subclass(kind) for key, value in frame.made.items()}
     waits = Waits()
     for _ in range(2):
         waits = Waits()
         with waits:
-            drawn = [image.as_subclass(Tensor) for image in draw(**inputs)]
+            drawn = [image.as_subclass(Tensor) for image in frame.draw(**inputs)]
             loss = sum(image.sum() for image in drawn if image.requires_grad)
             if isinstance(loss, Tensor):
                 loss.backward()
@@ -248,7 +247,7 @@ def waits_of(name: str, kind: type[Tensor]) -> list[str]:
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_frame_waits_for_the_gpu_once_at_most(name: str, chosen: None) -> None:
     found = waits_of(name, OnGpu)
-    assert len(found) <= FRAMES[name][2], found
+    assert len(found) <= FRAMES[name].waits, found
 
 
 @pytest.mark.parametrize(("name", "most"), [("v1, with depth and alpha", 11), ("2DGS", 6), ("SSIM", 0)])

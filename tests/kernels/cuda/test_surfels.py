@@ -85,11 +85,3 @@ def test_what_comes_back_for_a_pixel_that_meets_nothing_is_not_read(emulated: No
 def test_what_the_kernels_do_not_serve() -> None:
     assert "more than 8 channels" in surfels_cuda.refusal(look_at(8, 8, bg=torch.zeros(9)))
     assert not surfels_cuda.refusal(look_at(8, 8))
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand(emulated: None) -> None:
-    """In float64 only, as for Gaussians: among so many some fall to the other side of a threshold."""
-    inputs = discs(100_000, seed=10, spread=2.0, size=(0.002, 0.02), degree=0)
-    result = compare(look_at(80, 60, sh_degree=0), inputs)
-    assert int((result[1] > 0).sum()) > 50_000
