@@ -1,7 +1,6 @@
 """All checks together: a healthy machine, single problems, missing facts."""
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -10,21 +9,16 @@ from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import (
-    Compiler,
-    Driver,
     EnvironmentFacts,
-    Extension,
     Fact,
     Facts,
     Gpu,
-    ImportProbe,
     MachineFacts,
-    ToolkitChoice,
 )
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, TorchWith, cuda, extension, loud, only, sass
+from .conftest import Changer, TorchWith, loud, only, sass
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -70,48 +64,6 @@ def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     found = loud(facts)
     assert found["interpreter-broken"].status is Status.FAIL
     assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
-
-
-def compiler(version: str) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
-
-
-def modules(**values: Any) -> Fact[tuple[Extension, ...]]:
-    needed = values.pop("needed", ("libtorch.so", "libcudart.so.12"))
-    return Fact((dataclasses.replace(extension("r", sass("sm_120"), needed=needed), **values),), "")
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "facts", "torch"),
-    [
-        ("driver-library-mismatch", "fail", {"driver": Fact(Driver("570.1", "12.8", True, "575.5"))}, {}),
-        ("torch-import-fails", "fail", {"imports": (ImportProbe("torch", False, "signal", "SIGSEGV"),)}, {}),
-        ("torch-arch-unsupported", "fail", {}, {"code": (sass("sm_120", count=399), sass("sm_90"))}),
-        ("torch-arch-unsupported", "unknown", {}, {"code": (), "code_error": "truncated"}),
-        ("arch-unknown-to-torch", "fail", {}, {"knows_archs": ("8.6", "9.0")}),
-        ("cuda-torch-mismatch", "fail", cuda("13.0.88"), {}),
-        ("toolkit-arch-unsupported", "fail", cuda("12.6.85", "sm_80", "sm_90"), {}),
-        ("cuda-toolkit-missing", "warn", {"toolkits": Fact((), "x"), "toolkit_choice": Fact(ToolkitChoice(None, "none"))}, {}),
-        ("cuda-headers-missing", "warn", cuda("12.9.86", missing=("include/cusparse.h",)), {}),
-        ("host-compiler-missing", "warn", {"compilers": Fact((), "PATH")}, {}),
-        # nvcc 12.9 accepts gcc 14, torch 2.11 does not
-        ("host-compiler-refused-by-torch", "fail", {"compilers": compiler("14.2.0")}, {"version": "2.11.0+cu128"}),
-        ("cuda-runtime-mismatch", "fail", {"extensions": modules(needed=("libtorch.so", "libcudart.so.11.0"))}, {}),
-        ("extension-python-mismatch", "warn", {"extensions": modules(path="r/_C.cpython-310-x86_64-linux-gnu.so")}, {}),
-        ("extension-damaged", "fail", {"extensions": modules(code=(), error="cut off")}, {}),
-        ("extension-import-fails", "fail", {"imports": (ImportProbe("r._C", False, "exception", "x"),)}, {}),
-    ],
-)  # fmt: skip
-def test_one_problem_is_one_finding(
-    changed: Changer,
-    torch_with: TorchWith,
-    code: str,
-    status: str,
-    facts: dict[str, Any],
-    torch: dict[str, Any],
-) -> None:
-    sick = facts | ({"torch": torch_with(**torch)} if torch else {})
-    assert only(changed(**sick), code).status.value == status
 
 
 def test_two_gpus_are_judged_each(changed: Changer, torch_with: TorchWith) -> None:

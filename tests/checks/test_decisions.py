@@ -1,9 +1,10 @@
 """What each check says of a machine that differs from a healthy one in a fact or two: a row of ``decisions.toml`` for each.
 
 By the code of the check, its rows: ``expected`` statuses of its findings in order, ``targets``, what the summary of the first
-finding ``says``, what the first step of its ``remedy`` holds (or its first steps each), sets of ``shared`` facts that it is
-``with``, and facts of the machine, the environment or the checkout by their names. Facts are as they are saved; what they leave
-out is as in ``BLANK``. ``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds.
+finding ``says`` (or all that it says), what the first step of its ``remedy`` holds (or its first steps each), what each piece of
+its ``evidence`` holds, the codes that are ``loud`` of all, sets of ``shared`` facts that it is ``with``, and facts of the
+machine, the environment or the checkout by their names. Facts are as they are saved; what they leave out is as in ``BLANK``.
+``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds, ``tried`` was imported.
 """
 
 import dataclasses
@@ -26,6 +27,7 @@ from splatfix.facts import (
     Facts,
     Gpu,
     ImportedModule,
+    ImportProbe,
     JitCache,
     MachineFacts,
     SplatPackage,
@@ -33,8 +35,20 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
+from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
-from .conftest import Changer, TorchWith, assert_whole, cuda, extension, installed, linked, of, with_python
+from .conftest import (
+    Changer,
+    TorchWith,
+    assert_whole,
+    cuda,
+    extension,
+    installed,
+    linked,
+    loud,
+    of,
+    with_python,
+)
 from .test_checkout import call, source, with_checkout
 from .test_packages import package
 
@@ -131,6 +145,8 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
         have = installed(**given.get("dist", {})).value or ()
         beside = read(tuple[Distribution, ...], "beside", given.get("beside", []))
         values["distributions"] = Fact((*beside, *have), "test")
+    if "tried" in given:
+        values["imports"] = read(tuple[ImportProbe, ...], "tried", given["tried"])
     for kind in (MachineFacts, EnvironmentFacts):
         values |= {name: read(HINTS[kind][name], name, given[name]) for name in HINTS[kind] if name in given}
     facts = with_python(changed(**values), **given.get("python", {}))
@@ -144,12 +160,33 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
 
 @pytest.mark.parametrize(("code", "row"), rows())
 def test_decision(changed: Changer, torch_with: TorchWith, code: str, row: dict[str, Any]) -> None:
-    findings = of(facts_of(row, changed, torch_with), code, *row.get("targets", ()))
+    facts, targets = facts_of(row, changed, torch_with), row.get("targets", ())
+    findings = of(facts, code, *targets)
     assert " ".join(item.status.value for item in findings) == row["expected"]
     for item in findings:
         assert_whole(item)
-    if "says" in row:
-        assert row["says"] in findings[0].summary
-    remedy = row.get("remedy", [])
-    for number, words in enumerate([remedy] if isinstance(remedy, str) else remedy):
+    for words in several(row.get("says", [])):
+        assert words in findings[0].summary
+    for number, words in enumerate(several(row.get("remedy", []))):
         assert words in findings[0].remedy[number].line(windows=False)
+    if "evidence" in row:
+        told = [f"{item.name}: {item.value}" for item in findings[0].evidence]
+        assert len(told) == len(row["evidence"]), told
+        assert [words for words, line in zip(row["evidence"], told, strict=True) if words not in line] == []
+    if "loud" in row:
+        assert set(loud(facts, *targets)) == set(row["loud"])
+
+
+def several(words: str | list[str]) -> list[str]:
+    return [words] if isinstance(words, str) else words
+
+
+OFFER = "export TORCH_CUDA_ARCH_LIST="
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE["arch-list-malformed"] if OFFER in row.get("remedy", "")]
+)
+def test_an_arch_list_that_is_offered_is_what_torch_takes(row: dict[str, Any]) -> None:
+    value = row["remedy"].removeprefix(OFFER).strip("'")
+    assert isinstance(expand_arch_list(value, "2.9.1"), ArchList)

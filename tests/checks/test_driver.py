@@ -78,29 +78,3 @@ def test_a_compiler_below_torchs_bound_needs_a_newer_one(
     assert ("CXX", "/usr/bin/g++-9") in commands(finding.remedy)[0].env
     (alone,) = of(changed(compilers=Fact((old,), "PATH"), torch=torch), "host-compiler-refused-by-torch")
     assert not alone.remedy[0].command
-
-
-MIG = "NVIDIA A100-SXM4-80GB MIG"
-
-
-@pytest.mark.parametrize(
-    ("devices", "status", "words"),
-    [
-        ((f"{MIG} 3g.40gb",), Status.PASS, "; a program gets MIG 3g.40gb of it"),
-        (
-            (f"{MIG} 3g.40gb", f"{MIG} 1g.10gb"),
-            Status.PASS,
-            "; a program gets one of MIG 3g.40gb, MIG 1g.10gb of it",
-        ),
-        ((), Status.UNKNOWN, "; MIG is on, but no instance of it is seen here"),
-    ],
-)
-def test_a_card_in_mig_mode_names_what_a_program_gets(
-    changed: Changer, devices: tuple[str, ...], status: Status, words: str
-) -> None:
-    card = Gpu(0, "NVIDIA A100-SXM4-80GB", cc="8.0", memory_total=80 << 30, mig=True, mig_devices=devices)
-    (finding,) = of(changed(gpus=Fact((card,), "NVML")), "nvidia-gpu-missing")
-    assert (finding.status, "compute capability 8.0, 80.0 GiB" + words in finding.summary) == (status, True)
-    assert all(name in finding.evidence[0].value for name in devices)
-    (off,) = of(changed(gpus=Fact((dataclasses.replace(card, mig=False),), "NVML")), "nvidia-gpu-missing")
-    assert "MIG" not in off.summary
