@@ -12,13 +12,12 @@ from splatfix.facts import (
     EnvironmentFacts,
     Fact,
     Facts,
-    Gpu,
     MachineFacts,
 )
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, TorchWith, loud, only, sass
+from .conftest import Changer, loud
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -35,27 +34,10 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
         assert item.code == item.code.lower().replace("_", "-")
 
 
-# --- gpu and driver
-
-
 def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
     found = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
     assert found["nvidia-gpu-missing"].status is Status.UNKNOWN
     assert all(item.status is not Status.FAIL for item in found.values())
-
-
-# --- torch
-
-
-def test_no_torch(changed: Changer) -> None:
-    facts = changed(
-        torch_installed=Fact(False, "sys.path"),
-        torch=Fact(None, "", "not installed"),
-        extensions=Fact((), ""),
-        toolkit_choice=Fact(None, "", "no torch"),
-    )
-    finding = only(facts, "torch-missing")
-    assert any(step.command and "torch==" in step.line() for step in finding.remedy)
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
@@ -64,16 +46,6 @@ def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     found = loud(facts)
     assert found["interpreter-broken"].status is Status.FAIL
     assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
-
-
-def test_two_gpus_are_judged_each(changed: Changer, torch_with: TorchWith) -> None:
-    cards = (Gpu(0, "RTX 3090", cc="8.6"), Gpu(1, "RTX 5090", cc="12.0"))
-    torch = torch_with(code=(sass("sm_80", "sm_86", "sm_90"),))
-    facts = changed(gpus=Fact(cards, "NVML"), torch=torch, extensions=Fact((), ""))
-    assert "GPU 1, RTX 5090" in only(facts, "torch-arch-unsupported").subject
-
-
-# --- the registry
 
 
 def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:

@@ -1,10 +1,11 @@
 """What each check says of a machine that differs from a healthy one in a fact or two: a row of ``decisions.toml`` for each.
 
 By the code of the check, its rows: ``expected`` statuses of its findings in order, ``targets``, what the summary of the first
-finding ``says`` (or all that it says), what the first step of its ``remedy`` holds (or its first steps each), what each piece of
-its ``evidence`` holds, the codes that are ``loud`` of all, sets of ``shared`` facts that it is ``with``, and facts of the
-machine, the environment or the checkout by their names. Facts are as they are saved; what they leave out is as in ``BLANK``.
-``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds, ``tried`` was imported.
+finding ``says`` (or several words; all of it is ``summary``), what the first step of its ``remedy`` holds (or all its steps
+each), what each piece of its ``evidence`` holds, the codes that are ``loud`` of all, sets of ``shared`` facts that it is
+``with``, and facts of the machine, the environment or the checkout by their names. Facts are as they are saved; what they leave
+out is as in ``BLANK``. ``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds,
+``tried`` was imported.
 """
 
 import dataclasses
@@ -41,15 +42,17 @@ from .conftest import (
     Changer,
     TorchWith,
     assert_whole,
+    call,
     cuda,
     extension,
     installed,
     linked,
     loud,
     of,
+    source,
+    with_checkout,
     with_python,
 )
-from .test_checkout import call, source, with_checkout
 from .test_packages import package
 
 TABLE = parse_toml(Path(__file__).with_name("decisions.toml").read_text(encoding="utf-8"))
@@ -165,20 +168,25 @@ def test_decision(changed: Changer, torch_with: TorchWith, code: str, row: dict[
     assert " ".join(item.status.value for item in findings) == row["expected"]
     for item in findings:
         assert_whole(item)
-    for words in several(row.get("says", [])):
+    says = row.get("says", [])
+    for words in [says] if isinstance(says, str) else says:
         assert words in findings[0].summary
-    for number, words in enumerate(several(row.get("remedy", []))):
-        assert words in findings[0].remedy[number].line(windows=False)
+    if "summary" in row:
+        assert findings[0].summary == row["summary"]
+    if isinstance(remedy := row.get("remedy", ""), str):
+        assert not remedy or remedy in findings[0].remedy[0].line(windows=False)
+    else:
+        hold(remedy, [step.line(windows=False) for step in findings[0].remedy])
     if "evidence" in row:
-        told = [f"{item.name}: {item.value}" for item in findings[0].evidence]
-        assert len(told) == len(row["evidence"]), told
-        assert [words for words, line in zip(row["evidence"], told, strict=True) if words not in line] == []
+        hold(row["evidence"], [f"{item.name}: {item.value}" for item in findings[0].evidence])
     if "loud" in row:
         assert set(loud(facts, *targets)) == set(row["loud"])
 
 
-def several(words: str | list[str]) -> list[str]:
-    return [words] if isinstance(words, str) else words
+def hold(words: list[str], lines: list[str]) -> None:
+    """Assert that there are as many lines, and that each holds its words."""
+    assert len(words) == len(lines), lines
+    assert [word for word, line in zip(words, lines, strict=True) if word not in line] == [], lines
 
 
 OFFER = "export TORCH_CUDA_ARCH_LIST="

@@ -8,8 +8,7 @@ from splatfix.facts import Distribution, Fact, Facts
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
 
-from .conftest import Changer, loud, of, statuses, with_python
-from .test_checkout import source, with_checkout
+from .conftest import Changer, loud, of, source, statuses, with_checkout, with_python
 from .test_packages import package, packages
 
 

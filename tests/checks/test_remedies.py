@@ -29,8 +29,7 @@ from splatfix.facts import (
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import cuda, extension, ptx, sass, with_facts, with_python
-from .test_checkout import source, with_checkout
+from .conftest import cuda, extension, ptx, sass, source, with_checkout, with_facts, with_python
 
 _PLACEHOLDERS = ("path/to", "SOURCE", "DATA", "...", "<", ">", "YOUR")
 _FORCE = ("sudo ", "rm -rf", "--force", " -y", "--yes", "| sh", "curl ", "reboot")
