@@ -17,15 +17,9 @@ from splatfix.facts.source.reader import FolderReader
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_faces import called, source
 from tests.plan.test_replacement import NAME, read
+from tests.tables import data
 
-TRAIN = """
-from argparse import ArgumentParser
-from gaussian_renderer import render
-def training(camera, pc):
-    render(camera, pc).backward()
-if __name__ == "__main__":
-    training(None, None)
-"""
+TRAIN: str = data(__file__)["texts"]["train"]
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -71,12 +65,7 @@ def test_why_names_places(tmp_path: Path) -> None:
     )
 
 
-SECOND = """
-def render_other(camera, pc):
-    from diff_gaussian_rasterization_odd import GaussianRasterizationSettings, GaussianRasterizer
-    settings = GaussianRasterizationSettings(beams=7)
-    return GaussianRasterizer(raster_settings=settings)(means3D=pc, means2D=pc, opacities=pc)
-"""
+SECOND: str = data(__file__)["texts"]["second"]
 
 
 @pytest.mark.parametrize("is_called", [False, True])
@@ -92,11 +81,7 @@ def test_what_the_trainer_never_calls_does_not_refuse(tmp_path: Path, is_called:
     assert tried(str(folder))[0] == int(is_called)
 
 
-HELPER = """
-from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer
-def make(camera):
-    return GaussianRasterizer(raster_settings=GaussianRasterizationSettings(**camera))
-"""
+HELPER: str = data(__file__)["texts"]["helper"]
 
 
 def test_a_caller_that_is_not_reached_does_not_refuse(tmp_path: Path) -> None:
@@ -131,13 +116,7 @@ def test_an_extension_alone_has_no_trainer(tmp_path: Path) -> None:
     assert code == 2 and "the source of a package" in json.dumps(document["error"])
 
 
-REACHED = {
-    "train.py": "import a\nfrom b import used\nif __name__ == '__main__':\n    used()\n    a.Net()\n",
-    "a.py": "import json\nclass Net:\n    def forward(self):\n        import deep\n    def never(self):\n        import absent\n",
-    "b.py": "def used():\n    from c import late\n    late()\ndef unused():\n    import wrong\n"
-    "if __name__ == '__main__':\n    import only_started\n",
-    "c.py": "import numpy\ndef late():\n    return getattr(numpy, 'by_text')()\ndef by_text():\n    import told\n",
-}
+REACHED: dict[str, str] = data(__file__)["reached"]
 
 
 def test_what_a_script_reaches(tmp_path: Path) -> None:
