@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify import RehearseRequest
-from splatfix.certify.stacks.entry import choose_script
 from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
-from tests.plan.machines import cuda_source, refused
+from tests.plan.machines import cuda_source
 from tests.plan.test_faces import called, source
-from tests.plan.test_replacement import NAME, read
+from tests.plan.test_replacement import NAME
 from tests.tables import data
 
 TRAIN: str = data(__file__)["texts"]["train"]
@@ -107,15 +105,6 @@ def test_a_script_of_another_name(tmp_path: Path) -> None:
     assert "no-such-script" in json.dumps(tried(str(folder), "--script", "nothing.py")[1])
 
 
-def test_an_extension_alone_has_no_trainer(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "setup(name='odd', ext_modules=[CUDAExtension('odd._C', ['a.cu'])])\n"
-    )
-    code, document = tried(str(tmp_path))
-    assert code == 2 and "the source of a package" in json.dumps(document["error"])
-
-
 REACHED: dict[str, str] = data(__file__)["reached"]
 
 
@@ -134,10 +123,11 @@ def test_what_a_script_reaches(tmp_path: Path) -> None:
 def test_an_extension_alone_is_told_apart_from_a_trainer(tmp_path: Path, name: str, compared: bool) -> None:
     """Drop-ins and references are named only where there are some."""
     cuda_source(tmp_path, name)
-    error = refused(choose_script, RehearseRequest(checkout=tmp_path), read(tmp_path))
-    assert error.code == "no-trainer" and f"a package ({name})" in error.what
-    commands = [step.command.argv[1:3] for step in error.todo if step.command]
-    assert commands[0] == ("install", str(tmp_path)) and (("certify", "--level") in commands) is compared
+    code, document = tried(str(tmp_path))
+    error = document["error"]
+    assert (code, error["code"]) == (2, "no-trainer") and f"the source of a package ({name})" in error["what"]
+    commands = [step["argv"][1:3] for step in error["todo"] if step["argv"]]
+    assert commands[0] == ["install", str(tmp_path)] and (["certify", "--level"] in commands) is compared
 
 
 def test_trainers_by_what_they_reach(tmp_path: Path) -> None:

@@ -17,24 +17,23 @@ from .conftest import Changer
 FIFTEEN = Compiler("g++", "/usr/bin/g++", "15.1.0", ("PATH",))
 
 
-def named(variable: str, version: str = "13.1.0") -> Compiler:
-    return Compiler("g++", "/opt/bin/g++", version, (variable,))
-
-
 @pytest.mark.parametrize(
     "variable", ["CC", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_APPEND_FLAGS -ccbin"]
 )
 def test_what_nvcc_is_given_is_not_what_torch_asks_for(changed: Changer, variable: str) -> None:
-    by_torch = Toolchain(changed(compilers=Fact((FIFTEEN, named(variable)), ""))).host_compiler
+    given = Compiler("g++", "/opt/bin/g++", "13.1.0", (variable,))
+    by_torch = Toolchain(changed(compilers=Fact((FIFTEEN, given), ""))).host_compiler
     assert by_torch is not None and (by_torch.path == "/opt/bin/g++") == (variable == "CC")
 
 
 @pytest.mark.parametrize("source", torch_sources(), ids=lambda source: source.version)
-def test_torch_hands_cc_to_nvcc_and_asks_cxx_itself(source: object) -> None:
-    text = source.text("utils/cpp_extension.py")  # type: ignore[attr-defined]
+def test_torch_hands_cc_to_nvcc_and_asks_cxx_itself(source: TorchSource) -> None:
+    """And stops in a prompt of Visual Studio without DISTUTILS_USE_SDK."""
+    text = source.text("utils/cpp_extension.py")
     assert re.search(r"""getenv\(["']CC["']\)""", text) and "-ccbin" in text
     assert re.search(r"""environ\.get\(["']CXX["'], ["']c\+\+["']\)""", text)
     assert "CUDAHOSTCXX" not in text
+    assert "'VSCMD_ARG_TGT_ARCH' in os.environ and 'DISTUTILS_USE_SDK' not in os.environ" in text
 
 
 @pytest.mark.native
@@ -77,9 +76,3 @@ def test_nvcc_takes_the_compiler_that_we_say(tmp_path: Path, changed: Changer) -
         ours = Toolchain(changed(compilers=Fact(here, ""))).nvcc_host_compiler
         assert ours is not None
         assert called == ({ours.path} if chosen else set()), (chosen, done.stderr[:400])
-
-
-@pytest.mark.parametrize("torch", torch_sources(), ids=lambda item: item.version)
-def test_torch_does_stop_there(torch: TorchSource) -> None:
-    text = torch.text("utils/cpp_extension.py")
-    assert "'VSCMD_ARG_TGT_ARCH' in os.environ and 'DISTUTILS_USE_SDK' not in os.environ" in text
