@@ -218,6 +218,18 @@ def test_driver_that_stops_answering_is_noted() -> None:
 
 
 @linux
+def test_command_line_passes_options_and_exit_code(
+    splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
+    watched = (sys.executable, "-c", work, "--json", "--out", "x")
+    done = splatfix("monitor", "--interval", "0.1", "--out", str(tmp_path), *watched)
+    assert done.returncode == 3
+    assert done.stdout == "['--json', '--out', 'x']\n"
+    assert (tmp_path / "metrics.jsonl").is_file()
+
+
+@linux
 def test_wrong_options_start_nothing(
     splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
