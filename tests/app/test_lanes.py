@@ -81,35 +81,29 @@ def test_one_matrix(
     assert ("Lanes without a certificate" in shown) is bool(refused) and "Not read" not in shown
 
 
-def test_ctrl_c_keeps_what_had_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = {"cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
-    monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", stand_in(codes))
-    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path))
-    assert result.exit_code == Exit.INTERRUPTED and result.error is not None
-    assert "of 3 lanes 1 had ended" in result.error.what
-    content = result.data()
-    assert [row["lane"] for row in content["refused"]] == ["cu126", "cu128"]
-    assert "interrupted" in content["refused"][0]["error"]["what"] and content["files"]
-
-
-def test_an_error_is_shown_at_once_and_in_the_matrix_of_ctrl_c(
+def test_ctrl_c_keeps_what_had_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An error is shown at once, before the next lane runs, and is in the matrix too."""
     told: list[str] = []
+    codes = {"cu130": NO_GPU, "cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
 
-    def certify(request: ContainerRequest, lane: Lane, out: Path, progress: Any) -> ContainerResult:
-        if lane.name == "cu130":
-            raise NO_GPU
+    def certify(request: ContainerRequest, lane: Lane, *rest: Any) -> ContainerResult:
         told.append(capsys.readouterr().err)
-        raise KeyboardInterrupt
+        return stand_in(codes)(request, lane, *rest)
 
     monkeypatch.setattr("splatfix.app.lanes.certify_in_lane", certify)
-    result = certify_in_container(ContainerRequest(lanes=("cu130", "cpu"), out=tmp_path))
-    assert "cu130: The engine cannot pass GPUs in." in told[0], "before the other lane ran"
+    result = certify_in_container(ContainerRequest(lanes=tuple(codes), out=tmp_path))
+    assert "cu130: The engine cannot pass GPUs in." in told[1]
     assert result.exit_code == Exit.INTERRUPTED and result.error is not None
-    assert "of 2 lanes 1 had ended" in result.error.what
-    refused = {row["lane"]: row["error"]["code"] for row in result.data()["refused"]}
-    assert refused == {"cu130": NO_GPU.code, "cpu": "interrupted"}
+    assert "of 4 lanes 2 had ended" in result.error.what
+    refused = {row["lane"]: row["error"] for row in result.data()["refused"]}
+    assert {lane: error["code"] for lane, error in refused.items()} == {
+        "cu130": NO_GPU.code,
+        "cu126": "interrupted",
+        "cu128": "interrupted",
+    }
+    assert "interrupted" in refused["cu126"]["what"]
     assert NO_GPU.what in (tmp_path / "certificates.md").read_text()
 
 

@@ -200,17 +200,6 @@ def test_diff_refuses_what_a_baseline_refuses(
         assert said in " ".join(done.stderr.split())
 
 
-def test_diff_of_runs_without_a_common_scene_is_no_reproduction(
-    splatfix: Splatfix, recorded: tuple[Path, Certificate], tmp_path: Path
-) -> None:
-    a, _ = recorded
-    b = tmp_path / "b"
-    shutil.copytree(a, b)
-    change(b, ("scenes", 0, "scene"), "another")
-    done = splatfix("report", "diff", a, b)
-    assert done.returncode == 1 and "another: worse: not in the baseline" in done.stdout, done.stdout
-
-
 def test_a_failed_check_is_the_problem() -> None:
     diagnosis = [{"code": "torch-missing", "outcome": "failed", "measured": "none"}]
     document = {"verdict": "not-certified", "device": "cpu", "scenes": [], "level": 2, "diagnosis": diagnosis}

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from splatfix.certify import RehearseRequest
-from splatfix.certify.stacks.entry import choose_script
 from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
-from tests.plan.machines import cuda_source, refused
+from tests.conftest import Splatfix
+from tests.plan.machines import cuda_source
 from tests.plan.test_faces import called, source
-from tests.plan.test_replacement import NAME, read
+from tests.plan.test_replacement import NAME
+from tests.tables import data
 
-TRAIN = """
-from argparse import ArgumentParser
-from gaussian_renderer import render
-def training(camera, pc):
-    render(camera, pc).backward()
-if __name__ == "__main__":
-    training(None, None)
-"""
+TRAIN: str = data(__file__)["texts"]["train"]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "splatfix", "certify", "--repo", *words, "--python", sys.executable]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+Tried = Callable[..., tuple[int, Any]]
 
 
-def tried(*words: str) -> tuple[int, Any]:
-    done = run(*words, "--dry-run", "--json")
-    return done.returncode, json.loads(done.stdout)
+@pytest.fixture
+def tried(splatfix: Splatfix) -> Tried:
+    """The exit code of a dry run, and its document."""
+
+    def run(*words: str) -> tuple[int, Any]:
+        named = ("--python", sys.executable, "--dry-run", "--json")
+        done = splatfix("certify", "--repo", *words, *named)
+        return done.returncode, json.loads(done.stdout)
+
+    return run
 
 
 def trainer(folder: Path, text: str = TRAIN, name: str = "train.py", **face: Any) -> Path:
@@ -50,7 +48,9 @@ def trainer(folder: Path, text: str = TRAIN, name: str = "train.py", **face: Any
     ("results", "code"),
     [(("image", "radii", "depth"), 0), (("image", "radii", "normal"), 1), (("image", "radii", "x"), 3)],
 )
-def test_it_says_whether_it_would_run(tmp_path: Path, results: tuple[str, ...], code: int) -> None:
+def test_it_says_whether_it_would_run(
+    tried: Tried, tmp_path: Path, results: tuple[str, ...], code: int
+) -> None:
     folder = trainer(tmp_path / "gs", results=results)
     exit_code, document = tried(str(folder))
     assert (exit_code, document["exit_code"], document["script"]) == (code, code, "train.py")
@@ -61,26 +61,19 @@ def test_it_says_whether_it_would_run(tmp_path: Path, results: tuple[str, ...], 
         assert tried(str(folder), "--face", "color,radii,deep")[0] == 2
 
 
-def test_why_names_places(tmp_path: Path) -> None:
+def test_why_names_places(splatfix: Splatfix, tmp_path: Path) -> None:
     folder = trainer(tmp_path / "gs", results=("image", "radii", "depth"))
-    done = run(str(folder), "--dry-run", "--verbose")
+    words = ("certify", "--repo", folder, "--python", sys.executable, "--dry-run")
+    done = splatfix(*words, "--verbose")
     assert done.returncode == 0 and "gaussian_renderer/__init__.py:7" in done.stdout
-    assert (
-        "reached from train.py\n" in done.stdout
-        and "taken for the sum" in run(str(folder), "--dry-run").stdout
-    )
+    assert "reached from train.py\n" in done.stdout and "taken for the sum" in splatfix(*words).stdout
 
 
-SECOND = """
-def render_other(camera, pc):
-    from diff_gaussian_rasterization_odd import GaussianRasterizationSettings, GaussianRasterizer
-    settings = GaussianRasterizationSettings(beams=7)
-    return GaussianRasterizer(raster_settings=settings)(means3D=pc, means2D=pc, opacities=pc)
-"""
+SECOND: str = data(__file__)["texts"]["second"]
 
 
 @pytest.mark.parametrize("is_called", [False, True])
-def test_what_the_trainer_never_calls_does_not_refuse(tmp_path: Path, is_called: bool) -> None:
+def test_what_the_trainer_never_calls_does_not_refuse(tried: Tried, tmp_path: Path, is_called: bool) -> None:
     """Mini-Splatting and PUP 3D-GS import rasterizers of their pruning in functions that their trainers do not call."""
     text = TRAIN
     if is_called:
@@ -92,14 +85,10 @@ def test_what_the_trainer_never_calls_does_not_refuse(tmp_path: Path, is_called:
     assert tried(str(folder))[0] == int(is_called)
 
 
-HELPER = """
-from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer
-def make(camera):
-    return GaussianRasterizer(raster_settings=GaussianRasterizationSettings(**camera))
-"""
+HELPER: str = data(__file__)["texts"]["helper"]
 
 
-def test_a_caller_that_is_not_reached_does_not_refuse(tmp_path: Path) -> None:
+def test_a_caller_that_is_not_reached_does_not_refuse(tried: Tried, tmp_path: Path) -> None:
     """Street Gaussians makes its rasterizer in a helper, and carries a renderer of another fork that nothing imports."""
     folder = trainer(tmp_path / "gs", TRAIN.replace("gaussian_renderer", "helper").replace("render", "make"))
     (folder / "helper.py").write_text(HELPER)
@@ -110,7 +99,7 @@ def test_a_caller_that_is_not_reached_does_not_refuse(tmp_path: Path) -> None:
     assert tried(str(folder))[0] == 0
 
 
-def test_a_script_of_another_name(tmp_path: Path) -> None:
+def test_a_script_of_another_name(tried: Tried, tmp_path: Path) -> None:
     folder = trainer(tmp_path / "gs", name="ms/train.py")
     assert tried(str(folder))[1]["script"] == "ms/train.py"
     (folder / "train_dash.py").write_text(TRAIN)
@@ -122,22 +111,7 @@ def test_a_script_of_another_name(tmp_path: Path) -> None:
     assert "no-such-script" in json.dumps(tried(str(folder), "--script", "nothing.py")[1])
 
 
-def test_an_extension_alone_has_no_trainer(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "setup(name='odd', ext_modules=[CUDAExtension('odd._C', ['a.cu'])])\n"
-    )
-    code, document = tried(str(tmp_path))
-    assert code == 2 and "the source of a package" in json.dumps(document["error"])
-
-
-REACHED = {
-    "train.py": "import a\nfrom b import used\nif __name__ == '__main__':\n    used()\n    a.Net()\n",
-    "a.py": "import json\nclass Net:\n    def forward(self):\n        import deep\n    def never(self):\n        import absent\n",
-    "b.py": "def used():\n    from c import late\n    late()\ndef unused():\n    import wrong\n"
-    "if __name__ == '__main__':\n    import only_started\n",
-    "c.py": "import numpy\ndef late():\n    return getattr(numpy, 'by_text')()\ndef by_text():\n    import told\n",
-}
+REACHED: dict[str, str] = data(__file__)["reached"]
 
 
 def test_what_a_script_reaches(tmp_path: Path) -> None:
@@ -152,13 +126,16 @@ def test_what_a_script_reaches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "compared"), [("simple_knn", True), ("frnn", False)])
-def test_an_extension_alone_is_told_apart_from_a_trainer(tmp_path: Path, name: str, compared: bool) -> None:
+def test_an_extension_alone_is_told_apart_from_a_trainer(
+    tried: Tried, tmp_path: Path, name: str, compared: bool
+) -> None:
     """Drop-ins and references are named only where there are some."""
     cuda_source(tmp_path, name)
-    error = refused(choose_script, RehearseRequest(checkout=tmp_path), read(tmp_path))
-    assert error.code == "no-trainer" and f"a package ({name})" in error.what
-    commands = [step.command.argv[1:3] for step in error.todo if step.command]
-    assert commands[0] == ("install", str(tmp_path)) and (("certify", "--level") in commands) is compared
+    code, document = tried(str(tmp_path))
+    error = document["error"]
+    assert (code, error["code"]) == (2, "no-trainer") and f"the source of a package ({name})" in error["what"]
+    commands = [step["argv"][1:3] for step in error["todo"] if step["argv"]]
+    assert commands[0] == ["install", str(tmp_path)] and (["certify", "--level"] in commands) is compared
 
 
 def test_trainers_by_what_they_reach(tmp_path: Path) -> None:

@@ -11,21 +11,9 @@ import pytest
 
 from splatfix.certify.inside import observer
 from splatfix.certify.stacks.observed import implementations
+from tests.tables import data
 
-DRIVER = """
-import json, runpy, sys
-from pathlib import Path
-from splatfix.certify.inside import importing, observer
-configuration = json.loads(sys.argv[1])
-sys.path.insert(0, configuration["out"])
-record = observer.Record(configuration)
-importing.watch_imports(record, configuration)
-try:
-    runpy.run_path(configuration["checkout"] + "/train.py")
-except ImportError as error:
-    record.state["error"] = str(error)
-print(json.dumps({name: record.state[name] for name in ("unloadable", "failed_imports", "placeholders", "error")}))
-"""
+DRIVER: str = data(__file__)["texts"]["driver"]
 LACKING = "raise ImportError('libodd.so.1: cannot open shared object file: No such file or directory')\n"
 
 

@@ -18,6 +18,7 @@ from splatfix.certify.inside import phases
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.stacks.observed import result_of
 from splatfix.core.runner import Completed
+from tests.tables import data
 
 GIB = 1 << 30
 
@@ -162,23 +163,7 @@ def test_where_one_phase_bounds_the_gain_it_is_said_by_how_much(machine: Machine
     assert "2.30 times as fast in all" in resources.time_by_phase(record).measured
 
 
-TRAINER = """
-import torch
-from diff_gaussian_rasterization import rasterize_gaussians
-
-points = torch.nn.Parameter(torch.rand(50, 3))
-kept = []
-for iteration in range(300):
-    optimizer = torch.optim.Adam([{"params": [points], "name": "xyz"}]) if iteration in (0, 100) else optimizer
-    loss = rasterize_gaussians(points).mean()
-    loss.backward()
-    kept.append(torch.ones(1 << 17))
-    if iteration == 200:
-        with torch.no_grad():
-            rasterize_gaussians(points)
-    optimizer.step()
-    optimizer.zero_grad()
-"""
+TRAINER: str = data(__file__)["texts"]["trainer"]
 RASTERIZER = "import time\n\ndef rasterize_gaussians(points):\n    time.sleep(0.003)\n    return points * 2\n"
 
 

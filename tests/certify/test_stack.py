@@ -27,6 +27,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.replacement import replacement_for
 from tests.certify.conftest import failed_criteria, reached
+from tests.tables import data
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
@@ -265,25 +266,7 @@ def test_weights_that_metrics_lack_are_noted(
     assert any("random ones" in note and address in note for note in made.scenes[0].result["notes"])
 
 
-SABOTEUR = '''
-import importlib.util, sys
-from importlib.abc import MetaPathFinder
-class Older(MetaPathFinder):
-    """A torch of before 1.13: no TorchFunctionMode."""
-    def find_spec(self, name, path, target=None):
-        if name != "torch" or self in busy:
-            return None
-        busy.append(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-        def older(module):
-            run(module)
-            del module.overrides.TorchFunctionMode
-        spec.loader.exec_module = older
-        return spec
-busy = []
-sys.meta_path.insert(1, Older())
-'''
+SABOTEUR: str = data(__file__)["texts"]["saboteur"]
 
 
 def test_what_the_observer_misses_is_no_fault_of_the_trainer(

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.context import make_context
 from splatfix.facts import (
+    Checkout,
+    CheckoutSource,
     Code,
     Compiler,
     Distribution,
@@ -24,10 +26,14 @@ from splatfix.facts import (
     Interpreter,
     Linkage,
     MachineFacts,
+    NativeModule,
+    RenderCall,
+    Source,
     Toolkit,
     ToolkitChoice,
     Torch,
 )
+from splatfix.knowledge import stacks
 from tests.archs import goal
 
 # cubins of the cu128 wheels of torch 2.9 on Linux x86_64 (knowledge/data/torch_releases.json)
@@ -131,6 +137,45 @@ def linked(**values: Any) -> Extension:
     """An extension with this linkage."""
     linkage = Linkage(**{"torch_symbols": 40, "cxx11_abi": True, **values})
     return replace(extension("dgr", sass("sm_120")), linkage=linkage)
+
+
+INRIA = stacks.stack("inria-v1")
+assert INRIA is not None
+
+
+def with_checkout(facts: Facts, **values: Any) -> Facts:
+    """The facts with a checkout of Inria's stack, changed so."""
+    found = Checkout(
+        **{"folder": "/home/u/gs", "paths": INRIA.recognise, "commit": "472689c" + "0" * 33, **values}
+    )
+    return replace(facts, checkout=Fact(found, "text"))
+
+
+def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
+    """An extension of the checkout."""
+    own = ("reads", "sets", "imports", "missing_folders", "requires", "error", "submodules")
+    inner = {key: values.pop(key) for key in own if key in values}
+    folder, modules = f"/home/u/gs/submodules/{name}", (NativeModule(f"{name}._C"),)
+    made = (folder, ("setup.py",), name, "0.0.0", (name,), modules, True, True)
+    return CheckoutSource(f"submodules/{name}", Source(*made, nvcc_flags=flags, **inner), **values)
+
+
+BASE = (
+    *("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier"),
+    *("viewmatrix", "projmatrix", "sh_degree", "campos", "prefiltered", "debug"),
+)
+F = ("means3D", "means2D", "shs", "colors_precomp", "opacities", "scales", "rotations", "cov3D_precomp")
+
+
+def call(**values: Any) -> RenderCall:
+    """A call of the rasterizer, as Inria's renderer makes it."""
+    where = {
+        "file": "gaussian_renderer/__init__.py",
+        "line": 42,
+        "function": "render",
+        "module": "diff_gaussian_rasterization",
+    }
+    return RenderCall(**{**where, "settings": BASE, "forward": F, "unpacks": 2, **values})
 
 
 @pytest.fixture

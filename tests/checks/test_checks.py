@@ -1,7 +1,5 @@
 """All checks together: a healthy machine, single problems, missing facts."""
 
-from typing import Any
-
 import pytest
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
@@ -11,21 +9,15 @@ from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import (
-    Compiler,
-    Driver,
     EnvironmentFacts,
-    Extension,
     Fact,
     Facts,
-    Gpu,
-    ImportProbe,
     MachineFacts,
-    ToolkitChoice,
 )
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, TorchWith, cuda, extension, loud, only, sass
+from .conftest import Changer, loud
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -42,27 +34,10 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
         assert item.code == item.code.lower().replace("_", "-")
 
 
-# --- gpu and driver
-
-
 def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
     found = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
     assert found["nvidia-gpu-missing"].status is Status.UNKNOWN
     assert all(item.status is not Status.FAIL for item in found.values())
-
-
-# --- torch
-
-
-def test_no_torch(changed: Changer) -> None:
-    facts = changed(
-        torch_installed=Fact(False, "sys.path"),
-        torch=Fact(None, "", "not installed"),
-        extensions=Fact((), ""),
-        toolkit_choice=Fact(None, "", "no torch"),
-    )
-    finding = only(facts, "torch-missing")
-    assert any(step.command and "torch==" in step.line() for step in finding.remedy)
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
@@ -71,58 +46,6 @@ def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     found = loud(facts)
     assert found["interpreter-broken"].status is Status.FAIL
     assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
-
-
-def compiler(version: str) -> Fact[tuple[Compiler, ...]]:
-    return Fact((Compiler("g++", "/usr/bin/g++", version, ("PATH",)),), "PATH")
-
-
-def modules(**values: Any) -> Fact[tuple[Extension, ...]]:
-    needed = values.pop("needed", ("libtorch.so", "libcudart.so.12"))
-    return Fact((replace(extension("r", sass("sm_120"), needed=needed), **values),), "")
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "facts", "torch"),
-    [
-        ("driver-library-mismatch", "fail", {"driver": Fact(Driver("570.1", "12.8", True, "575.5"))}, {}),
-        ("torch-import-fails", "fail", {"imports": (ImportProbe("torch", False, "signal", "SIGSEGV"),)}, {}),
-        ("torch-arch-unsupported", "fail", {}, {"code": (sass("sm_120", count=399), sass("sm_90"))}),
-        ("torch-arch-unsupported", "unknown", {}, {"code": (), "code_error": "truncated"}),
-        ("arch-unknown-to-torch", "fail", {}, {"knows_archs": ("8.6", "9.0")}),
-        ("cuda-torch-mismatch", "fail", cuda("13.0.88"), {}),
-        ("toolkit-arch-unsupported", "fail", cuda("12.6.85", "sm_80", "sm_90"), {}),
-        ("cuda-toolkit-missing", "warn", {"toolkits": Fact((), "x"), "toolkit_choice": Fact(ToolkitChoice(None, "none"))}, {}),
-        ("cuda-headers-missing", "warn", cuda("12.9.86", missing=("include/cusparse.h",)), {}),
-        ("host-compiler-missing", "warn", {"compilers": Fact((), "PATH")}, {}),
-        # nvcc 12.9 accepts gcc 14, torch 2.11 does not
-        ("host-compiler-refused-by-torch", "fail", {"compilers": compiler("14.2.0")}, {"version": "2.11.0+cu128"}),
-        ("cuda-runtime-mismatch", "fail", {"extensions": modules(needed=("libtorch.so", "libcudart.so.11.0"))}, {}),
-        ("extension-python-mismatch", "warn", {"extensions": modules(path="r/_C.cpython-310-x86_64-linux-gnu.so")}, {}),
-        ("extension-damaged", "fail", {"extensions": modules(code=(), error="cut off")}, {}),
-        ("extension-import-fails", "fail", {"imports": (ImportProbe("r._C", False, "exception", "x"),)}, {}),
-    ],
-)  # fmt: skip
-def test_one_problem_is_one_finding(
-    changed: Changer,
-    torch_with: TorchWith,
-    code: str,
-    status: str,
-    facts: dict[str, Any],
-    torch: dict[str, Any],
-) -> None:
-    sick = facts | ({"torch": torch_with(**torch)} if torch else {})
-    assert only(changed(**sick), code).status.value == status
-
-
-def test_two_gpus_are_judged_each(changed: Changer, torch_with: TorchWith) -> None:
-    cards = (Gpu(0, "RTX 3090", cc="8.6"), Gpu(1, "RTX 5090", cc="12.0"))
-    torch = torch_with(code=(sass("sm_80", "sm_86", "sm_90"),))
-    facts = changed(gpus=Fact(cards, "NVML"), torch=torch, extensions=Fact((), ""))
-    assert "GPU 1, RTX 5090" in only(facts, "torch-arch-unsupported").subject
-
-
-# --- the registry
 
 
 def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:

@@ -1,9 +1,11 @@
 """What each check says of a machine that differs from a healthy one in a fact or two: a row of ``decisions.toml`` for each.
 
 By the code of the check, its rows: ``expected`` statuses of its findings in order, ``targets``, what the summary of the first
-finding ``says``, what the first step of its ``remedy`` holds (or its first steps each), sets of ``shared`` facts that it is
+finding ``says`` (or several words; all of it is ``summary``), what the first step of its ``remedy`` holds (or all its steps
+each), what each piece of its ``evidence`` holds, the codes that are ``loud`` of all, sets of ``shared`` facts that it is
 ``with``, and facts of the machine, the environment or the checkout by their names. Facts are as they are saved; what they leave
-out is as in ``BLANK``. ``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds.
+out is as in ``BLANK``. ``torch``, ``python`` and ``dist`` are what differs of them, ``beside`` is installed before what builds,
+``tried`` was imported.
 """
 
 from collections.abc import Callable
@@ -26,6 +28,7 @@ from splatfix.facts import (
     Facts,
     Gpu,
     ImportedModule,
+    ImportProbe,
     JitCache,
     MachineFacts,
     SplatPackage,
@@ -33,9 +36,23 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
+from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
-from .conftest import Changer, TorchWith, assert_whole, cuda, extension, installed, linked, of, with_python
-from .test_checkout import call, source, with_checkout
+from .conftest import (
+    Changer,
+    TorchWith,
+    assert_whole,
+    call,
+    cuda,
+    extension,
+    installed,
+    linked,
+    loud,
+    of,
+    source,
+    with_checkout,
+    with_python,
+)
 from .test_packages import package
 
 TABLE = parse_toml(Path(__file__).with_name("decisions.toml").read_text(encoding="utf-8"))
@@ -131,6 +148,8 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
         have = installed(**given.get("dist", {})).value or ()
         beside = read(tuple[Distribution, ...], "beside", given.get("beside", []))
         values["distributions"] = Fact((*beside, *have), "test")
+    if "tried" in given:
+        values["imports"] = read(tuple[ImportProbe, ...], "tried", given["tried"])
     for kind in (MachineFacts, EnvironmentFacts):
         values |= {name: read(HINTS[kind][name], name, given[name]) for name in HINTS[kind] if name in given}
     facts = with_python(changed(**values), **given.get("python", {}))
@@ -144,12 +163,38 @@ def facts_of(row: dict[str, Any], changed: Changer, torch_with: TorchWith) -> Fa
 
 @pytest.mark.parametrize(("code", "row"), rows())
 def test_decision(changed: Changer, torch_with: TorchWith, code: str, row: dict[str, Any]) -> None:
-    findings = of(facts_of(row, changed, torch_with), code, *row.get("targets", ()))
+    facts, targets = facts_of(row, changed, torch_with), row.get("targets", ())
+    findings = of(facts, code, *targets)
     assert " ".join(item.status.value for item in findings) == row["expected"]
     for item in findings:
         assert_whole(item)
-    if "says" in row:
-        assert row["says"] in findings[0].summary
-    remedy = row.get("remedy", [])
-    for number, words in enumerate([remedy] if isinstance(remedy, str) else remedy):
-        assert words in findings[0].remedy[number].line(windows=False)
+    says = row.get("says", [])
+    for words in [says] if isinstance(says, str) else says:
+        assert words in findings[0].summary
+    if "summary" in row:
+        assert findings[0].summary == row["summary"]
+    if isinstance(remedy := row.get("remedy", ""), str):
+        assert not remedy or remedy in findings[0].remedy[0].line(windows=False)
+    else:
+        hold(remedy, [step.line(windows=False) for step in findings[0].remedy])
+    if "evidence" in row:
+        hold(row["evidence"], [f"{item.name}: {item.value}" for item in findings[0].evidence])
+    if "loud" in row:
+        assert set(loud(facts, *targets)) == set(row["loud"])
+
+
+def hold(words: list[str], lines: list[str]) -> None:
+    """Assert that there are as many lines, and that each holds its words."""
+    assert len(words) == len(lines), lines
+    assert [word for word, line in zip(words, lines, strict=True) if word not in line] == [], lines
+
+
+OFFER = "export TORCH_CUDA_ARCH_LIST="
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE["arch-list-malformed"] if OFFER in row.get("remedy", "")]
+)
+def test_an_arch_list_that_is_offered_is_what_torch_takes(row: dict[str, Any]) -> None:
+    value = row["remedy"].removeprefix(OFFER).strip("'")
+    assert isinstance(expand_arch_list(value, "2.9.1"), ArchList)

@@ -3,13 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import Status
-from splatfix.facts import AlteredFile, Distribution, Fact, Facts
+from splatfix.facts import Distribution, Fact, Facts
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
 
-from .conftest import Changer, loud, of, statuses, with_python
-from .test_checkout import source, with_checkout
+from .conftest import Changer, loud, of, source, statuses, with_checkout, with_python
 from .test_packages import package, packages
 
 
@@ -34,23 +32,6 @@ def test_a_release_with_unknown_pythons_is_kept(changed: Changer, monkeypatch: p
     (finding,) = of(without_torch(changed), "python-version-unsupported")
     assert finding.summary == (
         f"torch up to {older[-1].release} has wheels for Python 3.11.9; of {last.release} that is not known."
-    )
-
-
-def test_altered_packages_are_told_by_name(changed: Changer) -> None:
-    altered = (
-        AlteredFile("torch", "2.13.0", "torch/utils/cpp_extension.py", "22 bytes, not 36"),
-        AlteredFile("torch", "2.13.0", "torch/optim/adam.py", "another content"),
-        AlteredFile("fused_ssim", "0.3", "fused_ssim/__init__.py", "not there"),
-    )
-    torch, ssim = of(changed(altered=Fact(altered)), "package-altered")
-    assert (torch.status, torch.subject, len(torch.evidence)) == (Status.WARN, "torch", 2)
-    (remedy,) = ssim.remedy
-    assert remedy.command is not None and remedy.command.argv[:4] == (
-        "splatfix",
-        "install",
-        "--repair",
-        "fused_ssim",
     )
 
 

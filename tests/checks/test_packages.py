@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks
 from splatfix.context import make_context
-from splatfix.facts import Distribution, Fact, Facts, SplatPackage, gather
+from splatfix.facts import Fact, Facts, SplatPackage, gather
 from splatfix.knowledge import stacks
 from tests.archs import goal
 
-from .conftest import Changer, installed, loud, of, only
+from .conftest import Changer, of
 
 SITE = "/env/lib/python3.11/site-packages"
 
@@ -48,36 +47,6 @@ def test_every_known_variant_is_named(changed: Changer, row: stacks.Variant) -> 
     (finding,) = of(changed(packages=packages(package(row.key))), "splat-variant-unknown")
     assert finding.status is Status.PASS
     assert row.key in finding.summary
-
-
-def test_the_compiled_part(changed: Changer) -> None:
-    whole = package("fused-ssim", native=("fused_ssim_cuda",), module="fused_ssim")
-    assert not loud(changed(packages=packages(whole)))
-    lost = replace(whole, native=("fused_ssim_cuda",), native_missing=("fused_ssim_cuda",))
-    assert "fused_ssim_cuda" in only(changed(packages=packages(lost)), "compiled-part-missing").summary
-    empty = SplatPackage("simple_knn", f"{SITE}/simple_knn")
-    assert "simple_knn._C" in only(changed(packages=packages(empty)), "compiled-part-missing").summary
-
-
-def test_our_own_drop_ins_need_no_compiled_part(changed: Changer) -> None:
-    mine = Distribution("simple_knn", "0.0.0", SITE, made_by_splatfix="drop-in")
-    ours = SplatPackage("simple_knn", f"{SITE}/simple_knn", ("simple_knn",))
-    facts = changed(packages=packages(ours), distributions=Fact((mine, *(installed().value or ())), ""))
-    assert not loud(facts)
-
-
-def test_two_stacks_of_one_name(changed: Changer) -> None:
-    here = package("inria-v1")
-    other = package(
-        "mip", folder="/home/u/mip/submodules/dgr/diff_gaussian_rasterization", distributions=("mip_dgr",)
-    )
-    finding = only(changed(packages=packages(here, other)), "module-name-clash")
-    assert here.folder in finding.summary
-    assert "the variant mip" in finding.evidence[1].value
-    shared = package("inria-v1", distributions=("diff-gaussian-rasterization", "dgr-mip"))
-    assert "at once" in only(changed(packages=packages(shared)), "module-name-clash").summary
-    same = package("inria-v1", distributions=("diff-gaussian-rasterization", "diff_gaussian_rasterization"))
-    assert not loud(changed(packages=packages(same))), "one name in two spellings"
 
 
 def unpacked(requirement: str, python: Path, site: Path, downloads: Path) -> Facts:

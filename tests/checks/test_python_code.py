@@ -11,8 +11,7 @@ from splatfix.core.step import commands
 from splatfix.facts import Distribution, Fact, Facts, ImportedModule
 from splatfix.plan.dependencies import require_build_tools
 
-from .conftest import Changer, TorchWith, of
-from .test_checkout import source, with_checkout
+from .conftest import Changer, TorchWith, of, source, with_checkout
 
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
 

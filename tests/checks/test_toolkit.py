@@ -1,36 +1,15 @@
 """A toolkit that does not know the GPU's own number: where an older sibling serves, where only PTX does, where nothing."""
 
-import pytest
-
 from splatfix.checks import Finding, Status
-from splatfix.core.step import commands
-from splatfix.facts import Driver, Fact, Facts
+from splatfix.facts import Facts
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
 
-from .conftest import Changer, TorchWith, cuda, of
-
-TO_117 = ("sm_50", "sm_60", "sm_61", "sm_70", "sm_75", "sm_80", "sm_86", "sm_87")
+from .conftest import Changer, cuda, of
 
 
 def said(facts: Facts, *targets: str) -> Finding:
     (finding,) = of(facts, "toolkit-arch-unsupported", *targets)
     return finding
-
-
-@pytest.mark.parametrize(("driver_cuda", "by_ptx"), [("12.8", True), ("11.4", False), (None, True)])
-def test_another_major_fails_and_suggests_ptx(
-    changed: Changer, torch_with: TorchWith, driver_cuda: str | None, by_ptx: bool
-) -> None:
-    facts = changed(
-        **cuda("12.4.131", *TO_117, "sm_89", "sm_90"), driver=Fact(Driver("575.57.08", driver_cuda), "NVML")
-    )
-    finding = said(facts)
-    first, *others = finding.remedy
-    assert finding.status is Status.FAIL
-    assert "needs a CUDA toolkit from 12.8" in first.text and first.command is None
-    assert [command.env for command in commands(others)] == (
-        [(("TORCH_CUDA_ARCH_LIST", "9.0+PTX"),)] if by_ptx else []
-    )
 
 
 def test_every_toolkit_and_gpu_of_the_tables(changed: Changer) -> None:

@@ -10,8 +10,7 @@ from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
 
-from .conftest import Changer, TorchWith, of, sass, with_python
-from .test_checkout import with_checkout
+from .conftest import Changer, TorchWith, of, sass, with_checkout, with_python
 
 
 @pytest.mark.parametrize(

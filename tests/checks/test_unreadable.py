@@ -6,8 +6,7 @@ from splatfix.checks import Status
 from splatfix.core.reading import Unread
 from splatfix.facts import Facts
 
-from .conftest import of
-from .test_checkout import with_checkout
+from .conftest import of, with_checkout
 
 PIPE = "it is a named pipe, not a file"
 

@@ -32,6 +32,7 @@ from splatfix.containers.image import (
 from splatfix.containers.run import ContainerJob, ContainerOutcome, run_in_container, sweep
 from splatfix.core.errors import Exit, SplatfixError
 from tests.containers.conftest import start_engine
+from tests.tables import data
 
 if TYPE_CHECKING:
     from tests.containers.conftest import TestEngine
@@ -39,16 +40,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
-REPORT = """
-import json, os, sys, torch, smoke_trainer, splatfix
-told = {"uid": os.getuid(), "argv": sys.argv[1:], "sum": float(torch.ones(3).sum())}
-told["told"] = os.environ.get("SPLATFIX_CONTAINER")
-report = {"schema_version": 1, "verdict": "certified", **told}
-json.dump(report, open("/report/certificate.json", "w"))
-open("/report/certificate.md", "w").write("# certificate\\n")
-print("for stdout"); print("for stderr", file=sys.stderr)
-sys.exit(int(sys.argv[1]))
-"""
+REPORT: str = data(__file__)["texts"]["report"]
 
 
 def report_and_exit(code: int) -> list[str]:

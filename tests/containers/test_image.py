@@ -85,12 +85,6 @@ def test_a_file_of_an_image_has_its_limit() -> None:
     assert error.code == "container-report-damaged" and container.removed
 
 
-def test_successful_build() -> None:
-    sink = io.StringIO()
-    follow_build([{"stream": "a\nb"}], find_lane("cpu"), sink, Path("build.log"), print)
-    assert sink.getvalue() == "a\nb\n"
-
-
 def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
     """Copied elsewhere it runs alone, with its data, and lists the same files as a source again."""
     source = own_source()

@@ -90,35 +90,13 @@ def test_what_cmake_misses_is_given_whole() -> None:
     assert not any("Configuring incomplete" in line for line in cause.lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "kind"),
-    [
-        ("g++: error: unrecognized command-line option '-mwindows'", "compiler"),
-        ("cc1plus: error: bad value ('sapphire') for '-march=' switch", "compiler"),
-        ("gcc-12: fatal error: cannot execute 'cc1plus': No such file or directory", "compiler"),
-        ("/tmp/ccq.s:123: Error: no such instruction: `vpdpbusd'", "compiler"),
-        ("ptxas /tmp/x.ptx, line 12; error   : Feature '.bf16' requires .target sm_90", "compiler"),
-        ("nvlink error   : Undefined reference to '_Z3foov' in 'a.o'", "compiler"),
-        ("ninja: error: '/s/a.cu', needed by '/b/a.o', missing and no known rule to make it", "compiler"),
-        ("cc1plus: out of memory allocating 65536 bytes after a total of 1 bytes", "killed"),
-        ("terminate called after throwing an instance of 'std::bad_alloc'", "killed"),
-        ("OSError: [Errno 12] Cannot allocate memory", "killed"),
-    ],
-)
+@pytest.mark.parametrize(("line", "kind"), LOGS["programs"])
 def test_words_of_many_programs(line: str, kind: str) -> None:
     cause = explain_build(f"  [1/9] c++ -c a.cpp\n  {line}\n  error: command failed with exit code 1\n")
     assert (cause.kind, cause.lines[0]) == (kind, line)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[2/9] /usr/bin/g++-12 -c error.cpp -o error.o",
-        "cc: warning: error: is a word here",
-        "W1121 00:45:04.175 24066 torch/utils/cpp_extension.py:140] No CUDA runtime is found",
-        "copying pkg/errors.py -> build/lib/pkg",
-    ],
-)
+@pytest.mark.parametrize("line", LOGS["quiet"])
 def test_lines_that_say_nothing_wrong(line: str) -> None:
     assert explain_build(f"  {line}\n  the real reason\n").lines[-1] == "the real reason"
 

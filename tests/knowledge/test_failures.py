@@ -18,48 +18,14 @@ from splatfix.knowledge.failures import (
     failures,
     messages,
 )
+from tests.tables import data
+
+TABLE = data(__file__)
 
 CODES = {item.code: item for item in all_checks()}
 
 
-@pytest.mark.parametrize(
-    ("line", "key", "failure"),
-    [
-        ("x.h:2:3: error: 'uint32_t' was not declared in this scope", "cstdint", "missing-cstdint"),
-        ('x.h(2): error: identifier "intptr_t" is undefined', "cstdint", "missing-cstdint"),
-        ('a.cu(9): error: identifier "FLT_MAX" is undefined', "cfloat", "missing-cfloat"),
-        ('a.cu(9): error: namespace "cub" has no member "Equality"', "cub-functors", ""),
-        (
-            'a.cu(9): error: namespace "thrust" has no member "sequence"',
-            "thrust-sequence",
-            "missing-thrust-include",
-        ),
-        ("#error C++17 or later compatible compiler is required to use PyTorch.", "cxx-standard-17", ""),
-        ("ModuleNotFoundError: No module named 'pkg_resources'", "pkg-resources", "setuptools-incompatible"),
-        ("ModuleNotFoundError: No module named 'pybind11.setup_helpers'", "module-missing", "module-missing"),
-        ("main.h:8:10: fatal error: cuda_texture_types.h: No such file or directory", "texture-headers", ""),
-        ("a.cu:1:10: fatal error: THC/THC.h: No such file or directory", "thc-headers", ""),
-        ("ModuleNotFoundError: No module named 'distutils'", "distutils", ""),
-        ("ModuleNotFoundError: No module named 'torch._six'", "torch-six", ""),
-        (
-            "ValueError: mutable default <class 'a.Sort'> for field sort is not allowed: use default_factory",
-            "mutable-dataclass-default",
-            "",
-        ),
-        (
-            "AttributeError: 'FigureCanvasAgg' object has no attribute 'tostring_rgb'. Did you mean: 'tostring_argb'?",
-            "matplotlib-tostring",
-            "",
-        ),
-        (
-            "_pickle.UnpicklingError: Weights only load failed. This file can still be loaded, to do so you have two options",
-            "torch-load-pickles",
-            "",
-        ),
-        ("nvcc fatal   : Unsupported gpu architecture 'compute_70'", "fixed-architectures", ""),
-        ("a.h:1:10: fatal error: glm/glm.hpp: No such file or directory", "glm-missing", "glm-missing"),
-    ],
-)
+@pytest.mark.parametrize(("line", "key", "failure"), TABLE["messages"])
 def test_a_message_is_explained_by_its_record(line: str, key: str, failure: str) -> None:
     kind = "python" if line.startswith("ModuleNotFoundError") else "compiler"
     found = explain_message(line, kind)

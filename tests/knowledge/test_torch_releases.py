@@ -1,7 +1,6 @@
 """Torch builds: what each carries, which run on a GPU, in what order, and by what command."""
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.knowledge.archs import Arch
 from splatfix.knowledge.drivers import Platform
@@ -137,19 +136,6 @@ def test_wheel_obstacles() -> None:
     assert wheel_obstacle(found, "windows", glibc=(2, 17)) is None
     linux_only = build("2.12", "cu129")
     assert linux_only is not None and wheel_obstacle(linux_only, "windows")
-
-
-def test_python() -> None:
-    first, last = release("2.5"), release("2.15")
-    assert first is not None and last is not None
-    assert first.supports_python((3, 8)) is False
-    assert first.supports_python((3, 12)) is True
-    assert first.supports_python((3, 13)) is True  # experimental
-    assert first.supports_python((3, 14)) is False
-    assert last.supports_python((3, 10)) is False
-    assert last.supports_python((3, 11)) is True
-    assert last.supports_python((3, 16)) is False
-    assert replace(last, python_max=None).supports_python((3, 16)) is None
 
 
 def test_every_build_can_be_pinned_whole() -> None:

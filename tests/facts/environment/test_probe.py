@@ -12,7 +12,6 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from splatfix import facts
-from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
@@ -170,14 +169,6 @@ def test_a_damaged_module_is_a_fact_with_its_error(empty_venv: Path, site_packag
     (extension,) = found.extensions.value
     assert extension.error
     assert extension.module == "pkg._C"
-
-
-def test_facts_go_to_json_and_back_without_loss(empty_venv: Path, tmp_path: Path) -> None:
-    known = facts.gather(str(empty_venv))
-    text = json.dumps(to_json(known))
-    assert from_json(facts.Facts, json.loads(text)) == known
-    (tmp_path / "facts.json").write_text(text)
-    assert facts.load(tmp_path / "facts.json") == known
 
 
 def test_facts_of_a_newer_splatfix_are_refused(tmp_path: Path) -> None:

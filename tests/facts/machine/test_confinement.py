@@ -1,7 +1,6 @@
 """What a container was started with, from what real ones answered (``containers.json``)."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from splatfix.facts import Confinement
 from splatfix.facts.machine import confinement, probe
 from splatfix.facts.system.playback import PlaybackSystem
+from tests.facts.conftest import MachineOf
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
 FIND = (
@@ -17,7 +17,6 @@ FIND = (
     *("-writable", ")"),
 )
 GIB = 2**30
-MachineOf = Callable[..., PlaybackSystem]
 
 
 def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:

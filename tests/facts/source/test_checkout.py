@@ -13,6 +13,7 @@ from splatfix.facts import Checkout
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.knowledge.breakages import source_patterns
 from tests.files import put
+from tests.tables import data
 
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "t",
@@ -170,23 +171,7 @@ def test_a_zip_has_no_commit(tmp_path: Path) -> None:
     ]
 
 
-CONDA = """\
-name: stack
-channels:
-  - pytorch
-  - defaults
-dependencies:
-  - cudatoolkit=11.6
-  - conda-forge::plyfile
-  - python=3.7.13
-  - pytorch=1.12.1=py3.7_cuda11.6   # with its build
-  - pip:
-    - submodules/simple-knn
-    - open3d==0.18.0
-    - opencv-python>=4,<5
-    - git+https://example.org/x.git
-prefix: /home/someone/env
-"""
+CONDA: str = data(__file__)["texts"]["conda"]
 
 
 def test_pins(tmp_path: Path) -> None:
@@ -205,24 +190,7 @@ def test_pins(tmp_path: Path) -> None:
     }
 
 
-SETUP = """
-from setuptools import setup
-from torch.utils.cpp_extension import CUDAExtension, BuildExtension
-flags = {"nvcc": ["-O3", "-std=c++14"], "cxx": ["/std:c++17"]}
-other_backend = {"cxx": ["-std=c++11"]}
-setup(name="dgr", packages=["dgr"], ext_modules=[
-    CUDAExtension("dgr._C", ["forward.cu", "ext.cpp"], extra_compile_args=flags)], cmdclass={"build_ext": BuildExtension})
-"""
-SOURCES = {
-    "submodules/dgr/setup.py": SETUP,
-    "submodules/dgr/ext.cpp": "",
-    "submodules/dgr/forward.cu": "// cub::Max() in a comment\n/* FLT_MAX\n*/\nint a = b(cub::Max());\n",
-    "submodules/dgr/impl.h": '#include "width.h"\nuint32_t n;\n',
-    "submodules/dgr/width.h": "#include <vector>\n",
-    "submodules/dgr/fine.h": "#include <cstdint>\nuint32_t n;\n",
-    "submodules/dgr/box.cu": "float x = FLT_MAX;\n",
-    "submodules/dgr/third_party/glm/glm.h": "uint32_t cub::Max FLT_MAX\n",
-}
+SOURCES: dict[str, str] = data(__file__)["sources"]
 
 
 def test_sources_and_their_passages(tmp_path: Path) -> None:
@@ -241,20 +209,7 @@ def test_sources_and_their_passages(tmp_path: Path) -> None:
     )
 
 
-PYTHON = {
-    "gaussian_renderer/__init__.py": (
-        "from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer\n"
-        "def render(pc):\n"
-        "    settings = GaussianRasterizationSettings(bg=1, debug=False)\n"
-        "    rasterizer = GaussianRasterizer(raster_settings=settings)\n"
-        "    image, radii = rasterizer(means3D=pc.a)\n"
-    ),
-    "train.py": "try:\n    from fused_ssim import fused_ssim\nexcept:\n    pass\nfrom simple_knn._C import distCUDA2\n",
-    "submodules/dgr/dgr/__init__.py": "from gsplat import rasterization\n",
-    "output/old/train.py": "import gsplat\n",
-    "broken.py": "from gsplat import (\n",
-    "utils/plain.py": "import os\n",
-}
+PYTHON: dict[str, str] = data(__file__)["python"]
 
 
 def test_python_files(tmp_path: Path) -> None:

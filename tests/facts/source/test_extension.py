@@ -16,6 +16,8 @@ from splatfix.facts.source.setup_py import read_setup_script
 from tests.files import put
 from tests.tables import data
 
+TABLE = data(__file__)
+
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
@@ -48,29 +50,7 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
     assert found.modules[0].missing == ("ext.cpp",)
 
 
-@pytest.mark.parametrize(
-    ("code", "reads", "sets"),
-    [
-        ('os.environ.get("A")', ("A",), {}),
-        ('os.getenv("A", "x")', ("A",), {}),
-        ('from os import environ\nenviron["A"]', ("A",), {}),
-        ('"A" in os.environ', ("A",), {}),
-        ('os.environ["A"] = "7.5;8.0"', (), {"A": "7.5;8.0"}),
-        ('os.environ["A"] = str(1)', (), {"A": None}),
-        ('os.environ["A"] = ""', (), {"A": ""}),
-        ('os.environ.pop("A", None)', ("A",), {"A": ""}),
-        ('del os.environ["A"]', (), {"A": ""}),
-        ('os.environ.update({"A": "8.6"})', (), {"A": "8.6"}),
-        ('if "A" not in os.environ:\n    os.environ["A"] = "8.6"', ("A",), {}),
-        ('a = os.getenv("A")\nif not a:\n    os.environ["A"] = "8.6"', ("A",), {}),
-        ('os.environ["A"] = os.environ.get("A", "8.6")', ("A",), {}),
-        ('if os.getenv("B"):\n    os.environ["A"] = "8.6"', ("B",), {"A": "8.6"}),
-        ('env = os.environ\nenv.get("A")', ("A",), {}),
-        ('def flag(name, default="0"):\n    return os.getenv(name, default)\nflag("A")', ("A",), {}),
-        ('os.environ.setdefault("A", "1")', ("A",), {}),
-        ('settings = {"A": 1}\nsettings.get("A")', (), {}),
-    ],
-)
+@pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
 def test_environment_variables(
     tmp_path: Path, code: str, reads: tuple[str, ...], sets: dict[str, str | None]
 ) -> None:

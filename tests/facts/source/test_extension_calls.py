@@ -8,6 +8,9 @@ import pytest
 
 from splatfix.facts import ExtensionCall, RenderCall
 from splatfix.facts.source.extension_calls import extension_calls
+from tests.tables import data
+
+TABLE = data(__file__)
 
 FAMILY = (
     "from diff_gaussian_rasterization import GaussianRasterizationSettings, GaussianRasterizer\n"
@@ -26,23 +29,7 @@ def rendering(body: str) -> RenderCall:
     return call
 
 
-@pytest.mark.parametrize(
-    ("body", "unpacks", "at_least"),
-    [
-        ("image, radii, depth = rasterizer(means3D=pc.a)", 3, 3),
-        ("[image, radii] = rasterizer(means3D=pc.a)", 2, 2),
-        ("image, *_ = rasterizer(means3D=pc.a)", None, 1),
-        ("image = rasterizer(means3D=pc.a)[0]", None, 1),
-        ("depth = rasterizer(means3D=pc.a)[2]", None, 3),
-        ("last = rasterizer(means3D=pc.a)[-2]", None, 2),
-        ("image, radii = rasterizer(means3D=pc.a)[:2]", None, 2),
-        ("out = rasterizer(means3D=pc.a)\nimage, radii, depth = out", 3, 3),
-        ("out = rasterizer(means3D=pc.a)\nimage, depth = out[0], out[2]", None, 3),
-        ("out = rasterizer(means3D=pc.a)\nout = other()\nimage, depth = out", None, 0),
-        ("return rasterizer(means3D=pc.a)", None, 0),
-        ("out = rasterizer(means3D=pc.a)\nif pc:\n  a, b = out\nelse:\n  a, b, c = out", None, 2),
-    ],
-)
+@pytest.mark.parametrize(("body", "unpacks", "at_least"), TABLE["results"])
 def test_what_is_taken_of_the_results(body: str, unpacks: int | None, at_least: int) -> None:
     found = rendering(body)
     assert (found.unpacks, found.at_least) == (unpacks, at_least)
@@ -129,30 +116,7 @@ def test_by_whatever_name_the_module_goes(module: str, told: int) -> None:
     assert [(item.module, item.function, item.unpacks) for item in found] == [(module, "", 2)] * told
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("from simple_knn._C import distCUDA2\nd = clamp(distCUDA2(p), 1)", ("simple_knn._C", "distCUDA2", (), 1, None, 0)),
-        ("from simple_knn import _C\nd, nearest = _C.distCUDA2(p)", ("simple_knn._C", "distCUDA2", (), 1, 2, 2)),
-        ("import simple_knn._C\nd = simple_knn._C.distCUDA2(p)[0]", ("simple_knn._C", "distCUDA2", (), 1, None, 1)),
-        (
-            "from fused_ssim import fused_ssim as fast\nloss = fast(a, b, padding='valid')",
-            ("fused_ssim", "fused_ssim", ("padding",), 2, None, 0),
-        ),
-        (
-            "import gsplat\nimage, alpha, info = gsplat.rasterization(means=m)",
-            ("gsplat", "rasterization", ("means",), 0, 3, 3),
-        ),
-        (
-            "from diff_gaussian_rasterization import SparseGaussianAdam\noptimizer = SparseGaussianAdam(p, lr=0)",
-            ("diff_gaussian_rasterization", "SparseGaussianAdam", ("lr",), 1, None, 0),
-        ),
-        (
-            FAMILY + "    radii = rasterizer.visible_filter(means3D=pc.a)\n",
-            ("diff_gaussian_rasterization", "GaussianRasterizer.visible_filter", ("means3D",), 0, None, 0),
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "want"), TABLE["other"])
 def test_other_calls(text: str, want: tuple[object, ...]) -> None:
     none, (found,) = calls(text)
     told = (found.module, found.name, found.keywords, found.positional, found.unpacks, found.at_least)

@@ -16,6 +16,8 @@ from tests.tables import data
 
 from .test_checkout import read
 
+TABLE = data(__file__)
+
 TUPLE_LOADED, UNHASHABLE_DEFAULT = "torch.load(tuple)", "dataclass(default=unhashable)"
 
 
@@ -49,38 +51,12 @@ def test_own_modules_are_followed(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n",
-        "try:\n    import wandb\nexcept:\n    pass\n",
-        "try:\n    import wandb\nexcept (ModuleNotFoundError, OSError):\n    import json\n",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import wandb\n",
-        "import typing\nif typing.TYPE_CHECKING:\n    import wandb\n",
-        "def log():\n    import wandb\n",
-        "if use_wandb:\n    import wandb\n",
-        "import sys\nif sys.platform == 'win32':\n    import wandb\nelse:\n    import os\n",
-        "class A:\n    def log(self):\n        import wandb\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLE["may-fail"])
 def test_an_import_that_may_fail(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "try:\n    import wandb\nexcept ImportError:\n    raise SystemExit('install wandb')\n",
-        "import sys\ntry:\n    import wandb\nexcept ImportError:\n    sys.exit(1)\n",
-        "try:\n    import wandb\nexcept ValueError:\n    pass\n",
-        "try:\n    pass\nfinally:\n    import wandb\n",
-        "class A:\n    import wandb\n",
-        "with open('x') as f:\n    import wandb\n",
-        "if __name__ == '__main__':\n    import wandb\n",
-        "import wandb.sdk as w\n",
-        "from wandb.sdk import run\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLE["must-work"])
 def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == ["wandb"]
 
@@ -115,40 +91,15 @@ def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Pat
 MAIN = "if __name__ == '__main__':\n    pass\n"
 
 
-@pytest.mark.parametrize(
-    ("files", "programs", "beside"),
-    [
-        ({"train.py": "", "view.py": MAIN}, ["train.py"], []),
-        ({"slam.py": MAIN, "other.py": "", "setup.py": MAIN}, ["slam.py"], []),
-        (
-            {
-                "main.py": "",
-                "tools/prepare.py": "",
-                "README.md": "python main.py x\npython3 tools/prepare.py\n",
-            },
-            ["main.py"],
-            ["tools/prepare.py"],
-        ),
-        (
-            {"train.py": "", "app.py": "", "readme.rst": "    CUDA_VISIBLE_DEVICES=0 python -u app.py --x 1"},
-            ["train.py"],
-            ["app.py"],
-        ),
-        ({"run.py": "", "README.md": "torchrun --nproc_per_node=2 run.py"}, ["run.py"], []),
-        ({"README.md": "python ../outside.py; python setup.py install; python gone.py"}, [], []),
-        ({"lib.py": "import x\n"}, [], []),
-    ],
-)
+@pytest.mark.parametrize(("files", "programs", "beside"), TABLE["scripts"])
 def test_scripts_of_a_checkout(
-    tmp_path: Path, files: dict[str, str], programs: list[str], beside: list[str]
+    tmp_path: Path, files: dict[str, str], programs: tuple[str, ...], beside: tuple[str, ...]
 ) -> None:
     """MonoGS's slam.py and dreamgaussian's main.py: nothing was read, and nothing was missing."""
     put(tmp_path, files)
     found = find_scripts(tmp_path, FolderReader())
-    assert [[path.relative_to(tmp_path).as_posix() for path in group] for group in found] == [
-        programs,
-        beside,
-    ]
+    named = [tuple(path.relative_to(tmp_path).as_posix() for path in group) for group in found]
+    assert named == [programs, beside]
 
 
 def test_what_only_other_scripts_need_is_marked(tmp_path: Path) -> None:
@@ -213,16 +164,7 @@ def test_names_that_are_gone(tmp_path: Path, text: str, line: int, at_import: bo
     assert match.text == text.splitlines()[line - 1].strip()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import numpy as np\nx = np.int32\n",
-        "import mine as np\nx = np.int\n",
-        '"""np.int is gone"""\nimport numpy as np  # np.int\n',
-        "import numpy as np\ntry:\n    x = np.int\nexcept AttributeError:\n    x = int\n",
-        "import numpy as np\nif hasattr(np, 'int'):\n    x = np.int\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLE["not-meant"])
 def test_names_that_are_not_meant(tmp_path: Path, text: str) -> None:
     assert program(tmp_path, text, "numpy.int").matches == ()
 
@@ -263,16 +205,7 @@ def training(start):
     assert match.line == 4 and not match.at_import
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "state = torch.load(path)",
-        "params, first = torch.load(path, weights_only=False)",
-        "params, first = torch.load(path, pickle_module=dill)",
-        "params, first = torch.load(path, **options)",
-        "params, first = torch.jit.load(path)",
-    ],
-)
+@pytest.mark.parametrize("statement", TABLE["loads"])
 def test_loads_that_decide_for_themselves_or_are_of_tensors(tmp_path: Path, statement: str) -> None:
     assert program(tmp_path, f"import torch\n{statement}\n", TUPLE_LOADED).matches == ()
 

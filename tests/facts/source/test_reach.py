@@ -8,6 +8,9 @@ import pytest
 from splatfix.facts import repository_of
 from splatfix.facts.source.reach import levels_above
 from tests.files import put
+from tests.tables import data
+
+TABLE = data(__file__)
 
 HERE = "import os\nfrom pathlib import Path\nhere = os.path.dirname(os.path.abspath(__file__))\n"
 
@@ -16,44 +19,12 @@ def extension(root: Path, setup: str = "", **files: str) -> Path:
     return put(root / "bindings" / "torch", {"setup.py": setup, **files})
 
 
-@pytest.mark.parametrize(
-    ("code", "levels"),
-    [
-        ("", 0),
-        ("print(here)", 0),
-        ("setup(sources=['csrc/x.cu', os.path.join(here, 'third_party', 'glm')])", 0),
-        ("os.path.join(here, 'csrc', '..', 'include')", 0),
-        ("os.path.join(here, 'csrc', name, '../..')", 0),
-        ("os.path.dirname(torch.__file__)", 0),
-        ("print('and so on ...', '1..2')", 0),
-        ("setup(sources=['../../src/cpp_api.cu'])", 2),
-        ("root = os.path.dirname(os.path.dirname(here))", 2),
-        ("root = os.path.dirname(here)\nflags = [f'-I{root}/include']", 1),
-        ("root = Path(__file__).resolve().parent.parent / 'include'", 1),
-        ("root = Path(__file__).parents[2]", 2),
-        ("root = Path(here, '..', 'common')", 1),
-        ("flags = ['-I' + os.path.join(here, '../include')]", 1),
-        ("flags = ['-I../../include']", 2),
-        ("os.path.join(os.getcwd(), '..')", 1),
-        ("os.path.join(unknown(), '../..')", 2),
-        ("root = os.path.dirname(root)", 0),
-    ],
-)
+@pytest.mark.parametrize(("code", "levels"), TABLE["of-setup"])
 def test_paths_of_setup_py(tmp_path: Path, code: str, levels: int) -> None:
     assert levels_above(extension(tmp_path, f"{HERE}{code}\n")) == levels
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "levels"),
-    [
-        ("CMakeLists.txt", "add_subdirectory(../core core)\n", 1),
-        ("CMakeLists.txt", 'include_directories("${CMAKE_CURRENT_SOURCE_DIR}/../../include")\n', 2),
-        ("CMakeLists.txt", "# ../../ is where it was\nproject(x)\n", 0),
-        ("pyproject.toml", '[tool.scikit-build]\ncmake.source-dir = ".."\n', 1),
-        ("x.cu", '#include "../../common/math.cuh"\n', 2),
-        ("x.cu", '#include <../x.h>\n// #include "../y.h"\n', 0),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "levels"), TABLE["of-others"])
 def test_paths_of_other_files(tmp_path: Path, name: str, text: str, levels: int) -> None:
     assert levels_above(extension(tmp_path, **{name: text})) == levels
 
