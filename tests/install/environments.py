@@ -188,4 +188,9 @@ def run_in(target: Environment, code: str) -> str:
     return done.stdout.strip()
 
 
+def pip(target: Environment, *arguments: str) -> Completed:
+    """The environment's own pip, as a person calls it."""
+    return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
+
+
 PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"

@@ -36,20 +36,6 @@ def put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
     pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
 
 
-def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) -> None:
-    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
-    (environment.purelib / "pkg" / "__init__.py").chmod(0o600)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0", {"pkg/other.py": b"", "extra/__init__.py": b""})
-    backup = make_backup(environment, new, tmp_path / "backup")
-    put(new, environment, tmp_path)
-    assert backup.version_before == "1.0" and snapshot(environment) != before
-
-    for _ in range(2):
-        put_back(environment, tmp_path / "backup")
-        assert snapshot(environment) == before
-
-
 def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -> None:
     """The temporary file, and bytecode, beside such a name cannot be called after the whole of it."""
     names = [f"pkg/{'n' * (255 - len(suffix))}{suffix}" for suffix in (".json", ".py")]
@@ -109,22 +95,6 @@ def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, s
         for name in ("METADATA", "RECORD", "INSTALLER", "REQUESTED"):
             (site / "pkg-2.0.dist-info" / name).write_text("new")
     put_back(environment, tmp_path / "backup")
-    assert snapshot(environment) == before
-
-
-@pytest.mark.slow
-def test_a_development_install_is_put_back(environment: Environment, tmp_path: Path) -> None:
-    site = environment.purelib
-    (site / "pkg.egg-link").write_text(f"{tmp_path}/checkout\n.")
-    (site / "easy-install.pth").write_text(f"{tmp_path}/checkout\n")
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0")
-    backup = make_backup(environment, new, tmp_path / "backup")
-    assert {Path(item.path).name for item in backup.saved} == {"pkg.egg-link", "easy-install.pth"}
-    (site / "pkg.egg-link").unlink()
-    (site / "easy-install.pth").write_text("")
-    put(new, environment, tmp_path)
-    restore(environment, backup, tmp_path / "backup")
     assert snapshot(environment) == before
 
 

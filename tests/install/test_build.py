@@ -191,11 +191,6 @@ def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: p
     assert added["CCACHE_BASEDIR"] == str(tmp_path / "scratch")
 
 
-def test_without_one_nothing_is_added(tmp_path: Path) -> None:
-    assert compiler_cache(ACTION, tmp_path) == {}
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_wheel_is_the_same_with_and_without() -> None:
     plain = identity_of(ACTION, {"torch": "2.11"})
     assert identity_of(with_cache("ccache", "/usr/bin/g++"), {"torch": "2.11"}) == plain

@@ -16,7 +16,6 @@ from tests.files import contents
 from tests.plan.machines import refused
 
 from .environments import Stages, install, snapshot, write_extension
-from .test_cli import splatfix
 from .test_in_place import edited_in_place, source_with_work
 
 
@@ -70,7 +69,7 @@ def test_revert_restores_the_environment_it_is_asked_of(
     original, before = stages.at("two"), stages.files["one"]
     held = everything(original)
     there = arrive(original, tmp_path / "there")
-    assert splatfix("revert", "--python", there.python) == 0
+    revert(there.python)
     assert snapshot(there) == before
     assert everything(original) == (held if arrive is copy_of else {})
 

@@ -30,11 +30,13 @@ def test_install_then_revert_leaves_the_environment_as_it_was(
 ) -> None:
     before = snapshot(environment)
     source = write_extension(tmp_path / "source")
+    with (source / "tiny_probe" / "__init__.py").open("a") as file:
+        file.write("import sys\nsys.stdout.write('loading ... ')\nsys.stderr.write('ready')\n")
     files = sorted(path.name for path in source.rglob("*"))
 
     outcome = install(environment, source, afresh=True)
 
-    assert run_in(environment, ANSWER) == "42"
+    assert run_in(environment, ANSWER) == "loading ... 42", "a module may print as it is imported"
     assert sorted(path.name for path in source.rglob("*")) == files, "the build touched the person's checkout"
     (item,) = outcome.items
     assert (item.subject, item.version, item.before) == ("tiny_probe", "1.0", "")
@@ -53,15 +55,17 @@ def test_install_then_revert_leaves_the_environment_as_it_was(
 
 def test_a_second_install_reverts_to_the_first_byte_for_byte(stages: Stages, tmp_path: Path) -> None:
     environment = stages.at("one")
+    (environment.purelib / "tiny_probe" / "__init__.py").chmod(0o600)
+    before = snapshot(environment)
     times = {p: p.stat().st_mtime_ns for p in environment.purelib.rglob("tiny_probe*/*") if p.is_file()}
     second = install(environment, write_extension(tmp_path / "two", answer=7, version="2.0"))
     assert run_in(environment, ANSWER) == "7"
-    assert second.items[0].before == "1.0" and snapshot(environment) != stages.files["one"]
+    assert second.items[0].before == "1.0" and snapshot(environment) != before
     first = Journal(environment.state_folder).entries()[0]
     assert refused(revert, environment.python, first.id).code == "later-change"
 
     revert(environment.python)
-    assert snapshot(environment) == stages.files["one"]
+    assert snapshot(environment) == before
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert run_in(environment, ANSWER) == "42"
 
@@ -124,13 +128,6 @@ def test_the_second_of_two_takes_the_first_back(environment: Environment, tmp_pa
     error = refused(install, environment, good, bad)
     assert error.code == "import-failed" and "other_probe" in error.what
     assert snapshot(environment) == before
-
-
-def test_a_module_that_prints_on_import_is_no_failure(environment: Environment, tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "source")
-    with (source / "tiny_probe" / "__init__.py").open("a") as file:
-        file.write("import sys\nsys.stdout.write('loading ... 100%')\nsys.stderr.write('ready')\n")
-    assert install(environment, source).items[0].modules == ("tiny_probe", "tiny_probe._C")
 
 
 def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:

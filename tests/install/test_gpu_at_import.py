@@ -1,6 +1,5 @@
 """An import that fails for want of a GPU is told from one that fails: by the loader's words, torch's, and the line itself."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ from splatfix.install import WheelCache, execute
 from splatfix.install.environment import Environment
 from splatfix.install.verify import wants_gpu
 from tests.archs import request_for
-from tests.plan.machines import make_plan, refused
+from tests.files import put
+from tests.plan.machines import changed, make_plan, refused
 
 from .environments import snapshot, write_extension
 
@@ -29,8 +29,7 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
 ) -> None:
     source = write_extension(tmp_path / "source")
     (source / "tiny_probe" / "__init__.py").write_text(GUARDED)
-    before, facts = snapshot(environment), gather(environment.python)
-    facts = dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, gpus=Fact(gpus, "test")))
+    before, facts = snapshot(environment), changed(gather(environment.python), gpus=Fact(gpus, "test"))
     plan = make_plan(request_for((str(source),)), facts)
     if gpus:
         assert refused(execute, plan, facts, cache=WheelCache()).code == "import-failed"
@@ -50,22 +49,17 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
         ("ModuleNotFoundError: No module named 'matplotlib'", False),
         ("AssertionError: Torch not compiled with CUDA enabled", False),
         ("", False),
+        # by the line that raised
+        ('  File "{asks}", line 5, in <module>\nOSError: Unknown', True),
+        ('  File "{asks}", line 7, in <module>\nOSError: Unknown', False),
+        ('  File "{damaged}", line 2, in <module>\nOSError: Unknown', False),
     ],
 )
-def test_by_its_last_line(said: str, asks: bool) -> None:
-    assert (wants_gpu(f"Traceback (most recent call last):\n{said}\n") is not None) is asks
-
-
-@pytest.mark.parametrize(("line", "asks"), [(5, True), (7, False)])
-def test_by_the_line_that_raised(tmp_path: Path, line: int, asks: bool) -> None:
-    file = tmp_path / "modules.py"
-    file.write_text(f"{GUARDED}x = 1\nraise ValueError('something else')\n")
-    trace = (
-        f'Traceback (most recent call last):\n  File "{file}", line {line}, in <module>\nOSError: Unknown\n'
-    )
+def test_a_traceback_that_asks_for_a_gpu(tmp_path: Path, said: str, asks: bool) -> None:
+    files = {
+        "asks": f"{GUARDED}x = 1\nraise ValueError('something else')\n",
+        "damaged": "if torch.cuda.is_available(:\n    raise",
+    }
+    places = {name: put(tmp_path, files) / name for name in files}
+    trace = f"Traceback (most recent call last):\n{said.format(**places)}\n"
     assert (wants_gpu(trace) is not None) is asks
-
-
-def test_a_damaged_file_is_no_proof(tmp_path: Path) -> None:
-    (file := tmp_path / "modules.py").write_text("if torch.cuda.is_available(:\n    raise")
-    assert wants_gpu(f'  File "{file}", line 2, in <module>\nOSError: Unknown') is None

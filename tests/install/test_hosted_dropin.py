@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from splatfix.facts import gather
+from splatfix.install import revert
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import write_wheel
+from tests.cli.conftest import Document
+from tests.conftest import Splatfix
 
-from .environments import fat_binary, make_environment, run_in, snapshot, write_extension
-from .test_cli import splatfix
-from .test_dropins import pip
+from .environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
 
 pytest.importorskip("torch")
 
 BACKEND = "try:\n    from gsplat import csrc as _C\nexcept ImportError:\n    _C = None\n"
 NAMES = "from gsplat.cuda._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
+DIAGNOSE = ("diagnose", "--only", "drop-in-without-host", "--python")
 WHY = """
 try:
     import gsplat.cuda._backend
@@ -43,15 +44,14 @@ def put_gsplat(target: Environment, version: str, folder: Path, backend: str = B
 
 
 def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, splatfix: Splatfix, document: Document
 ) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)
     before = snapshot(target)
     assert run_in(target, "from gsplat.cuda._backend import _C; print(_C)") == "None"
     install = ("install", "gsplat", "--backend", "auto", "--python", target.python)
-    assert splatfix(*install, "--json") == 0
-    (item,) = json.loads(capsys.readouterr().out)["outcome"]["items"]
+    (item,) = document(*install)["outcome"]["items"]
     assert (item["subject"], item["modules"]) == ("splatfix-gsplat-csrc", ["gsplat.csrc"])
     assert run_in(target, NAMES) == "True False True"
     changed = {name for name, value in snapshot(target).items() if before.get(name) != value}
@@ -65,23 +65,21 @@ def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
     problem = run_in(target, WHY)
     assert "gsplat 1.6.0 is installed" in problem and "pip uninstall splatfix-gsplat-csrc" in problem
     assert "gsplat<=1.5.3" in pip(target, "check").stdout, "pip says it too"
-    assert splatfix("diagnose", "--only", "drop-in-without-host", "--python", target.python) == 1
-    assert "does not run with splatfix-gsplat-csrc" in capsys.readouterr().out
-    assert splatfix(*install) == 1
-    assert "host-release-not-served" in capsys.readouterr().err
+    assert "does not run with splatfix-gsplat-csrc" in splatfix(*DIAGNOSE, target.python).stdout
+    assert document(*install)["error"]["code"] == "host-release-not-served"
 
     put_gsplat(target, "1.5.3", tmp_path)
-    assert splatfix("revert", "--python", target.python) == 0
+    revert(target.python)
     assert snapshot(target) == before
 
 
 def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, splatfix: Splatfix, document: Document
 ) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path)
     install = ("install", "gsplat", "--backend", "pure", "--python", target.python)
-    assert splatfix(*install) == 0
+    assert document(*install)["exit_code"] == 0
     source = write_extension(tmp_path / "csrc", name="csrc", extra=fat_binary(90))
     (source / "probe.c").write_text(
         (source / "probe.c").read_text().replace('"_C"', '"csrc"').replace("PyInit__C", "PyInit_csrc")
@@ -99,19 +97,19 @@ def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
     assert run_in(target, "from gsplat.cuda._backend import _C; print(_C.answer(), _C.__file__)").startswith(
         "42 "
     )
-    assert splatfix("diagnose", "--only", "drop-in-without-host", "--python", target.python) == 0
-    assert "has its own compiled module, which is used" in capsys.readouterr().out
-    assert splatfix("revert", "--python", target.python) == 0
-    assert splatfix(*install) == 1
-    assert "host-compiled" in capsys.readouterr().err
+    diagnosed = splatfix(*DIAGNOSE, target.python)
+    assert diagnosed.returncode == 0
+    assert "has its own compiled module, which is used" in diagnosed.stdout
+    revert(target.python)
+    assert document(*install)["error"]["code"] == "host-compiled"
 
 
-def test_what_gsplat_lacks_to_draw_stops_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_gsplat_lacks_to_draw_stops_it(tmp_path: Path, splatfix: Splatfix) -> None:
     """gsplat 1.5.3 imports packaging when it first draws, and does not ask pip for it."""
     target = make_environment(tmp_path / "env", torch=True)
     put_gsplat(target, "1.5.3", tmp_path, backend="import absent_here\n" + BACKEND)
     before = snapshot(target)
-    assert splatfix("install", "gsplat", "--backend", "pure", "--yes", "--python", target.python) == 1
-    said = " ".join(capsys.readouterr().err.split())
+    done = splatfix("install", "gsplat", "--backend", "pure", "--yes", "--python", target.python)
+    said = " ".join(done.stderr.split())
     assert "No module named 'absent_here'" in said and "Install absent_here with pip" in said
     assert snapshot(target) == before

@@ -10,7 +10,6 @@ import pytest
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
-from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, EditSource, InstallWheel
 from splatfix.plan.edits import PlannedEdit
@@ -113,11 +112,3 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
     # a C compiler has no <cstdint>, which is the first thing wrong then, in a line that the source has not
     assert error.what.partition("failed: ")[2].startswith("probe.c:")
     assert ("edits (cstdint)" in error.meaning) is moved, error.meaning
-
-
-def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
-    source = source_with_work(tmp_path / "source")
-    write_edits(edited_contents(source, (EDIT,)))
-    once = contents(source)
-    write_edits(edited_contents(source, (EDIT,)))
-    assert contents(source) == once

@@ -8,10 +8,9 @@ import pytest
 
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import breakage
+from tests.conftest import Splatfix
 
-from .environments import make_environment, run_in, snapshot
-from .test_cli import splatfix
-from .test_dropins import pip
+from .environments import make_environment, pip, run_in, snapshot
 
 pytest.importorskip("torch")
 
@@ -27,7 +26,7 @@ except Exception as error:
 """
 
 
-def test_it_is_edited_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_edited_and_taken_back(tmp_path: Path, splatfix: Splatfix) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     record = breakage("nerfstudio-torch-load").installed
     assert record is not None
@@ -38,14 +37,13 @@ def test_it_is_edited_and_taken_back(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run_in(target, WORKS) == "UnpicklingError"
     (target.prefix / "x.pt").unlink()
     python = ("--python", target.python)
-    assert splatfix("diagnose", "--only", "installed-package-breaks", *python) == 0
-    assert "splatfix install nerfstudio --in-place" in capsys.readouterr().out
-    assert splatfix("install", "nerfstudio", "--in-place", *python) == 0
-    assert "Edited the installed nerfstudio" in capsys.readouterr().out
+    diagnose = ("diagnose", "--only", "installed-package-breaks", *python)
+    assert "splatfix install nerfstudio --in-place" in splatfix(*diagnose).stdout
+    done = splatfix("install", "nerfstudio", "--in-place", *python)
+    assert "Edited the installed nerfstudio" in done.stdout
     assert "1.0" in run_in(target, WORKS)
     (target.prefix / "x.pt").unlink()
-    assert splatfix("diagnose", "--only", "installed-package-breaks", *python) == 0
-    assert "1 check passed" in capsys.readouterr().out
-    assert splatfix("revert", *python) == 0
+    assert "1 check passed" in splatfix(*diagnose).stdout
+    assert splatfix("revert", *python).returncode == 0
     assert snapshot(target) == before
-    assert splatfix("install", "nerfstudio", *python) == 2, "not a folder, and not to be edited"
+    assert splatfix("install", "nerfstudio", *python).returncode == 2, "not a folder, and not to be edited"

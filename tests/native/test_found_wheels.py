@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import Facts, gather
+from splatfix.facts import Fact, Facts, gather
 from splatfix.install.environment import Environment
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from tests.archs import goal
-from tests.plan.machines import cuda_source, rasterizer_source
+from tests.plan.machines import changed, cuda_source, rasterizer_source
 from tests.wheels.forge import search, serving, write_page
 
 from .conftest import absent
@@ -163,10 +163,7 @@ def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> No
     (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
     assert candidate.code == "torch-symbols-missing", candidate
     newer = dataclasses.replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
-    environment = dataclasses.replace(
-        facts.environment, torch=dataclasses.replace(facts.environment.torch, value=newer)
-    )
-    other = dataclasses.replace(facts, environment=environment)
+    other = changed(facts, torch=Fact(newer, "test"))
     (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
     assert candidate.code == "wrong-torch", candidate
 

@@ -21,7 +21,7 @@ from splatfix.plan import BuildWheel
 from tests.archs import request_for
 from tests.conftest import ROOT
 from tests.install.environments import snapshot
-from tests.plan.machines import make_plan, refused
+from tests.plan.machines import changed, make_plan, refused
 
 pytestmark = pytest.mark.native
 
@@ -147,7 +147,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
         replace(item, archs=tuple(arch for arch in item.archs if Arch.parse(arch).number <= 90))
         for item in facts.machine.toolkits.value or ()
     )
-    facts = replace(facts, machine=replace(facts.machine, toolkits=Fact(older, "the real ones, cut down")))
+    facts = changed(facts, toolkits=Fact(older, "the real ones, cut down"))
     request = request_for((str(FIXTURES / "splat_probe"),), ("sm_120",))
     error = refused(make_plan, request, facts)
     assert error.code == "no-matching-toolkit"

@@ -43,6 +43,7 @@ from splatfix.plan import (
     SourceSummary,
     plan_install,
 )
+from tests.checks.conftest import with_facts
 
 INTERPRETER = Interpreter(
     executable="/env/bin/python",
@@ -155,14 +156,12 @@ TORCH_118 = dataclasses.replace(
 )
 
 
+changed = with_facts
+
+
 def healthy() -> Facts:
     """An RTX 5080 with a driver, torch, toolkit and compiler that fit."""
     return machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,), driver=NEW_DRIVER)
-
-
-def changed(facts: Facts, **values: object) -> Facts:
-    """The same environment on another machine."""
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, **values))  # type: ignore[arg-type]
 
 
 def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
@@ -181,13 +180,12 @@ def installing(
 ) -> Facts:
     """One distribution more, and what it holds."""
     old = facts.environment
-    environment = dataclasses.replace(
-        old,
+    return changed(
+        facts,
         packages=Fact((*(old.packages.value or ()), *([package] if package else ())), "test"),
         extensions=Fact((*(old.extensions.value or ()), *([file] if file else ())), "test"),
         distributions=Fact((*(old.distributions.value or ()), distribution), "test"),
     )
-    return dataclasses.replace(facts, environment=environment)
 
 
 def make_plan(request: Request, facts: Facts) -> InstallPlan:

@@ -7,22 +7,14 @@ from pathlib import Path
 import pytest
 
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
-from splatfix.context.compilers import choose_compilers
-from splatfix.context.toolkits import choose_toolkit
 from splatfix.core.errors import Exit, SplatfixError, require
-from splatfix.facts import Driver, Fact, Facts, Gpu, NativeModule, Source, read_source
+from splatfix.facts import Facts, NativeModule, Source, read_source
 from splatfix.knowledge import Arch
 from splatfix.plan import summarise
-from splatfix.plan.build_environment import (
-    Jobs,
-    build_environment,
-    compiler_cache,
-    share_jobs,
-    shares,
-)
+from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT
 
-from .machines import CUDA_13, TORCH, cuda_source, machine, refused
+from .machines import CUDA_13, NEW_DRIVER, RTX_5080, TORCH, changed, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
 from .test_install_plan import refused as no_plan
 
@@ -130,9 +122,7 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     """Where the GPU in sight decides alone; one that asks what the GPU is cannot be told that there is one."""
     build = build_of(plan(cuda_source(tmp_path / "a", before=NO_SWITCH)))
     assert [edit.rule for edit in build.edits] == ["gpu-at-build"]
-    gpu = machine(gpus=(Gpu(0, "RTX 5090", cc="12.0"),))
-    driver = Fact(Driver("580.65", "13.0", False, "580.65"), "test")
-    gpu = dataclasses.replace(gpu, machine=dataclasses.replace(gpu.machine, driver=driver))
+    gpu = machine(gpus=(RTX_5080,), driver=NEW_DRIVER)
     assert not build_of(plan(cuda_source(tmp_path / "b", before=NO_SWITCH), gpu)).edits
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
@@ -189,19 +179,14 @@ def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
     (lent / "cublas_v2.h").write_text("")
     torch = dataclasses.replace(TORCH, folder=str(tmp_path / "torch"))
     facts = machine(torch=torch, toolkits=(SLIM,), variables={"CPATH": "/mine"})
-    toolkit = choose_toolkit(facts, torch, (Arch(12, 0),)).required()
-    compilers = choose_compilers(facts, torch, SLIM, (13, 0, 88)).required()
-    archs = ArchChoice(Decider.TORCH)
-    source = Source("/x", ("setup.py",), "x")
-    made = build_environment(facts, source, toolkit, compilers, archs, Jobs(1, "as asked"))
-    assert made.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
-    said = [reason.text for reason in made.reasons if reason.text.startswith("CPATH=")]
+    build = build_of(plan(cuda_source(tmp_path / "source"), facts))
+    assert build.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
+    said = [reason.text for reason in build.reasons if reason.text.startswith("CPATH=")]
     assert len(said) == 2 and "include/cublas_v2.h" in said[1]
 
 
 def with_tools(system: str = "linux", **tools: str) -> Facts:
-    facts = machine()
-    return dataclasses.replace(facts, machine=dataclasses.replace(facts.machine, tools=tools, system=system))
+    return changed(machine(), tools=tools, system=system)
 
 
 def test_ccache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:

@@ -24,12 +24,6 @@ def taming(folder: Path) -> Path:
     return folder
 
 
-def test_a_checkout_stands_for_its_extensions(tmp_path: Path) -> None:
-    sources, notes = sources_in([str(taming(tmp_path))])
-    assert [source.name for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
-    assert "aming" in notes[0]
-
-
 def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "setup.py").write_text(
@@ -135,15 +129,6 @@ def test_an_empty_submodule_is_planned_by_its_module(tmp_path: Path, path: str, 
         "import simple_knn\nfrom diff_gaussian_rasterization import GaussianRasterizer\n"
     )
     assert list(expected_extensions([str(tmp_path)])) == ([module] if module else [])
-
-
-def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    cuda_source(home / "clones" / "simple-knn", "simple_knn")
-    monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
-    for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
-        caught = refused(sources_in, [str(folder)])
-        assert caught.code == "not-a-checkout" and words in caught.what
 
 
 def misuse(folder: Path | str) -> SplatfixError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.context import make_context
-from splatfix.facts import Distribution, Extension, Facts
+from splatfix.facts import Distribution, Extension, Facts, SplatPackage
 from splatfix.plan import OptionKind, plan_install
 from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
 from tests.archs import goal, request_for
@@ -21,9 +21,9 @@ from .machines import (
     installing,
     kinds,
     machine,
+    plan,
     refused,
     why_not,
-    with_extension,
 )
 
 CPU = machine(torch=dataclasses.replace(TORCH, cuda=None), toolkits=(), host=())
@@ -111,21 +111,13 @@ def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path:
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
-    pure = with_extension(BARE, "gsplat", ())
-    extension = dataclasses.replace(pure.environment.extensions, value=())
-    pure = dataclasses.replace(pure, environment=dataclasses.replace(pure.environment, extensions=extension))
-
     def of(version: str) -> Facts:
-        environment = pure.environment
-        gsplat = Distribution("gsplat", version, SITE)
-        others = tuple(item for item in environment.distributions.value or () if item.name != "gsplat")
-        listed = dataclasses.replace(environment.distributions, value=(*others, gsplat))
-        return dataclasses.replace(pure, environment=dataclasses.replace(environment, distributions=listed))
+        package = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",), ("gsplat._C",))
+        return installing(BARE, Distribution("gsplat", version, SITE), package=package)
 
     options = find_options(goal("sm_90"), of("1.5.3"))
     assert OptionKind.NVRTC in kinds(options)
-    option = next(item for item in options.available if item.kind is OptionKind.NVRTC)
-    commands = [argv(step) for step in option.steps if step.command]
+    commands = [argv(step) for step in plan(options, OptionKind.NVRTC).steps if step.command]
     assert commands[0][:5] == ("splatfix", "install", "gsplat", "--backend", "nvrtc")
     assert any(words[1] == "certify" and "gsplat" in words for words in commands), "it trains with gsplat"
     assert "1.6.0 is installed" in why_not(find_options(goal("sm_90"), of("1.6.0")), OptionKind.NVRTC)

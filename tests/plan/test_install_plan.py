@@ -5,17 +5,18 @@ from typing import Any
 import pytest
 
 from splatfix.checks import run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
+from splatfix.plan import BuildWheel, InstallPlan, InstallWheel
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
 
-from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
+from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, changed, compilers, cuda_source, machine
+from .machines import refused as problem_of
 
 
 def plan(source: Path, facts: Facts | None = None, **asked: Any) -> InstallPlan:
@@ -27,11 +28,10 @@ def build_of(made: InstallPlan) -> BuildWheel:
 
 
 def refused(code: str, source: Path, facts: Facts | None = None, **asked: Any) -> SplatfixError:
-    with pytest.raises(SplatfixError) as caught:
-        plan(source, facts, **asked)
-    assert caught.value.code == code, caught.value.what
-    assert caught.value.todo, "it does not say what to do"
-    return caught.value
+    error = problem_of(plan, source, facts, **asked)
+    assert error.code == code, error.what
+    assert error.todo, "it does not say what to do"
+    return error
 
 
 def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
@@ -72,8 +72,7 @@ def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
     facts = machine(packages=_PACKAGES | {"dgr": "1.0"})
     found = facts.environment.distributions.value or ()
     elsewhere = tuple(dataclasses.replace(item, location="/other/site-packages") for item in found)
-    moved = dataclasses.replace(facts.environment, distributions=Fact(elsewhere, "test"))
-    made = plan(cuda_source(tmp_path), dataclasses.replace(facts, environment=moved))
+    made = plan(cuda_source(tmp_path), changed(facts, distributions=Fact(elsewhere, "test")))
     assert [step.replaces for step in made.steps if isinstance(step, InstallWheel)] == [""]
 
 
@@ -230,9 +229,7 @@ def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -
     folder = cuda_source(tmp_path / "dgr")
     (folder / "dgr").mkdir()
     (folder / "dgr" / "__init__.py").write_text("import torch\nfrom house_made import scan\n")
-    facts = machine(packages=_PACKAGES)
-    environment = dataclasses.replace(facts.environment, modules=Fact(("torch",), "test"))
-    facts = dataclasses.replace(facts, environment=environment)
+    facts = changed(machine(packages=_PACKAGES), modules=Fact(("torch",), "test"))
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
@@ -289,12 +286,10 @@ def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
     assert "pip" in argv(error.todo[0]) and "/whl/cu1" in argv(error.todo[0])[-1]
     pure = request_for(("fused_ssim",), backend="pure")
-    with pytest.raises(SplatfixError) as caught:
-        make_plan(pure, machine(torch=None))
-    assert argv(caught.value.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
-    damaged = machine()
-    lost = dataclasses.replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
-    refused("torch-unreadable", cuda_source(tmp_path), dataclasses.replace(damaged, environment=lost))
+    error = problem_of(make_plan, pure, machine(torch=None))
+    assert argv(error.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
+    damaged = changed(machine(), torch=Fact(None, "", "version.py is damaged"))
+    refused("torch-unreadable", cuda_source(tmp_path), damaged)
 
 
 def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> None:
@@ -314,9 +309,7 @@ def test_pure_plans(tmp_path: Path) -> None:
     assert made.subjects == ("fused-ssim", "simple-knn")
     assert [a.replaces for a in made.steps if isinstance(a, InstallWheel)] == ["", "0.0.0"]
     assert made.targets == () and made.notes
-    with pytest.raises(SplatfixError) as caught:
-        make_plan(request_for(("x",), backend="magic"), cpu)
-    assert caught.value.exit_code is Exit.USAGE
+    assert problem_of(make_plan, request_for(("x",), backend="magic"), cpu).exit_code is Exit.USAGE
 
 
 def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:
@@ -404,8 +397,7 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     }
     for changes, options in (({}, targets), (further, (*targets, *more))):
         asked = dataclasses.replace(request, **changes)
-        with pytest.raises(SplatfixError) as caught:
-            plan_install(asked, make_context(machine(), Goal(asked.targets)))
-        clone, ours = (step.command.argv for step in caught.value.todo if step.command)
+        error = problem_of(make_plan, asked, machine())
+        clone, ours = (step.command.argv for step in error.todo if step.command)
         assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
         assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")

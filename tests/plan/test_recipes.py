@@ -15,7 +15,7 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import BUILDING
 from tests.archs import goal
 
-from .machines import CUDA_12, CUDA_13, cuda_source, machine, refused
+from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused
 
 
 def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:
@@ -159,10 +159,7 @@ def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_pat
 
     def said(*toolkits: object, tools: dict[str, str]) -> SplatfixError:
         facts = machine(toolkits=toolkits)  # type: ignore[arg-type]
-        facts = dataclasses.replace(
-            facts,
-            machine=dataclasses.replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
-        )
+        facts = changed(facts, tools=tools, adapters=Fact(None, "", "no loader"))
         return refused(sources_in, [str(folder)], facts)
 
     assert refused(choose_dropins, [str(folder)]).code == "no-extension-of-its-own"

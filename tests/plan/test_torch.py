@@ -100,10 +100,7 @@ def test_gpus_that_no_one_build_serves_are_served_one_at_a_time() -> None:
 
 
 def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
-    facts = without_torch()
-    lost_python = dataclasses.replace(
-        facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
-    )
-    options = find_options(Goal(), dataclasses.replace(facts, environment=lost_python))
+    lost_python = {"interpreter": Fact(None, "", "no such file"), "torch_installed": Fact(None)}
+    options = find_options(Goal(), changed(without_torch(), **lost_python))
     assert "the target Python cannot be used (no such file)" in why_not(options, OptionKind.KEEP)
     assert any("which Python" in text for text in plan(options, OptionKind.OTHER_TORCH).unsure)
