@@ -21,6 +21,7 @@ from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.cli.conftest import Document
+from tests.files import put
 from tests.plan.machines import refused
 from tests.plan.test_faces import imported
 from tests.plan.test_replacement import row_of
@@ -419,8 +420,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
     # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
     for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "submodules/fused-ssim"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
-        (tmp_path / name).write_text("")
+    put(tmp_path, dict.fromkeys(("train.py", "full_eval.py", "convert.py", "results.md"), ""))
     assert {dropin.name for dropin in choose_dropins([str(tmp_path)]).dropins} == {
         f"{NAME}@dr_aa",
         "simple_knn",

@@ -24,14 +24,7 @@ from tests.plan.machines import make_plan, refused
 from .environments import install, make_environment, run_in, snapshot, write_extension
 from .test_legacy import MAKERS, replace
 
-UV = next(
-    (
-        path
-        for path in (Path(sys.executable).with_name("uv"), shutil.which("uv"))
-        if path and Path(path).exists()
-    ),
-    None,
-)
+UV = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
 needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed here")
 KINDS = ("pip", pytest.param("uv", marks=needs_uv))
 

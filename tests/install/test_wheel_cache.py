@@ -12,35 +12,31 @@ from splatfix.install.wheel_cache import identity_of, origin_of, places_of, vers
 from splatfix.plan import BuildWheel
 from tests.archs import archs
 from tests.cli.conftest import Document
+from tests.conftest import Splatfix
 from tests.files import put
 from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine, refused
 from tests.plan.test_install_plan import build_of, plan
 
 from .environments import run_in, write_extension
 
+WHEEL = "pkg-1.0-py3-none-any.whl"
 
-def keep(cache: WheelCache, folder: Path, key: str = "k") -> Path:
-    wheel = folder / "pkg-1.0-py3-none-any.whl"
+
+def keep(cache: WheelCache, folder: Path) -> None:
+    wheel = folder / WHEEL
     wheel.write_bytes(b"a wheel")
-    cache.put(key, wheel, {"torch": "2.11"})
-    return wheel
+    cache.put("k", wheel, {"torch": "2.11"})
 
 
 @pytest.mark.parametrize(
-    "damage", ["wheel changed", "wheel gone", "entry cut short", "entry of another shape"]
+    ("name", "content"),
+    [(WHEEL, b"another"), (WHEEL, None), ("entry.json", b'{"wheel": "pk'), ("entry.json", b'{"wheel": 1}')],
 )
-def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_no_entry(tmp_path: Path, name: str, content: bytes | None) -> None:
     cache = WheelCache(tmp_path / "cache")
-    wheel = keep(cache, tmp_path)
-    entry = cache.folder / "k" / "entry.json"
-    if damage == "wheel changed":
-        (cache.folder / "k" / wheel.name).write_bytes(b"another")
-    elif damage == "wheel gone":
-        (cache.folder / "k" / wheel.name).unlink()
-    elif damage == "entry cut short":
-        entry.write_text(entry.read_text()[:20])
-    else:
-        entry.write_text('{"wheel": 1}')
+    keep(cache, tmp_path)
+    damaged = cache.folder / "k" / name
+    damaged.unlink() if content is None else damaged.write_bytes(content)
     assert cache.take("k", tmp_path / "out") is None
 
 
@@ -54,7 +50,7 @@ def open_file(folder: Path) -> None:
 
 
 def link_the_wheel(folder: Path) -> None:
-    wheel = folder / "k" / "pkg-1.0-py3-none-any.whl"
+    wheel = folder / "k" / WHEEL
     wheel.rename(folder.parent / "elsewhere.whl")
     wheel.symlink_to(folder.parent / "elsewhere.whl")
 
@@ -164,8 +160,7 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
     """What decides on a wheel that is built in an environment at ``folder``, whose torch lends the toolkit headers."""
     site = folder / "lib" / "site-packages"
-    (site / "nvidia/cu13/include").mkdir(parents=True, exist_ok=True)
-    (site / "nvidia/cu13/include/cublas_v2.h").write_text("")
+    put(site, {"nvidia/cu13/include/cublas_v2.h": ""})
     packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
     facts = machine(
         interpreter=dataclasses.replace(
@@ -199,13 +194,13 @@ def test_two_environments_of_one_torch_share_a_wheel(tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("fresh_wheels")
 def test_what_was_built_is_not_built_again(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: Document
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splatfix: Splatfix
 ) -> None:
     """Told another thing through a variable that its setup.py reads, the same source is another wheel."""
-    source = write_extension(tmp_path / "source")
-    setup = source / "setup.py"
     answer = "import os\nflags = ['-DANSWER=' + os.environ.get('PROBE_ANSWER', '1')]\n"
-    setup.write_text(answer + setup.read_text().replace('["-O0"]', "flags"))
+    source = write_extension(tmp_path / "source", before=answer)
+    setup = source / "setup.py"
+    setup.write_text(setup.read_text().replace('["-O0"]', "flags"))
     probe = source / "probe.c"
     probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
     builds = []
@@ -219,9 +214,10 @@ def test_what_was_built_is_not_built_again(
     command = ("install", source, "--python", environment.python)
     for value, built in (("1", 1), ("2", 2), ("1", 2)):
         monkeypatch.setenv("PROBE_ANSWER", value)
-        assert document(*command)["outcome"] and len(builds) == built
+        assert splatfix(*command).returncode == 0 and len(builds) == built
         assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == value
-    assert document(*command, "--no-cache")["outcome"] and len(builds) == 3
+    again = splatfix(*command, "--no-cache")
+    assert "Already up to date: tiny_probe 1.0" in again.stdout and len(builds) == 3
 
 
 def test_a_source_is_told_by_its_repository_else_its_folder(tmp_path: Path) -> None:

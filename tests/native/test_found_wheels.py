@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Fact, Facts, gather
 from splatfix.install.environment import Environment
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from tests.archs import goal
-from tests.plan.machines import changed, cuda_source, rasterizer_source
-from tests.wheels.forge import search, serving, write_page
+from tests.plan.machines import changed, cuda_source
+from tests.wheels.forge import search, serving, write_page, write_wheel
 
 from .conftest import absent
 from .test_install import splatfix
@@ -76,11 +77,7 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     (folder / "binding.cpp").write_text(BINDING)
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
-    include = [
-        torch / "include",
-        torch / "include/torch/csrc/api/include",
-        headers.stdout.strip(),
-    ]
+    include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
     compile_cpp = [
         "g++",
         "-c",
@@ -121,23 +118,12 @@ def _link(folder: Path, binding: str, number: int, torch: Path) -> None:
 
 
 def _wheel(folder: Path, into: Path, module: str, method: int) -> None:
-    into.mkdir(parents=True, exist_ok=True)
-    source, info = "from . import _C\n", f"{module}-0.0.0.dist-info"
-    if module == MODULES[1]:
-        source = (rasterizer_source(folder / "inria", "inria-v1") / module / "__init__.py").read_text()
-    with zipfile.ZipFile(into / f"{module}-0.0.0+cu130torch2.11-{TAG}.whl", "w", method) as archive:
-        archive.writestr(f"{module}/__init__.py", source)
-        archive.write(folder / "_C.so", f"{module}/_C.cpython-311-x86_64-linux-gnu.so")
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 0.0.0+cu130torch2.11\n"
-        )
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n")
-        archive.writestr(f"{info}/RECORD", "")
+    name = f"{module}-0.0.0+cu130torch2.11-{TAG}.whl"
+    variant = "inria-v1" if module == MODULES[1] else ""
+    write_wheel(into, name, variant=variant, method=method, compiled=(folder / "_C.so").read_bytes())
 
 
 def asked(name: str, index: str, facts: Facts, target: str) -> Search:
-    from splatfix.context import make_context
-
     return search(wanted_by_name(name), index, make_context(facts, goal(target)))
 
 

@@ -271,6 +271,17 @@ def cuda_source(folder: Path, name: str = "dgr", flags: str = "", before: str = 
     return folder
 
 
+def with_submodules(folder: Path, *paths: str) -> Path:
+    """A checkout whose submodules are empty, as a clone without ``--recursive`` leaves them."""
+    listed = [
+        f'[submodule "{path}"]\n\tpath = {path}\n\turl = https://x.org/{Path(path).name}\n' for path in paths
+    ]
+    for path in paths:
+        (folder / path).mkdir(parents=True, exist_ok=True)
+    (folder / ".gitmodules").write_text("".join(listed))
+    return folder
+
+
 def rasterizer_source(folder: Path, key: str) -> Path:
     """An extension's source folder with the interface of a variant."""
     row = variant(key)

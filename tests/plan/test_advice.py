@@ -27,6 +27,7 @@ from tests.plan.machines import (
     machine,
     plan,
     step_of,
+    with_submodules,
 )
 from tests.plan.test_build_environment import NO_SWITCH
 from tests.plan.test_parts import calling, with_rasterizer
@@ -122,10 +123,9 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
 
 def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
     put(
-        tmp_path,
+        with_submodules(tmp_path, "ext/cutlass"),
         {
             ".git/HEAD": "a" * 40,
-            ".gitmodules": '[submodule "c"]\npath = ext/cutlass\nurl = https://example.org/c\n',
             "ext/setup.py": "setup(ext_modules=[CUDAExtension('e', ['a.cu'], include_dirs=['cutlass'])])",
             "ext/a.cu": "",
         },
@@ -142,10 +142,9 @@ def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None
 def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path: Path) -> None:
     """FRNN: the build stood first, the empty submodule after it, and its module was asked of the README."""
     put(
-        tmp_path,
+        with_submodules(tmp_path, "external/scan"),
         {
             ".git/HEAD": "a" * 40,
-            ".gitmodules": '[submodule "p"]\npath = external/scan\nurl = https://example.org/scan\n',
             "setup.py": "setup(name='nets', packages=['nets'], ext_modules=[CUDAExtension('nets._C', ['a.cu'])])",
             "a.cu": "",
             "nets/__init__.py": "import scan\n",
@@ -205,9 +204,7 @@ def test_one_remedy_is_said_once() -> None:
 
 def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     """``--fetch-submodules`` was ignored in the options."""
-    knn = tmp_path / "submodules" / "simple-knn"
-    knn.mkdir(parents=True)
-    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
+    with_submodules(tmp_path, "submodules/simple-knn")
     sources = summarise((str(tmp_path),), named=("HERE",), fetch=(say("fetch it from x"),))
     options = find_options(goal("sm_120"), healthy(), sources=sources)
     option = plan(options, OptionKind.REBUILD)

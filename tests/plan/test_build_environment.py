@@ -149,24 +149,16 @@ def test_numbers_written_in_setup_py(tmp_path: Path, flags: str, before: str, wo
     assert words in refusal.what and "sm_90a" in refusal.meaning
 
 
-def test_what_we_read_is_what_torch_decides(tmp_path: Path) -> None:
+def test_what_we_read_is_what_torch_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's own function, fed the flags of each kind, adds flags exactly where we say that torch decides."""
     extension = pytest.importorskip("torch.utils.cpp_extension")
-    import os
-
     for flags in (["-O3"], ["-march=native"], ["-gencode=arch=compute_80,code=sm_80"], ["-I/x/search/"]):
         text = ", ".join(repr(flag) for flag in flags)
         found = chosen(tmp_path, text, torch=extension.torch.__version__)
         by_torch = isinstance(found, ArchChoice) and found.decider is Decider.TORCH
-        before = os.environ.get("TORCH_CUDA_ARCH_LIST")
-        os.environ["TORCH_CUDA_ARCH_LIST"] = "12.0"
-        try:
-            added = extension._get_cuda_arch_flags(flags)
-        finally:
-            os.environ.pop("TORCH_CUDA_ARCH_LIST")
-            if before is not None:
-                os.environ["TORCH_CUDA_ARCH_LIST"] = before
-        assert bool(added) == by_torch, flags
+        with monkeypatch.context() as patch:
+            patch.setenv("TORCH_CUDA_ARCH_LIST", "12.0")
+            assert bool(extension._get_cuda_arch_flags(flags)) == by_torch, flags
 
 
 SLIM = dataclasses.replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
@@ -189,15 +181,12 @@ def with_tools(system: str = "linux", **tools: str) -> Facts:
     return changed(machine(), tools=tools, system=system)
 
 
-def test_ccache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:
+def test_a_compiler_cache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:
     build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", ccache="4.7.5", sccache="0.8")))
     assert build.variables["PYTORCH_NVCC"] == "ccache /usr/local/cuda-13.0/bin/nvcc"
     assert build.variables["CXX"] == "/usr/bin/g++", "torch asks CXX for its version as one program's name"
     said = " | ".join(reason.text for reason in build.reasons)
     assert "ccache 4.7.5 is here" in said and "CXX is called through ccache" in said
-
-
-def test_sccache_alone_does_without_dependency_files(tmp_path: Path) -> None:
     build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", sccache="0.8.1")))
     assert build.variables["PYTORCH_NVCC"].startswith("sccache ")
     assert build.variables["TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES"] == "1"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.context import Goal, make_context
+from splatfix.context import Goal
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts
 from splatfix.knowledge.dropins import DROPINS, Dropin
-from splatfix.plan import InstallPlan, OptionKind, SourceSummary, plan_install
+from splatfix.plan import InstallPlan, OptionKind, SourceSummary
 from splatfix.plan.option import Replacement
 from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import archs, goal, request_for
@@ -37,15 +37,11 @@ WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
 V1 = "diff_gaussian_rasterization@v1"
 
 
-def asked(facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)) -> InstallPlan:
-    return plan_install(request_for(sources, targets, backend=backend), make_context(facts, goal(*targets)))
-
-
 def refusal(
     facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
 ) -> tuple[str, str, str]:
     """Code, what is wrong, and the backend that is named as the next best."""
-    error = refused(asked, facts, *sources, backend=backend, targets=targets)
+    error = refused(make_plan, request_for(sources, targets, backend=backend), facts)
     commands = [step.command.argv for step in error.todo if step.command]
     named = [words[words.index("--backend") + 1] for words in commands if "--backend" in words]
     return error.code, error.what, (named or [""])[0]

@@ -15,7 +15,17 @@ from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
 
-from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, changed, compilers, cuda_source, machine
+from .machines import (
+    CUDA_12,
+    CUDA_13,
+    INTERPRETER,
+    TORCH,
+    changed,
+    compilers,
+    cuda_source,
+    machine,
+    with_submodules,
+)
 from .machines import refused as problem_of
 
 
@@ -58,8 +68,7 @@ def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, 
     """Else the first file that includes one ends the build, after all other wheels."""
     toolkit = dataclasses.replace(CUDA_13, root=str(tmp_path / "cuda"))
     put(tmp_path / "cuda", {"include/cuda_runtime.h": ""})
-    folder = cuda_source(tmp_path / "dgr")
-    (folder / "x.cu").write_text(f"#include <{header}>\n")
+    folder = put(cuda_source(tmp_path / "dgr"), {"x.cu": f"#include <{header}>\n"})
     if not rule:
         assert "curand_kernel.h" in refused("headers-missing", folder, machine(toolkits=(toolkit,))).what
     else:
@@ -226,16 +235,13 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
 
 
 def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -> None:
-    folder = cuda_source(tmp_path / "dgr")
-    (folder / "dgr").mkdir()
-    (folder / "dgr" / "__init__.py").write_text("import torch\nfrom house_made import scan\n")
+    imports = {"dgr/__init__.py": "import torch\nfrom house_made import scan\n"}
+    folder = put(cuda_source(tmp_path / "dgr"), imports)
     facts = changed(machine(packages=_PACKAGES), modules=Fact(("torch",), "test"))
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
-    (folder / ".gitmodules").write_text(
-        '[submodule "h"]\npath = external/house_made\nurl = https://example.org/h\n'
-    )
+    with_submodules(folder, "external/house_made")
     error = refused("source-incomplete", folder, facts)
     assert "external/house_made is missing or empty" in error.what
     (folder / ".gitmodules").unlink()
@@ -293,8 +299,7 @@ def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
 
 
 def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text('setup(name="rdel", ext_modules=[CppExtension("rdel", ["r.cpp"])])')
-    (tmp_path / "r.cpp").write_text("")
+    put(tmp_path, {"r.cpp": "", "setup.py": 'setup(name="r", ext_modules=[CppExtension("r", ["r.cpp"])])'})
     cpu = dataclasses.replace(TORCH, cuda=None)
     made = plan(tmp_path, machine(torch=cpu, toolkits=()), targets=())
     assert build_of(made).variables == {"MAX_JOBS": "8"} and made.targets == ()
@@ -355,15 +360,13 @@ def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> Non
     torch = dataclasses.replace(TORCH, version="2.6.0+cu126", cuda="12.6", knows_archs=("6.1", "7.5"))
     old = dataclasses.replace(CUDA_12, version="12.6.20", archs=("sm_61", "sm_75"))
     facts = machine(torch=torch, toolkits=(old,))
-    folder = cuda_source(tmp_path)
-    (folder / "x.cu").write_text("auto same = cg::labeled_partition(warp, id);")
+    folder = put(cuda_source(tmp_path), {"x.cu": "auto same = cg::labeled_partition(warp, id);"})
     assert "6.1" in refused("refused-by-rule", folder, facts, targets=("sm_75", "sm_61")).what
     assert build_of(plan(folder, facts, targets=("sm_75",))).edits == ()
 
 
 def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
-    source = cuda_source(tmp_path)
-    (source / "x.cu").write_text("float a = FLT_MAX;\n")
+    source = put(cuda_source(tmp_path), {"x.cu": "float a = FLT_MAX;\n"})
     kinds = [step.kind for step in plan(source, in_place=True).steps]
     assert kinds == ["build-wheel", "verify-wheel", "edit-source", "install-wheel", "check-import"]
     assert "edit-source" not in [step.kind for step in plan(source).steps]
@@ -381,10 +384,8 @@ def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
 
 
 def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None:
-    inside = cuda_source(tmp_path / "submodules/dgr", "dgr")
-    (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
-    (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
-    (tmp_path / ".git").mkdir()
+    inside = with_submodules(cuda_source(tmp_path / "submodules/dgr", "dgr"), "glm")
+    put(tmp_path, {".git/HEAD": "", "submodules/dgr/glm.cu": "#include <glm/glm.hpp>\n"})
     targets = ("--target", "sm_120", "--target", "sm_90")
     more = ("--backend", "auto", "--jobs", "3", "--index", "of-us", "--offline", "--with-dependencies")
     request = request_for((str(tmp_path),), ("sm_120", "sm_90"))
@@ -399,5 +400,5 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
         asked = dataclasses.replace(request, **changes)
         error = problem_of(make_plan, asked, machine())
         clone, ours = (step.command.argv for step in error.todo if step.command)
-        assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
+        assert clone == ("git", "clone", "--recursive", "https://x.org/glm", f"{inside}/glm")
         assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")

@@ -19,6 +19,7 @@ from splatfix.knowledge.torch_releases import replacing_words
 from splatfix.plan import LaneSummary, OptionKind, SourceSummary, summarise
 from splatfix.plan.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
 from tests.archs import archs, goal
+from tests.files import put
 from tests.plan.machines import (
     BLACKWELL_TORCH,
     CUDA_12,
@@ -185,10 +186,8 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     step = step_of(plan(options, OptionKind.DROPIN), UseDropins)
     assert argv(step)[:5] == ("splatfix", "install", "./knn", "--backend", "pure")
     assert plan(options, OptionKind.REBUILD).title.startswith("build "), "nothing was there to be rebuilt"
-    host = tmp_path / "host"
-    host.mkdir()
-    (host / "a.cpp").touch()
-    (host / "setup.py").write_text("setup(name='host', ext_modules=[CppExtension('host._C', ['a.cpp'])])\n")
+    setup = "setup(name='host', ext_modules=[CppExtension('host._C', ['a.cpp'])])\n"
+    host = put(tmp_path / "host", {"a.cpp": "", "setup.py": setup})
     options = find_options(goal("sm_120"), healthy(), sources=summarise((str(host),)))
     rebuild = plan(options, OptionKind.REBUILD)
     assert step_of(rebuild, Rebuild).text == "build host, without CUDA code"

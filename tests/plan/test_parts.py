@@ -152,9 +152,7 @@ def test_what_an_unknown_source_built_is_found(
     assert kinds(find_options(goal("sm_120"), facts, sources=sources))[0] is OptionKind.KEEP
 
 
-def test_the_source_tells_its_variant_and_the_conflict(
-    tmp_path: Path,
-) -> None:
+def test_the_source_tells_its_variant_and_the_conflict(tmp_path: Path) -> None:
     folder = rasterizer_source(tmp_path / "dgr", "mcmc")
     assert "mcmc" in variants_of_source(str(folder))
     request = request_for((str(folder),), ("sm_120",))

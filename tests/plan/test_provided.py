@@ -6,6 +6,7 @@ import pytest
 from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
 from splatfix.plan.tools import MARKER, provided_toolkit
 from tests.archs import request_for
+from tests.files import put
 
 from .machines import CUDA_12, CUDA_13, TORCH, cuda_source, machine, make_plan, refused
 
@@ -42,9 +43,7 @@ def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None
 
 
 def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -> None:
-    marker = cache / "toolkits" / "cuda-13.0" / MARKER
-    marker.parent.mkdir(parents=True)
-    marker.write_text("{}")
+    put(cache, {f"toolkits/cuda-13.0/{MARKER}": "{}"})
     made = planned(tmp_path / "s", provide=False)
     assert not any(isinstance(step, ProvideToolkit) for step in made.steps)
     build = made.steps[0]

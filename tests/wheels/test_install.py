@@ -24,7 +24,7 @@ from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import web as web_module
 from tests.archs import goal, request_for
 from tests.conftest import Splatfix
-from tests.install.environments import fat_binary, make_environment, run_in, snapshot, write_extension
+from tests.install.environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
 from tests.plan.machines import changed, cuda_source, healthy, refused
 
 from .forge import serving, torch_in, write_page, write_wheel
@@ -36,8 +36,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
     source = write_extension(folder / "source", extra=fat_binary(120), version="1.0")
     environment = make_environment(folder / "env")
-    argv = [environment.python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    done = ProcessRunner().run([*argv, "-w", folder / "served", source], timeout=300)
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder / "served"))
+    done = pip(environment, "wheel", *options, str(source))
     assert done.ok, done.stderr
     (wheel,) = (folder / "served").glob("*.whl")
     write_page(folder / "served" / "index.html", {wheel.name: wheel.name}, digests=True)
