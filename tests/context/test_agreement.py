@@ -1,7 +1,6 @@
 """Diagnose, options and installer name the same targets, driver level, toolkit and compiler; the torch: tests/plan."""
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
@@ -12,7 +11,7 @@ from splatfix.plan.backends.native import tools_to_install_with
 from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import step_of
+from tests.plan.machines import changed, step_of
 
 GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
 
@@ -20,8 +19,7 @@ GOALS = [(), ("sm_120",), ("sm_86",), ("sm_90", "sm_120"), ("auto", "sm_75")]
 def hiding(facts: Facts, value: str) -> Facts:
     variables = {**facts.machine.variables, "CUDA_VISIBLE_DEVICES": value, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # CUDA's own list was made without them
-    machine = replace(facts.machine, variables=variables, cuda=Fact())
-    return replace(facts, machine=machine)
+    return changed(facts, variables=variables, cuda=Fact())
 
 
 @pytest.fixture(scope="module")

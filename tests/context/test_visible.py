@@ -1,15 +1,23 @@
-"""Which GPUs CUDA_VISIBLE_DEVICES leaves: held against torch's own count, and what follows for every other check."""
+"""Which GPUs CUDA_VISIBLE_DEVICES leaves: held against torch's own count, and what follows for every other check.
+
+And which architectures are here, and what their driver says of PTX.
+"""
 
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.checks import run_checks
-from splatfix.context import make_context
+from splatfix.cli.options import arch_names, archs_or_auto
+from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
-from splatfix.facts import CudaDevice, Driver, Fact, Gpu
-from tests.checks.conftest import Changer, loud
+from splatfix.facts import CudaDevice, Driver, Fact, Facts, Gpu
+from splatfix.knowledge import Arch
+from tests.archs import goal
+from tests.checks.conftest import Changer, loud, with_facts
+from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, machine, refused
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
@@ -144,3 +152,38 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
         gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )
     assert "torch-arch-unsupported" in loud(other)
+
+
+def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
+    radeon = Gpu(3, "AMD Radeon RX 7900 XTX", vendor="amd")
+    unread = Gpu(2, "NVIDIA PCI device 2b85")
+    facts = machine(gpus=(RTX_5080, RTX_4090, unread, radeon, replace(RTX_4090, index=4)))
+    assert tuple(Gpus(facts).own_archs()) == (Arch(12, 0), Arch(8, 9))
+    assert archs_for(("auto", "sm_90"), facts) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
+
+
+def archs_for(requested: tuple[str, ...], facts: Facts) -> tuple[Arch, ...]:
+    return make_context(facts, goal(*requested)).archs
+
+
+@pytest.mark.parametrize(("target", "level"), [("sm_120", "12.8"), ("sm_120a", "12.8"), ("sm_90", None)])
+def test_a_driver_speaks_for_the_gpus_that_are_here(target: str, level: str | None) -> None:
+    facts = machine(gpus=(RTX_5080,), driver=OLD_DRIVER)
+    assert Gpus(facts).driver_level(Arch.parse(target)) == level
+    unknown = with_facts(facts, driver=Fact(None, "", "could not be read"))
+    assert Gpus(unknown).driver_level(Arch.parse(target)) is None
+
+
+def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
+    facts = with_facts(machine(), gpus=Fact(None, "", "NVML did not answer in time"))
+    problem = make_context(facts).no_target
+    assert problem and "is not known (NVML did not answer in time)" in problem.what
+    assert "shows no NVIDIA GPU" not in find_options(Goal(), facts).rejected[0].rejected_because
+
+
+def test_a_list_is_several_targets() -> None:
+    facts = machine(gpus=(RTX_5080,))
+    assert archs_for(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
+    assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
+    error = refused(archs_or_auto, ["sm_120,blackwell"])
+    assert error.code == "unknown-arch" and "'blackwell' may mean" in error.what

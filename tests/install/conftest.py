@@ -5,8 +5,11 @@ import pytest
 
 from splatfix.install import WheelCache
 from splatfix.install.environment import Environment
+from tests.cli.conftest import document
 
 from .environments import Stages, install, machine_facts, make_environment, write_extension
+
+__all__ = ["document"]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from splatfix.facts import MachineFacts, gather
 from splatfix.install import InstallOutcome, InstallProgress, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
 from tests.archs import request_for
+from tests.files import put
 from tests.plan.machines import make_plan
 
 HERE = Path(sysconfig.get_paths()["purelib"])
@@ -141,18 +142,25 @@ def snapshot(target: Environment) -> Files:
 
 
 def write_extension(
-    folder: Path, *, answer: int = 42, name: str = "tiny_probe", version: str = "1.0", extra: str = ""
+    folder: Path,
+    *,
+    answer: int = 42,
+    name: str = "tiny_probe",
+    version: str = "1.0",
+    extra: str = "",
+    module: str = "",
+    before: str = "",
+    said: str = "",
 ) -> Path:
     """Source of a C extension ``tiny_probe`` whose ``tiny_probe._C.answer()`` says ``answer``; nothing of torch in it.
 
-    ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section.
+    ``extra`` is C code at file scope: a syntax error, or a fat binary in its own section; ``module`` and ``before`` are
+    Python code at the top of its package and of its setup.py; ``said`` are more arguments of ``setup``.
     """
-    package = folder / name
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(f'"""A probe."""\n\nfrom {name}._C import answer\n')
+    put(folder, {f"{name}/__init__.py": f"{module}\nfrom {name}._C import answer\n"})
     (folder / "setup.py").write_text(
-        "from setuptools import Extension, setup\n\n"
-        f'setup(name="{name}", version="{version}", packages=["{name}"],\n'
+        f"from setuptools import Extension, setup\n{before}\n"
+        f'setup({said}name="{name}", version="{version}", packages=["{name}"],\n'
         f'      ext_modules=[Extension("{name}._C", sources=["probe.c"], extra_compile_args=["-O0"])])\n'
     )
     (folder / "probe.c").write_text(
@@ -187,6 +195,11 @@ def run_in(target: Environment, code: str) -> str:
     done = ProcessRunner().run([target.python, "-B", "-c", code], timeout=60.0)
     assert done.ok, done.stderr
     return done.stdout.strip()
+
+
+def pip(target: Environment, *arguments: str) -> Completed:
+    """The environment's own pip, as a person calls it."""
+    return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
 
 
 PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"

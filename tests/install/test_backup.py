@@ -15,6 +15,7 @@ from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.undo import later_changes
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
+from tests.files import put
 from tests.plan.machines import refused
 
 from .environments import snapshot
@@ -32,22 +33,8 @@ def put_back(target: Environment, folder: Path) -> None:
     restore(target, read_backup(folder, JournalPaths.of(target)), folder)
 
 
-def put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
+def pip_put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
     pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
-
-
-def test_restoring_an_earlier_version(environment: Environment, tmp_path: Path) -> None:
-    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
-    (environment.purelib / "pkg" / "__init__.py").chmod(0o600)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0", {"pkg/other.py": b"", "extra/__init__.py": b""})
-    backup = make_backup(environment, new, tmp_path / "backup")
-    put(new, environment, tmp_path)
-    assert backup.version_before == "1.0" and snapshot(environment) != before
-
-    for _ in range(2):
-        put_back(environment, tmp_path / "backup")
-        assert snapshot(environment) == before
 
 
 def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -> None:
@@ -76,15 +63,12 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
 
 
 def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
-    package = environment.purelib / "pkg"
-    package.mkdir()
-    (package / "__init__.py").write_text("mine = True\n")
-    (package / "notes.txt").write_text("mine")
+    package = put(environment.purelib / "pkg", {"__init__.py": "mine = True\n", "notes.txt": "mine"})
     (package / "inner").symlink_to(tmp_path)
     before = snapshot(environment)
     new = wheel(tmp_path / "b", "2.0", {"pkg/__init__.py": b"theirs = True\n", "pkg/added.py": b""})
     make_backup(environment, new, tmp_path / "backup")
-    put(new, environment, tmp_path)
+    pip_put(new, environment, tmp_path)
     assert (package / "__init__.py").read_text() == "theirs = True\n"
     put_back(environment, tmp_path / "backup")
     assert snapshot(environment) == before
@@ -92,7 +76,7 @@ def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) ->
 
 @pytest.mark.parametrize("stage", ["nothing yet", "old one stashed by pip", "half written", "all written"])
 def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, stage: str) -> None:
-    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     before = snapshot(environment)
     new = wheel(tmp_path / "b", "2.0")
     make_backup(environment, new, tmp_path / "backup")
@@ -101,38 +85,20 @@ def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, s
         (site / "pkg").rename(site / "~kg")
         (site / "pkg-1.0.dist-info").rename(site / "~kg-1.0.dist-info")
     if stage in ("half written", "all written"):
-        (site / "pkg" / "__pycache__").mkdir(parents=True)
-        (site / "pkg" / "__init__.py").write_text("version = '2.0'\n")
-        (site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc").write_bytes(b"half")
+        bytecode = "__pycache__/__init__.cpython-311.pyc"
+        put(site / "pkg", {"__init__.py": "version = '2.0'\n", bytecode: b"half"})
     if stage == "all written":
-        (site / "pkg-2.0.dist-info").mkdir()
-        for name in ("METADATA", "RECORD", "INSTALLER", "REQUESTED"):
-            (site / "pkg-2.0.dist-info" / name).write_text("new")
+        names = ("METADATA", "RECORD", "INSTALLER", "REQUESTED")
+        put(site / "pkg-2.0.dist-info", dict.fromkeys(names, "new"))
     put_back(environment, tmp_path / "backup")
     assert snapshot(environment) == before
 
 
-@pytest.mark.slow
-def test_a_development_install_is_put_back(environment: Environment, tmp_path: Path) -> None:
-    site = environment.purelib
-    (site / "pkg.egg-link").write_text(f"{tmp_path}/checkout\n.")
-    (site / "easy-install.pth").write_text(f"{tmp_path}/checkout\n")
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0")
-    backup = make_backup(environment, new, tmp_path / "backup")
-    assert {Path(item.path).name for item in backup.saved} == {"pkg.egg-link", "easy-install.pth"}
-    (site / "pkg.egg-link").unlink()
-    (site / "easy-install.pth").write_text("")
-    put(new, environment, tmp_path)
-    restore(environment, backup, tmp_path / "backup")
-    assert snapshot(environment) == before
-
-
 def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Path) -> None:
-    put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
     new = wheel(tmp_path / "b", "2.0")
     make_backup(environment, new, tmp_path / "backup")
-    put(new, environment, tmp_path)
+    pip_put(new, environment, tmp_path)
     installed = snapshot(environment)
     next((tmp_path / "backup" / "blobs").iterdir()).write_bytes(b"rot")
     assert refused(read_backup, tmp_path / "backup", JournalPaths.of(environment)).code == "backup-damaged"
@@ -158,7 +124,7 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
     before = snapshot(environment)
     new = wheel(tmp_path / "b", "2.0")
     backup = make_backup(environment, new, tmp_path / "backup")
-    put(new, environment, tmp_path)
+    pip_put(new, environment, tmp_path)
 
     def read_only(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(errno.EROFS, os.strerror(errno.EROFS), str(path))
@@ -182,7 +148,7 @@ def test_what_has_no_record_is_refused(environment: Environment, tmp_path: Path)
 @pytest.mark.slow
 def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path) -> None:
     path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
-    put(open_wheel(path), environment, tmp_path)
+    pip_put(open_wheel(path), environment, tmp_path)
     assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
     assert find_installed(environment, "simple-knn") == ()
 

@@ -30,19 +30,13 @@ from splatfix.install.wheel_cache import identity_of
 from splatfix.install.wheels import MANIFEST
 from splatfix.plan import BuildWheel, InstallStep
 from tests.archs import archs, request_for
+from tests.files import put
 from tests.plan.machines import make_plan, refused
 
 from .environments import Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
-
-
-def two(tmp_path: Path) -> tuple[Path, Path]:
-    return (
-        write_extension(tmp_path / "one", name="one_probe", answer=1),
-        write_extension(tmp_path / "two", name="two_probe", answer=2),
-    )
 
 
 BOTH = "import one_probe, two_probe; print(one_probe.answer(), two_probe.answer())"
@@ -73,7 +67,10 @@ class Heard(InstallProgress):
 
 
 def test_two_are_built_at_once_and_installed_in_order(environment: Environment, tmp_path: Path) -> None:
-    sources = two(tmp_path)
+    sources = [
+        write_extension(tmp_path / name, name=f"{name}_probe", answer=answer)
+        for name, answer in (("one", 1), ("two", 2))
+    ]
     heard, cache, jobs = Heard(), WheelCache(tmp_path / "wheels"), list[str]()
     meeting = threading.Barrier(2, timeout=60)  # apart from each other they would never end
 
@@ -112,11 +109,10 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
 
 
 def test_one_failed_build_stops_the_other(environment: Environment, tmp_path: Path) -> None:
-    one, other = two(tmp_path)
     mark = tmp_path / "mark"
     slow = f"import time\ntime.sleep(300)\nopen({str(mark)!r}, 'w')\n"
-    (other / "setup.py").write_text(slow + (other / "setup.py").read_text())
-    (one / "probe.c").write_text("int half = ;\n")
+    one = write_extension(tmp_path / "one", name="one_probe", extra="int half = ;")
+    other = write_extension(tmp_path / "two", name="two_probe", before=slow)
     before = snapshot(environment)
     started = time.monotonic()
     error = refused(install, environment, one, other, jobs=2)
@@ -135,9 +131,9 @@ def test_an_interrupt_ends_every_build(
 ) -> None:
     started = tmp_path / "started"
     started.mkdir()
-    for source in two(tmp_path):
-        wait = f"import os, time\nopen({str(started)!r} + '/' + str(os.getpid()), 'w')\ntime.sleep(120)\n"
-        (source / "setup.py").write_text(wait + (source / "setup.py").read_text())
+    wait = f"import os, time\nopen({str(started)!r} + '/' + str(os.getpid()), 'w')\ntime.sleep(120)\n"
+    for name in ("one", "two"):
+        write_extension(tmp_path / name, name=f"{name}_probe", before=wait)
     before = snapshot(environment)
     argv = [sys.executable, "-m", "splatfix", "install", tmp_path / "one", tmp_path / "two", "-j", "2"]
     argv += ["--python", environment.python]
@@ -189,11 +185,6 @@ def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: p
     assert added["CCACHE_BASEDIR"] == str(tmp_path / "scratch")
 
 
-def test_without_one_nothing_is_added(tmp_path: Path) -> None:
-    assert compiler_cache(ACTION, tmp_path) == {}
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_wheel_is_the_same_with_and_without() -> None:
     plain = identity_of(ACTION, {"torch": "2.11"})
     assert identity_of(with_cache("ccache", "/usr/bin/g++"), {"torch": "2.11"}) == plain
@@ -213,20 +204,6 @@ def build_extensions():
 WORDS = "compiled with CUDA 12.8, torch is built with CUDA 13.0"
 
 
-@pytest.fixture
-def source(environment: Environment, tmp_path: Path) -> Path:
-    fake_torch(environment, "2.11.0+cu130", "13.0")
-    (environment.purelib / "torch" / "utils" / "__init__.py").write_text("")
-    with (environment.purelib / "torch" / "utils" / "cpp_extension.py").open("a") as file:
-        file.write(REFUSES)
-    folder = write_extension(tmp_path / "source")
-    setup = folder / "setup.py"
-    setup.write_text(
-        "from torch.utils import cpp_extension\ncpp_extension.build_extensions()\n" + setup.read_text()
-    )
-    return folder
-
-
 def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcome:
     facts = gather(target.python)
     made = make_plan(request_for((str(source),), ("sm_120",)), facts)
@@ -236,7 +213,13 @@ def built_for(target: Environment, source: Path, mismatch: str) -> InstallOutcom
     return execute(replace(made, steps=tuple(steps)), facts)
 
 
-def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Path) -> None:
+def test_torch_refuses_unless_it_is_forced(environment: Environment, tmp_path: Path) -> None:
+    fake_torch(environment, "2.11.0+cu130", "13.0")
+    (environment.purelib / "torch" / "utils" / "__init__.py").write_text("")
+    with (environment.purelib / "torch" / "utils" / "cpp_extension.py").open("a") as file:
+        file.write(REFUSES)
+    builds = "from torch.utils import cpp_extension\ncpp_extension.build_extensions()\n"
+    source = write_extension(tmp_path / "source", before=builds)
     error = refused(built_for, environment, source, "")
     assert "mismatches the version" in error.what + error.meaning
     torch_before = {name: held for name, held in snapshot(environment).items() if "/torch/" in name}
@@ -266,19 +249,16 @@ def test_torch_refuses_unless_it_is_forced(environment: Environment, source: Pat
 def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path: Path) -> None:
     """As tiny-cuda-nn's bindings: a version and sources two folders up, something removed and written on the way; and as
     HTGS, by its own folder's name."""
-    repository = tmp_path / "repo"
-    source = write_extension(repository / "bindings" / "torch", name="deep_probe", answer=7)
-    (repository / "src").mkdir()
-    (source / "probe.c").rename(repository / "src" / "probe.c")
-    (repository / "VERSION").write_text("2.5")
-    (repository / "datasets").mkdir()
-    (repository / "datasets" / "scene.ply").write_text("x")
-    setup = source / "setup.py"
+    repository = put(tmp_path / "repo", {"VERSION": "2.5", "datasets/scene.ply": "x", "src/a.h": ""})
     above = "import os\nroot = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))\n"
     above += "assert os.path.basename(root) == 'repo'\n"
     above += "version = open(os.path.join(root, 'VERSION')).read()\nopen(os.path.join(root, 'written'), 'w').close()\n"
+    place = repository / "bindings" / "torch"
+    source = write_extension(place, name="deep_probe", answer=7, before=above)
+    (source / "probe.c").rename(repository / "src" / "probe.c")
+    setup = source / "setup.py"
     text = setup.read_text().replace('"probe.c"', '"../../src/probe.c"').replace('"1.0"', "version")
-    setup.write_text(above + text)
+    setup.write_text(text)
     before = sorted(repository.rglob("*"))
     outcome = install(environment, source, afresh=True)
     (build,) = (step for step in outcome.plan.steps if isinstance(step, BuildWheel))

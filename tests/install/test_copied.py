@@ -12,12 +12,12 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, open_environment
-from tests.files import contents
+from tests.files import contents, put
 from tests.plan.machines import refused
 
 from .environments import Stages, install, snapshot, write_extension
-from .test_cli import splatfix
 from .test_in_place import edited_in_place, source_with_work
+from .test_tampered import edit, entry_file
 
 
 def copy_of(target: Environment, folder: Path) -> Environment:
@@ -39,16 +39,9 @@ def everything(target: Environment, without: tuple[str, ...] = ()) -> dict[str, 
     return contents(target.prefix, without)
 
 
-def change_entry(target: Environment, change: Callable[[dict[str, object]], None]) -> None:
-    path = sorted((target.state_folder / "journal").glob("*.json"))[-1]
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-
-
-def kill_in_the_middle(document: dict[str, object]) -> None:
+def killed_in_the_middle(target: Environment) -> None:
     """As the journal stands when the process dies after pip and before the end."""
-    document["status"] = "running"
+    edit(entry_file(target), lambda it: it.update(status="running"))
 
 
 def as_version_2(target: Environment, prefix: Path) -> None:
@@ -60,7 +53,7 @@ def as_version_2(target: Environment, prefix: Path) -> None:
         document["schema_version"] = 2
         del document["environment"]
 
-    change_entry(target, older)
+    edit(entry_file(target), older)
 
 
 @pytest.mark.parametrize("arrive", [copy_of, moved])
@@ -70,14 +63,14 @@ def test_revert_restores_the_environment_it_is_asked_of(
     original, before = stages.at("two"), stages.files["one"]
     held = everything(original)
     there = arrive(original, tmp_path / "there")
-    assert splatfix("revert", "--python", there.python) == 0
+    revert(there.python)
     assert snapshot(there) == before
     assert everything(original) == (held if arrive is copy_of else {})
 
 
 def test_a_killed_installation_is_rolled_back_in_the_copy_alone(stages: Stages, tmp_path: Path) -> None:
     original = stages.at("two")
-    change_entry(original, kill_in_the_middle)
+    killed_in_the_middle(original)
     untouched = everything(original)
     copy = copy_of(original, tmp_path / "copy")
     outcome = install(copy, write_extension(tmp_path / "other", name="other_probe"))
@@ -161,16 +154,19 @@ def test_site_packages_on_another_disk(environment: Environment, tmp_path: Path)
     assert not list(environment.purelib.glob("tiny_probe*"))
 
 
-def test_folders_that_come_back_are_as_open_as_those_around_them(stages: Stages, tmp_path: Path) -> None:
+def test_what_comes_back_is_as_open_as_what_is_around_it(stages: Stages, tmp_path: Path) -> None:
+    """Whatever umask the second installation ran under; and a file that was setuid is so no more."""
     environment = stages.at("one")
     mode = environment.purelib.stat().st_mode
+    file = environment.purelib / "tiny_probe" / "__init__.py"
+    file.chmod(0o4755)
     before = os.umask(0o077)
     try:
         install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
         revert(environment.python)
     finally:
         os.umask(before)
-    assert (environment.purelib / "tiny_probe").stat().st_mode == mode
+    assert file.parent.stat().st_mode == mode and file.stat().st_mode & 0o7777 == 0o755
 
 
 # Files that are not splatfix's
@@ -187,8 +183,7 @@ def test_what_pip_would_remove_and_nobody_could_restore_stops_it(
     stages: Stages, tmp_path: Path, row: str
 ) -> None:
     environment = stages.at("one")
-    (environment.purelib / "myfolder").mkdir()
-    (environment.purelib / "myfolder" / "work.py").write_text("mine = True\n")
+    put(environment.purelib, {"myfolder/work.py": "mine = True\n"})
     listed(environment, row)
     before = snapshot(environment)
     later = write_extension(tmp_path / "two", version="2.0", answer=7)
@@ -223,10 +218,8 @@ def test_nothing_is_written_through_a_link_out_of_the_environment(
 def test_a_stash_of_a_later_pip_is_kept(stages: Stages, name: str, killed: bool) -> None:
     original = stages.at("two")
     if killed:
-        change_entry(original, kill_in_the_middle)
-    stash = original.purelib / name
-    stash.mkdir()
-    (stash / "work.py").write_text("theirs = True\n")
+        killed_in_the_middle(original)
+    stash = put(original.purelib / name, {"work.py": "theirs = True\n"})
     undone = revert(original.python)
     assert (stash / "work.py").read_text() == "theirs = True\n"
     assert any(str(stash) in note for item in undone.items for note in item.notes)
@@ -234,7 +227,7 @@ def test_a_stash_of_a_later_pip_is_kept(stages: Stages, name: str, killed: bool)
 
 def test_the_stash_of_the_killed_pip_itself_goes(stages: Stages) -> None:
     original = stages.at("two")
-    change_entry(original, kill_in_the_middle)
+    killed_in_the_middle(original)
     backup = next((original.state_folder / "journal").glob("0002-*/backup-*/backup.json"))
     document = json.loads(backup.read_text())
     document["written"] = []  # it is filled in when pip has ended

@@ -14,6 +14,7 @@ from splatfix.install.wheels import write_wheel
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import request_for
+from tests.files import put
 from tests.plan.machines import make_plan, refused
 
 from .environments import Interposed, Run, install, run_in, snapshot, write_extension
@@ -39,10 +40,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def needing(tmp_path: Path) -> Path:
     """An extension whose package imports what it declares nowhere."""
-    source = write_extension(tmp_path / "source")
-    package = source / "tiny_probe" / "__init__.py"
-    package.write_text(f"import dacite\n{package.read_text()}")
-    return source
+    return write_extension(tmp_path / "source", module="import dacite")
 
 
 def planned(environment: Environment, source: Path, **options: bool) -> InstallPlan:
@@ -51,14 +49,6 @@ def planned(environment: Environment, source: Path, **options: bool) -> InstallP
 
 def installed(environment: Environment, source: Path) -> InstallOutcome:
     return install(environment, source, with_dependencies=True)
-
-
-def test_it_is_named_before_the_build(environment: Environment, needing: Path) -> None:
-    error = refused(planned, environment, needing)
-    assert error.code == "build-tools-missing" and "dacite to be imported" in error.what
-    commands = [" ".join(step.command.argv) for step in error.todo if step.command]
-    assert commands[0].endswith("pip install dacite")
-    assert f"{needing} --with-dependencies" in commands[1]
 
 
 def test_it_is_installed_with_it_and_reverted_with_it(
@@ -79,16 +69,14 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     assert snapshot(environment) == before
 
 
-def test_what_the_scripts_import_comes_too(environment: Environment, needing: Path, offered: Path) -> None:
-    package = needing / "tiny_probe" / "__init__.py"
-    package.write_text(package.read_text().replace("import dacite\n", ""))
-    (needing / "train.py").write_text(
-        "import plyfile\ntry:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
-    )
-    (note,) = (text for text in planned(environment, needing).notes if "plyfile" in text)
+def test_what_the_scripts_import_comes_too(environment: Environment, tmp_path: Path, offered: Path) -> None:
+    source = write_extension(tmp_path / "source")
+    optional = "try:\n    import wandb\nexcept ImportError:\n    wandb = 0\n"
+    put(source, {"train.py": f"import plyfile\n{optional}"})
+    (note,) = (text for text in planned(environment, source).notes if "plyfile" in text)
     assert "plyfile (--with-dependencies" in note and "wandb" not in note
     offer(offered, "plyfile")
-    installed(environment, needing)
+    installed(environment, source)
     assert run_in(environment, "import plyfile; print(plyfile.x)") == "1"
 
 
@@ -97,8 +85,7 @@ def test_nothing_that_is_installed_changes(environment: Environment, needing: Pa
     installed(environment, needing)
     offer(offered, "dacite", "2.0")
     offer(offered, "plyfile", needs="dacite>=2")
-    package = needing / "tiny_probe" / "__init__.py"
-    package.write_text(f"import plyfile\n{package.read_text()}")
+    importing(needing, "dacite, plyfile")
     before = snapshot(environment)
     assert refused(installed, environment, needing).code == "dependencies-not-found"
     assert snapshot(environment) == before
@@ -122,15 +109,14 @@ def test_what_only_scripts_import_stops_nothing(
 
 @pytest.mark.slow
 def test_what_is_declared_and_not_imported_stops_nothing(
-    environment: Environment, needing: Path, offered: Path
+    environment: Environment, tmp_path: Path, offered: Path
 ) -> None:
     """MASt3R-SLAM pins torchcodec==0.1 for reading videos, and lietorch, which pip would build without torch."""
-    setup = needing / "setup.py"
-    setup.write_text(
-        setup.read_text().replace("setup(", 'setup(install_requires=["torchcodec==0.1", "lietorch"],')
-    )
+    declared = 'install_requires=["torchcodec==0.1", "lietorch"], '
     offer(offered, "dacite")
-    outcome = installed(environment, needing)
+    outcome = installed(
+        environment, write_extension(tmp_path / "source", module="import dacite", said=declared)
+    )
     assert [note for note in outcome.notes if "torchcodec==0.1" in note]
     assert [note for note in outcome.plan.notes if "asks for lietorch, which has to be built" in note]
 
@@ -232,14 +218,17 @@ def test_sources_that_are_installed_together_bring_each_other(
     assert make_plan(request_for((str(other), str(needing))), gather(environment.python)).steps
 
 
-def test_what_setup_py_imports_is_there_before_it(environment: Environment, needing: Path) -> None:
+def test_what_setup_py_imports_is_there_before_it(environment: Environment, tmp_path: Path) -> None:
     """SplattingAvatar's simple_phongsurf: pybind11 at the top of setup.py, and declared nowhere."""
-    setup = needing / "setup.py"
     lines = "import pybind11, os, helper\ndef fetch():\n    import requests\ntry:\n    import Cython\nexcept ImportError: pass\n"
-    setup.write_text(lines + setup.read_text())
-    (needing / "helper.py").write_text("")
-    error = refused(planned, environment, needing)
+    source = write_extension(tmp_path / "source", module="import dacite", before=lines)
+    (source / "helper.py").write_text("")
+    error = refused(planned, environment, source)
+    assert error.code == "build-tools-missing"
     assert "pybind11, requests to be built and dacite to be imported" in error.what
-    step = planned(environment, needing, with_dependencies=True).steps[0]
+    commands = [step.command.argv for step in error.todo if step.command]
+    assert commands[0][-4:] == ("install", "pybind11", "requests", "dacite")
+    assert (str(source), "--with-dependencies") == commands[1][2:4]
+    step = planned(environment, source, with_dependencies=True).steps[0]
     assert isinstance(step, InstallDependencies)
     assert step.requirements == ("pybind11", "requests", "dacite") and step.optional == ()

@@ -17,6 +17,7 @@ from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.tools import MARKER
+from tests.files import put
 from tests.plan.machines import refused
 
 PIP = ("python", "-m", "pip")
@@ -36,18 +37,14 @@ class FakePip(ProcessRunner):
     def run(self, argv: Sequence[Any], **options: Any) -> Completed:
         self.calls += 1
         if "download" in argv:
-            for name, content in WHEELS.items():
-                path = Path(argv[argv.index("--dest") + 1]) / name
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
+            put(Path(argv[argv.index("--dest") + 1]), WHEELS)
         elif "--target" in argv:
             assert {"--require-hashes", "--no-index", "--no-deps"} <= set(argv)
             self.lock = Path(argv[argv.index("--requirement") + 1]).read_text().splitlines()
             root = Path(argv[argv.index("--target") + 1]) / "nvidia" / "cu13"
             for name in (*_NEEDED, "lib/libcudart.so.13"):
                 if name not in (self.without, "lib/libcudart.so"):  # the wheel has the versioned name only
-                    (root / name).parent.mkdir(parents=True, exist_ok=True)
-                    (root / name).write_text("")
+                    put(root, {name: ""})
         else:
             said = "" if self.nvcc == 0 else "ptxas fatal : Unsupported .version 9.5\n"
             return Completed(tuple(argv), self.nvcc, "", said, 0.1)
@@ -78,9 +75,9 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     """Exactly what was downloaded is installed, by the hash that the tables know, else by that of the file."""
     runner, folder = FakePip(), Path(step.folder)
     log = folder.parents[1] / "log.txt"
-    half = folder / "nvidia" / "cu13" / "half"
-    half.parent.mkdir(parents=True)
-    half.write_text("of a run that was killed: there is no marker")
+    half = (
+        put(folder, {"nvidia/cu13/half": "of a run that was killed: there is no marker"}) / "nvidia/cu13/half"
+    )
     root, digest = provide_toolkit(step, PIP, runner, log, lambda _: None)
     assert not half.exists()
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()

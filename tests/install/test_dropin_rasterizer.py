@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import json
 import math
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,14 +20,17 @@ from splatfix.install.wheels import open_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face_of, refusal
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
-from tests.plan.machines import rasterizer_source, refused
+from tests.cli.conftest import Document
+from tests.files import put
+from tests.plan.machines import refused
+from tests.plan.test_faces import imported
 from tests.plan.test_replacement import row_of
 
 from .environments import make_environment
-from .test_cli import splatfix
 
 torch = pytest.importorskip("torch")
-from splatfix.kernels import contributions, helpers, projection, rasterizer, surfels  # noqa: E402
+from splatfix.kernels import contributions, helpers, rasterizer, surfels  # noqa: E402
+from tests.kernels.scenes import cloud, look_at  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
 VARIANTS = [dropin.variant for dropin in DROPINS if dropin.variant]
@@ -43,20 +43,9 @@ def one(name: str) -> Dropin:
 
 
 @pytest.fixture
-def drop_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[ModuleType]:
+def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ModuleType:
     """The drop-in of the variant that the test names, imported from its own wheel."""
-    dropin = one(request.param)
-    wheel = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    for name in [name for name in sys.modules if name.split(".")[0] == dropin.module]:
-        del sys.modules[name]  # another test's
-    yield importlib.import_module(dropin.module)
-    for name in [name for name in sys.modules if name.split(".")[0] == dropin.module]:
-        del sys.modules[name]
+    return imported(one(request.param), tmp_path, monkeypatch)
 
 
 def of(*names: str) -> pytest.MarkDecorator:
@@ -64,24 +53,7 @@ def of(*names: str) -> pytest.MarkDecorator:
 
 
 def camera(package: ModuleType, **options: Any) -> Any:
-    width, height, focal = 40, 32, 40.0
-    tan_x, tan_y = width / (2 * focal), height / (2 * focal)
-    projection = torch.zeros(4, 4)
-    projection[0, 0], projection[1, 1], projection[3, 2] = 1 / tan_x, 1 / tan_y, 1.0
-    projection[2, 2], projection[2, 3] = 1.0001, -0.010001
-    values = {
-        "image_height": height,
-        "image_width": width,
-        "tanfovx": tan_x,
-        "tanfovy": tan_y,
-        "bg": torch.tensor([0.1, 0.2, 0.3]),
-        "scale_modifier": 1.0,
-        "viewmatrix": torch.eye(4),
-        "projmatrix": projection.T.contiguous(),
-        "sh_degree": 3,
-        "campos": torch.zeros(3),
-        "prefiltered": False,
-        "debug": False,
+    values = look_at(40, 32)._asdict() | {
         "antialiasing": True,
         "kernel_size": 0.1,
         "subpixel_offset": torch.full((32, 40, 2), 0.25),
@@ -90,24 +62,26 @@ def camera(package: ModuleType, **options: Any) -> Any:
         "get_flag": None,
         "metric_map": torch.zeros(32 * 40, dtype=torch.int32),
     }
-    fields = package.GaussianRasterizationSettings._fields
-    return package.GaussianRasterizationSettings(**{name: (values | options)[name] for name in fields})
-
-
-def scene(count: int = 25) -> dict[str, Any]:
-    torch.manual_seed(1)
-    given = {
-        "means3D": torch.cat([torch.rand(count, 2) * 2 - 1, torch.rand(count, 1) * 2 + 3], 1),
-        "opacities": torch.rand(count, 1) * 0.9,
-        "shs": torch.randn(count, 16, 3) * 0.3,
-        "scales": torch.rand(count, 3) * 0.3,
-        "rotations": torch.nn.functional.normalize(torch.randn(count, 4)),
+    singles = {
+        name: item.float() for name, item in values.items() if getattr(item, "dtype", 0) == torch.float64
     }
-    return {name: tensor.requires_grad_(True) for name, tensor in given.items()}
+    fields = package.GaussianRasterizationSettings._fields
+    given = values | singles | options
+    return package.GaussianRasterizationSettings(**{name: given[name] for name in fields})
+
+
+def before(settings: Any, *points: tuple[float, float, float]) -> Any:
+    """Points that lie so as the camera sees them."""
+    view = settings.viewmatrix
+    return (torch.tensor(points) - view[3, :3]) @ torch.linalg.inv(view[:3, :3])
 
 
 def detached(count: int = 25) -> dict[str, Any]:
-    return {name: tensor.detach() for name, tensor in scene(count).items()}
+    return {name: tensor.float() for name, tensor in cloud(count).items()}
+
+
+def scene() -> dict[str, Any]:
+    return {name: tensor.requires_grad_(True) for name, tensor in detached().items()}
 
 
 def screen(inputs: dict[str, Any]) -> Any:
@@ -176,7 +150,7 @@ def test_upstream_gradients_are_asked_for_by_a_variable(
 def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
     inputs = scene()
     color, radii, invdepths = drawn(drop_in, inputs)
-    assert invdepths.shape == (1, 32, 40) and 0 < invdepths.max() < 1 / 3
+    assert invdepths.shape == (1, 32, 40) and 0 < invdepths.max() < 1 / 2
     invdepths.sum().backward()
     assert inputs["means3D"].grad[:, 2].abs().sum() > 0 and len(radii) == 25 and color.isfinite().all()
 
@@ -185,8 +159,7 @@ def test_inverse_depth_has_a_gradient(drop_in: ModuleType) -> None:
 def test_precomputed_colours_and_covariances_and_the_function(drop_in: ModuleType) -> None:
     inputs, settings = scene(), camera(drop_in)
     means, opacities = inputs["means3D"], inputs["opacities"]
-    axes = projection.rotation_matrices(inputs["rotations"].t()).permute(2, 0, 1) * inputs["scales"][:, None]
-    covariance = (axes @ axes.transpose(1, 2))[:, [0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
+    covariance = cloud(25, covariance=True)["cov3D_precomp"].float()
     colors, none = torch.rand(25, 3), torch.Tensor([])
     draw = drop_in.GaussianRasterizer(settings)
     color, _ = draw(means, screen(inputs), opacities, colors_precomp=colors, cov3D_precomp=covariance)
@@ -257,7 +230,8 @@ def test_tamings_eleven_other_results(drop_in: ModuleType) -> None:
     for name in ("weight", "pixels", "blend", "distance"):
         theirs = {"weight": "weights", "pixels": "count", "distance": "dist"}.get(name, name)
         assert torch.equal(found[f"accum_{theirs}"], getattr(expected, name)), name
-    assert torch.allclose(found["depths"], inputs["means3D"][:, 2] * (found["radii"] > 0))
+    depths = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    assert torch.allclose(found["depths"], depths * (found["radii"] > 0))
     # Taming's score writes 0 over NaN in what comes back, also in `my_radii` and not in `radii`
     before = found["radii"].clone()
     for name in (*of_each, "my_radii", "accum_count"):
@@ -322,7 +296,7 @@ def test_surfels_are_drawn_as_their_kernel_does(drop_in: ModuleType) -> None:
 
 @of("v1")
 def test_mark_visible(drop_in: ModuleType) -> None:
-    points = torch.tensor([[0.0, 0, 1], [0, 0, -1], [0, 0, 0.1], [50, 0, 1]])
+    points = before(camera(drop_in), (0, 0, 1), (0, 0, -1), (0, 0, 0.1), (50, 0, 1))
     seen = drop_in.GaussianRasterizer(camera(drop_in)).markVisible(points)
     assert seen.tolist() == [True, False, False, True] and not seen.requires_grad
 
@@ -354,10 +328,9 @@ def test_relocation_and_used_gaussians(drop_in: ModuleType) -> None:
     assert torch.allclose(scale, torch.full((1, 3), wanted), rtol=1e-4)
 
     inputs = detached(3)
-    inputs["means3D"][:] = torch.tensor([[0.0, 0, 3], [0, 0, -3], [0, 0, 5]])
-    inputs["opacities"][:] = torch.tensor(
-        [[0.9], [0.9], [0.001]]
-    )  # in front; behind; too faint for any pixel
+    # in front; behind; too faint for any pixel
+    inputs["means3D"] = before(camera(drop_in), (0, 0, 3), (0, 0, -3), (0, 0, 5))
+    inputs["opacities"] = torch.tensor([[0.9], [0.9], [0.001]])
     for grads in (True, False):
         with torch.set_grad_enabled(grads):
             used = drop_in.GaussianRasterizer(camera(drop_in))(means2D=torch.zeros(3, 3), **inputs)[2]
@@ -418,28 +391,20 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
 
 
-@pytest.mark.parametrize("key", ["gof", "rade", "speedy"])
-def test_a_source_without_a_drop_in_is_refused(key: str, tmp_path: Path) -> None:
-    rasterizer_source(tmp_path, key)
-    problem = refused(choose_dropins, [str(tmp_path)])
-    assert problem.code == "nothing-replaces-it" and (refusal(key) or "?") in problem.what
-
-
 @pytest.mark.parametrize(
-    ("named", "beside"),
+    "named",
     [
-        (f"{NAME}@gof", "simple_knn"),
-        (f"{NAME}@rade", "simple_knn"),
-        ("diff-plane-rasterization", "simple_knn"),
-        ("diff_triangle_rasterization", "simple_knn"),
-        ("effrdel", "simple_knn"),
+        f"{NAME}@gof",
+        f"{NAME}@rade",
+        "diff-plane-rasterization",
+        "diff_triangle_rasterization",
+        "effrdel",
     ],
 )
-def test_a_refusal_names_the_drop_ins_of_its_stack(named: str, beside: str) -> None:
+def test_a_refusal_names_the_drop_ins_of_its_stack(named: str) -> None:
     problem = refused(choose_dropins, [named])
     advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
-    assert advice == [("splatfix", "install", beside, "--backend", "pure")]
-    assert choose_dropins([beside]).names == (beside,), "the advice can be followed"
+    assert advice == [("splatfix", "install", "simple_knn", "--backend", "pure")]
 
 
 def test_names_and_checkouts(tmp_path: Path) -> None:
@@ -455,8 +420,7 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
     # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
     for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "submodules/fused-ssim"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("train.py", "full_eval.py", "convert.py", "results.md"):
-        (tmp_path / name).write_text("")
+    put(tmp_path, dict.fromkeys(("train.py", "full_eval.py", "convert.py", "results.md"), ""))
     assert {dropin.name for dropin in choose_dropins([str(tmp_path)]).dropins} == {
         f"{NAME}@dr_aa",
         "simple_knn",
@@ -466,14 +430,13 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["v1", "mip"])
-def test_verify_measures_the_drop_in(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_measures_the_drop_in(name: str, tmp_path: Path, document: Document) -> None:
     """From the command line: install it, and hold it against the float64 reference in its environment."""
     target = make_environment(tmp_path / "env", torch=True)
-    assert splatfix("install", f"{NAME}@{name}", "--backend", "pure", "--python", target.python) == 0
-    capsys.readouterr()
-    report = ("--out", str(tmp_path / "report"))
-    assert splatfix("certify", "--level", "2", "--python", target.python, "--json", *report) == 0
-    kernels = json.loads(capsys.readouterr().out)["kernels"]
-    measured = next(item for item in kernels if item["implementation"] == NAME)
+    python = ("--python", target.python)
+    assert document("install", f"{NAME}@{name}", "--backend", "pure", *python)["exit_code"] == 0
+    certified = document("certify", "--level", "2", *python, "--out", tmp_path / "report")
+    assert certified["exit_code"] == 0
+    measured = next(item for item in certified["kernels"] if item["implementation"] == NAME)
     assert (measured["outcome"], measured["kind"]) == ("met", "drop-in")
     assert 0 < measured["gradient_error"] < measured["gradient_allowed"]

@@ -1,30 +1,32 @@
-"""Drop-ins, for real: through the command line, in an environment with torch, listed and removed by pip."""
+"""Drop-ins, for real: through the command line, in an environment with torch, listed and removed by pip.
+
+That for gsplat's compiled module lies beside a gsplat whose Python looks for it as the real one does.
+"""
 
 from __future__ import annotations
 
 import ast
-import json
+import re
+import shutil
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import gather
+from splatfix.install import revert
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment
-from splatfix.install.wheels import open_wheel
+from splatfix.install.wheels import open_wheel, write_wheel
 from splatfix.knowledge.dropins import DROPINS
+from tests.cli.conftest import Document
+from tests.conftest import Splatfix
+from tests.files import put
 
-from .environments import make_environment, run_in, snapshot
-from .test_cli import splatfix
+from .environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
 
 pytest.importorskip("torch")
-
-
-def pip(target: Environment, *arguments: str) -> Completed:
-    return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=60.0)
 
 
 CHECK = """
@@ -48,38 +50,32 @@ print(float(fused_ssim(b, b)), [round(x, 4) for x in distCUDA2(points).tolist()]
 """
 
 
-def test_drop_ins_from_the_command_line_to_removal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_drop_ins_from_the_command_line_to_removal(tmp_path: Path, document: Document) -> None:
     target = make_environment(tmp_path / "env", torch=True)
     before = snapshot(target)
     names, python = ("fused_ssim", "simple-knn"), ("--python", target.python)
-    assert splatfix("install", *names, "--backend", "pure", *python, "--json") == 0
-    outcome = json.loads(capsys.readouterr().out)["outcome"]
+    outcome = document("install", *names, "--backend", "pure", *python)["outcome"]
     assert [item["subject"] for item in outcome["items"]] == ["fused-ssim", "simple-knn"]
     assert outcome["items"][1]["modules"] == ["simple_knn", "simple_knn._C"]
 
     # mean squared distance to the three others, by hand
     assert run_in(target, CHECK) == "1.0 [4.6667, 5.3333, 7.3333, 10.6667]"
-    listed = json.loads(pip(target, "list", "--format", "json").stdout)
-    versions = {item["name"]: item["version"] for item in listed}
-    assert versions["fused-ssim"].startswith("0+splatfix.") and "simple-knn" in versions
+    listed = pip(target, "list").stdout
+    assert re.search(r"fused-ssim +0\+splatfix\.", listed) and "simple-knn" in listed
     seen = {
         item.name: item.made_by_splatfix
         for item in gather(target.python).environment.distributions.value or ()
     }
     assert seen["fused_ssim"] == seen["simple_knn"] == "drop-in"
 
-    assert splatfix("revert", "--python", target.python) == 0
+    revert(target.python)
     assert snapshot(target) == before
 
 
 @pytest.mark.slow
 def test_pip_can_uninstall_a_drop_in(environment: Environment, tmp_path: Path) -> None:
     for host in {dropin.host for dropin in DROPINS if dropin.host}:
-        package = environment.purelib / host  # what lies in another's folder finds that other there
-        package.mkdir()
-        (package / "__init__.py").touch()
+        put(environment.purelib, {f"{host}/__init__.py": ""})  # for what lies in another's folder
     before = snapshot(environment)
     for dropin in DROPINS:
         path = make_dropin_wheel(dropin, "0+splatfix.1", tmp_path / "wheels")
@@ -103,3 +99,100 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
                 elif isinstance(node, ast.ImportFrom) and node.level == 0:
                     names.append(node.module or "")
             assert {name.partition(".")[0] for name in names} <= {*known, dropin.host}, dropin.name
+
+
+BACKEND = "try:\n    from gsplat import csrc as _C\nexcept ImportError:\n    _C = None\n"
+NAMES = "from gsplat.cuda._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
+DIAGNOSE = ("diagnose", "--only", "drop-in-without-host", "--python")
+WHY = """
+try:
+    import gsplat.cuda._backend
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def put_gsplat(target: Environment, version: str, folder: Path, backend: str = BACKEND) -> None:
+    """As PyPI's wheel: Python alone."""
+    files = {
+        "gsplat/__init__.py": b"from .version import __version__\n",
+        "gsplat/version.py": f"__version__ = {version!r}\n".encode(),
+        "gsplat/cuda/__init__.py": b"",
+        "gsplat/cuda/_backend.py": backend.encode(),
+    }
+    wheel = write_wheel(folder, "gsplat", version, files, "a stand-in")
+    assert pip(
+        target, "install", "--no-index", "--no-deps", "--no-compile", "--force-reinstall", str(wheel)
+    ).ok
+
+
+def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
+    tmp_path: Path, splatfix: Splatfix, document: Document
+) -> None:
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path)
+    before = snapshot(target)
+    assert run_in(target, "from gsplat.cuda._backend import _C; print(_C)") == "None"
+    install = ("install", "gsplat", "--backend", "auto", "--python", target.python)
+    (item,) = document(*install)["outcome"]["items"]
+    assert (item["subject"], item["modules"]) == ("splatfix-gsplat-csrc", ["gsplat.csrc"])
+    assert run_in(target, NAMES) == "True False True"
+    changed = {name for name, value in snapshot(target).items() if before.get(name) != value}
+    assert changed and all("gsplat/csrc" in name or "splatfix_gsplat_csrc" in name for name in changed)
+    listed = gather(target.python).environment.distributions.value or ()
+    assert {item.dropin for item in listed} == {"", "gsplat"}
+
+    put_gsplat(target, "1.4.0", tmp_path)
+    assert run_in(target, NAMES) == "False True True", "the names of 1.4.0"
+    put_gsplat(target, "1.6.0", tmp_path)
+    problem = run_in(target, WHY)
+    assert "gsplat 1.6.0 is installed" in problem and "pip uninstall splatfix-gsplat-csrc" in problem
+    assert "gsplat<=1.5.3" in pip(target, "check").stdout, "pip says it too"
+    assert "does not run with splatfix-gsplat-csrc" in splatfix(*DIAGNOSE, target.python).stdout
+    assert document(*install)["error"]["code"] == "host-release-not-served"
+
+    put_gsplat(target, "1.5.3", tmp_path)
+    revert(target.python)
+    assert snapshot(target) == before
+
+
+def test_a_compiled_module_that_comes_later_is_the_one_that_is_imported(
+    tmp_path: Path, splatfix: Splatfix, document: Document
+) -> None:
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path)
+    install = ("install", "gsplat", "--backend", "pure", "--python", target.python)
+    assert document(*install)["exit_code"] == 0
+    source = write_extension(tmp_path / "csrc", name="csrc", extra=fat_binary(90))
+    (source / "probe.c").write_text(
+        (source / "probe.c").read_text().replace('"_C"', '"csrc"').replace("PyInit__C", "PyInit_csrc")
+    )
+    (source / "setup.py").write_text(
+        (source / "setup.py").read_text().replace("csrc._C", "csrc").replace('packages=["csrc"],', "")
+    )
+    shutil.rmtree(source / "csrc")
+    built = tmp_path / "built"
+    assert pip(
+        target, "install", "--no-index", "--no-build-isolation", "--target", str(built), str(source)
+    ).ok
+    (library,) = built.glob("csrc.*.so")
+    shutil.copyfile(library, target.purelib / "gsplat" / library.name)
+    assert run_in(target, "from gsplat.cuda._backend import _C; print(_C.answer(), _C.__file__)").startswith(
+        "42 "
+    )
+    diagnosed = splatfix(*DIAGNOSE, target.python)
+    assert diagnosed.returncode == 0
+    assert "has its own compiled module, which is used" in diagnosed.stdout
+    revert(target.python)
+    assert document(*install)["error"]["code"] == "host-compiled"
+
+
+def test_what_gsplat_lacks_to_draw_stops_it(tmp_path: Path, splatfix: Splatfix) -> None:
+    """gsplat 1.5.3 imports packaging when it first draws, and does not ask pip for it."""
+    target = make_environment(tmp_path / "env", torch=True)
+    put_gsplat(target, "1.5.3", tmp_path, backend="import absent_here\n" + BACKEND)
+    before = snapshot(target)
+    done = splatfix("install", "gsplat", "--backend", "pure", "--yes", "--python", target.python)
+    said = " ".join(done.stderr.split())
+    assert "No module named 'absent_here'" in said and "Install absent_here with pip" in said
+    assert snapshot(target) == before

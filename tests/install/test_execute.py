@@ -13,6 +13,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.install import EntryStatus, Journal, revert
 from splatfix.install.environment import Environment
+from tests.files import put
 from tests.plan.machines import refused
 
 from .environments import Interposed, Run, Stages, install, run_in, snapshot, write_extension
@@ -29,12 +30,13 @@ def test_install_then_revert_leaves_the_environment_as_it_was(
     environment: Environment, tmp_path: Path
 ) -> None:
     before = snapshot(environment)
-    source = write_extension(tmp_path / "source")
+    prints = "import sys\nsys.stdout.write('loading ... ')\nsys.stderr.write('ready')\n"
+    source = write_extension(tmp_path / "source", module=prints)
     files = sorted(path.name for path in source.rglob("*"))
 
     outcome = install(environment, source, afresh=True)
 
-    assert run_in(environment, ANSWER) == "42"
+    assert run_in(environment, ANSWER) == "loading ... 42", "a module may print as it is imported"
     assert sorted(path.name for path in source.rglob("*")) == files, "the build touched the person's checkout"
     (item,) = outcome.items
     assert (item.subject, item.version, item.before) == ("tiny_probe", "1.0", "")
@@ -53,15 +55,17 @@ def test_install_then_revert_leaves_the_environment_as_it_was(
 
 def test_a_second_install_reverts_to_the_first_byte_for_byte(stages: Stages, tmp_path: Path) -> None:
     environment = stages.at("one")
+    (environment.purelib / "tiny_probe" / "__init__.py").chmod(0o600)
+    before = snapshot(environment)
     times = {p: p.stat().st_mtime_ns for p in environment.purelib.rglob("tiny_probe*/*") if p.is_file()}
     second = install(environment, write_extension(tmp_path / "two", answer=7, version="2.0"))
     assert run_in(environment, ANSWER) == "7"
-    assert second.items[0].before == "1.0" and snapshot(environment) != stages.files["one"]
+    assert second.items[0].before == "1.0" and snapshot(environment) != before
     first = Journal(environment.state_folder).entries()[0]
     assert refused(revert, environment.python, first.id).code == "later-change"
 
     revert(environment.python)
-    assert snapshot(environment) == stages.files["one"]
+    assert snapshot(environment) == before
     assert {path: path.stat().st_mtime_ns for path in times} == times
     assert run_in(environment, ANSWER) == "42"
 
@@ -98,16 +102,13 @@ def test_code_that_fails_is_named_and_taken_back(
 
 def test_an_extension_may_import_what_lies_in_its_checkout(environment: Environment, tmp_path: Path) -> None:
     """Relightable3DGaussian's bvh_tracing imports utils, and its trainer runs where that lies."""
-    source = write_extension(tmp_path / "submodules" / "source")
+    source = write_extension(tmp_path / "submodules" / "source", module="import beside_it")
     (tmp_path / ".git").mkdir()
     (tmp_path / "beside_it").mkdir()
-    with (source / "tiny_probe" / "__init__.py").open("a") as file:
-        file.write("import beside_it\n")
     (item,) = install(environment, source).items
     assert item.modules == ("tiny_probe", "tiny_probe._C")
     # HTGS: a package of the extension's name around it, which is no part of what is installed
-    (tmp_path / "tiny_probe").mkdir()
-    (tmp_path / "tiny_probe" / "__init__.py").write_text("raise RuntimeError\n")
+    put(tmp_path, {"tiny_probe/__init__.py": "raise RuntimeError\n"})
     (source / "tiny_probe" / "__init__.py").rename(tmp_path / "init.py")
     (item,) = install(environment, source).items
     assert item.modules == ("tiny_probe._C",)
@@ -118,26 +119,17 @@ def test_an_extension_may_import_what_lies_in_its_checkout(environment: Environm
 
 
 def test_the_second_of_two_takes_the_first_back(environment: Environment, tmp_path: Path) -> None:
-    good, bad = write_extension(tmp_path / "good"), write_extension(tmp_path / "bad", name="other_probe")
-    (bad / "other_probe" / "__init__.py").write_text("raise RuntimeError\n")
+    good = write_extension(tmp_path / "good")
+    bad = write_extension(tmp_path / "bad", name="other_probe", module="raise RuntimeError")
     before = snapshot(environment)
     error = refused(install, environment, good, bad)
     assert error.code == "import-failed" and "other_probe" in error.what
     assert snapshot(environment) == before
 
 
-def test_a_module_that_prints_on_import_is_no_failure(environment: Environment, tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "source")
-    with (source / "tiny_probe" / "__init__.py").open("a") as file:
-        file.write("import sys\nsys.stdout.write('loading ... 100%')\nsys.stderr.write('ready')\n")
-    assert install(environment, source).items[0].modules == ("tiny_probe", "tiny_probe._C")
-
-
 def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:
-    source = write_extension(tmp_path / "source")
-    setup = source / "setup.py"
-    computed = 'setup(python_requires=">=3." + str(99), name'  # what only running it tells
-    setup.write_text(setup.read_text().replace("setup(name", computed))
+    computed = 'python_requires=">=3." + str(99), '  # what only running it tells
+    source = write_extension(tmp_path / "source", said=computed)
     before = snapshot(environment)
     error = refused(install, environment, source)
     assert "requires a different Python" in error.what and ">=3.99" in error.meaning
@@ -146,9 +138,7 @@ def test_a_source_for_another_python_is_told_as_that(environment: Environment, t
 
 
 def test_a_copy_that_comes_first_on_the_path_is_noticed(environment: Environment, tmp_path: Path) -> None:
-    shadow = tmp_path / "shadow"
-    write_extension(shadow)
-    (shadow / "tiny_probe" / "__init__.py").write_text("")
+    shadow = put(tmp_path / "shadow", {"tiny_probe/__init__.py": ""})
     (environment.purelib / "0_shadow.pth").write_text(f"import sys; sys.path.insert(0, {str(shadow)!r})\n")
     before = snapshot(environment)
     error = refused(install, environment, write_extension(tmp_path / "source"))
@@ -160,8 +150,7 @@ def test_a_build_adds_no_packages(environment: Environment, tmp_path: Path) -> N
     """Some setup.py call pip by themselves; what that installs no plan has named and no revert would take back."""
     how = "import subprocess, sys\n"
     how += "subprocess.check_call([sys.executable, '-m', 'pip', 'install', 'no-such-splat>=2'])\n"
-    source = write_extension(tmp_path / "source")
-    (source / "setup.py").write_text(how + (source / "setup.py").read_text())
+    source = write_extension(tmp_path / "source", before=how)
     before = snapshot(environment)
     error = refused(install, environment, source)
     assert "satisfies the requirement no-such-splat>=2 (from versions: none)" in error.what
@@ -174,12 +163,10 @@ def test_a_setup_py_that_installs_its_submodule_leaves_that_to_the_plan(
     environment: Environment, tmp_path: Path
 ) -> None:
     """beta-splatting's install command runs ``pip install .`` there, also while its wheel is built."""
-    source = write_extension(tmp_path / "source")
+    how = "import subprocess, sys\n"
+    how += "subprocess.check_call([sys.executable, '-m', 'pip', 'install', './inner'])\n"
+    source = write_extension(tmp_path / "source", before=how)
     write_extension(source / "inner", name="other_probe")
-    how = (
-        "import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', './inner'])\n"
-    )
-    (source / "setup.py").write_text(how + (source / "setup.py").read_text())
     install(environment, source)
     assert (environment.purelib / "tiny_probe").is_dir()
     assert not list(environment.purelib.glob("other_probe*"))
@@ -194,10 +181,9 @@ def named_otherwise(folder: Path, name: str) -> Path:
 
 
 def test_nothing_is_replaced_that_the_plan_did_not_name(environment: Environment, tmp_path: Path) -> None:
-    info = environment.purelib / "numpy-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: numpy\nVersion: 2.0\n")
-    (info / "RECORD").write_text("numpy-2.0.dist-info/METADATA,,\nnumpy-2.0.dist-info/RECORD,,\n")
+    record = "numpy-2.0.dist-info/METADATA,,\nnumpy-2.0.dist-info/RECORD,,\n"
+    files = {"METADATA": "Name: numpy\nVersion: 2.0\n", "RECORD": record}
+    put(environment.purelib / "numpy-2.0.dist-info", files)
     before = snapshot(environment)
     error = refused(install, environment, named_otherwise(tmp_path / "my-probe", "numpy"))
     assert error.code == "replaces-unplanned"

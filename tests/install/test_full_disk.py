@@ -21,7 +21,7 @@ from tests.archs import request_for
 from tests.conftest import Survived
 from tests.plan.machines import make_plan
 
-from .environments import install, make_environment, snapshot, write_extension
+from .environments import install, make_environment, pip, snapshot, write_extension
 from .test_cli import fake_torch
 
 KIB = 1024
@@ -67,8 +67,7 @@ def test_an_installation_on_a_disk_that_fills_up(
     target: Environment = make_environment(small_disk / "env")
     fake_torch(target, "2.11.0+cpu", None)
     old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", small_disk / "wheels")
-    pip = [target.python, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile", str(old)]
-    assert ProcessRunner().run(pip, timeout=60.0).ok
+    assert pip(target, "install", "--no-deps", "--no-index", "--no-compile", str(old)).ok
     before = snapshot(target)
     facts = gather(target.python)
     plan = make_plan(request_for(("fused_ssim", "simple_knn"), backend="pure"), facts)

@@ -10,15 +10,17 @@ from msgspec.structs import replace
 from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
-from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment
+from splatfix.install.wheels import write_wheel
+from splatfix.knowledge.breakages import breakage
 from splatfix.plan import BuildWheel, EditSource, InstallWheel
 from splatfix.plan.edits import PlannedEdit
 from tests.archs import request_for
+from tests.conftest import Splatfix
 from tests.files import contents
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, snapshot, write_extension
+from .environments import Interposed, Run, make_environment, pip, run_in, snapshot, write_extension
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
@@ -115,9 +117,39 @@ def test_an_error_below_an_edit_says_how_lines_are_counted(
     assert ("edits (cstdint)" in error.meaning) is moved, error.meaning
 
 
-def test_editing_twice_is_editing_once(tmp_path: Path) -> None:
-    source = source_with_work(tmp_path / "source")
-    write_edits(edited_contents(source, (EDIT,)))
-    once = contents(source)
-    write_edits(edited_contents(source, (EDIT,)))
-    assert contents(source) == once
+LOAD = b'import torch\n\n\ndef load(load_path):\n    return torch.load(load_path, map_location="cpu")\n'
+WORKS = """
+import numpy, torch, sys
+from nerfstudio.utils.eval_utils import load
+torch.save({"lr": numpy.float64(1.0)}, sys.prefix + "/x.pt")
+try:
+    print(load(sys.prefix + "/x.pt"))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
+    tmp_path: Path, splatfix: Splatfix
+) -> None:
+    pytest.importorskip("torch")
+    target = make_environment(tmp_path / "env", torch=True)
+    record = breakage("nerfstudio-torch-load").installed
+    assert record is not None
+    files = dict.fromkeys(record.files, LOAD) | {"nerfstudio/__init__.py": b""}
+    wheel = write_wheel(tmp_path, "nerfstudio", "1.1.5", files, "a stand-in")
+    assert pip(target, "install", "--no-index", "--no-deps", "--no-compile", str(wheel)).ok
+    before = snapshot(target)
+    assert run_in(target, WORKS) == "UnpicklingError"
+    (target.prefix / "x.pt").unlink()
+    python = ("--python", target.python)
+    diagnose = ("diagnose", "--only", "installed-package-breaks", *python)
+    assert "splatfix install nerfstudio --in-place" in splatfix(*diagnose).stdout
+    done = splatfix("install", "nerfstudio", "--in-place", *python)
+    assert "Edited the installed nerfstudio" in done.stdout
+    assert "1.0" in run_in(target, WORKS)
+    (target.prefix / "x.pt").unlink()
+    assert "1 check passed" in splatfix(*diagnose).stdout
+    assert splatfix("revert", *python).returncode == 0
+    assert snapshot(target) == before
+    assert splatfix("install", "nerfstudio", *python).returncode == 2, "not a folder, and not to be edited"

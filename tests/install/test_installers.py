@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.lock import is_held
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
@@ -20,19 +19,12 @@ from splatfix.install.backup import make_backup, restore
 from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install
 from splatfix.install.wheels import open_wheel, write_wheel
 from tests.archs import request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import make_plan, refused
 
 from .environments import install, make_environment, run_in, snapshot, write_extension
 from .test_legacy import MAKERS, replace
 
-UV = next(
-    (
-        path
-        for path in (Path(sys.executable).with_name("uv"), shutil.which("uv"))
-        if path and Path(path).exists()
-    ),
-    None,
-)
+UV = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
 needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed here")
 KINDS = ("pip", pytest.param("uv", marks=needs_uv))
 
@@ -103,10 +95,10 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
 def test_missing_build_tools_are_asked_of_who_installs(bare: Environment, tmp_path: Path) -> None:
     for path in (Path(bare.prefix) / "tools" / "site-packages").glob("setuptools*"):
         path.unlink()
-    with pytest.raises(SplatfixError) as caught:
-        make_plan(request_for((str(write_extension(tmp_path / "source")),)), gather(bare.python))
-    step, *_ = caught.value.todo
-    assert caught.value.code == "build-tools-missing" and step.command is not None
+    request = request_for((str(write_extension(tmp_path / "source")),))
+    error = refused(make_plan, request, gather(bare.python))
+    step, *_ = error.todo
+    assert error.code == "build-tools-missing" and step.command is not None
     assert step.command.argv[:6] == (sys.executable, "-m", "pip", "--python", bare.python, "install")
 
 

@@ -17,10 +17,11 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
 from splatfix.install.journal import EntryStatus, Journal, StepRecord, request_to_resume
 from splatfix.plan import Request
+from tests.cli.conftest import Document
+from tests.conftest import ROOT
 from tests.plan.machines import refused
 
 from .environments import run_in, write_extension
-from .test_cli import splatfix
 
 
 def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
     assert journal.unfinished() == () and not journal.find(entry.id).active
 
 
-def test_finding_by_the_beginning_of_an_id(tmp_path: Path) -> None:
+def test_an_entry_is_found_by_its_number_or_the_beginning_of_its_id(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     first, second = journal.start({}, "p", "zz"), journal.start({}, "p", "aa")
     assert [entry.id for entry in journal.entries()] == [first.id, second.id], "those of one second too"
@@ -47,17 +48,12 @@ def test_finding_by_the_beginning_of_an_id(tmp_path: Path) -> None:
         error = refused(journal.find, text)
         assert error.exit_code is Exit.USAGE and first.id in error.todo[0].line()
     assert journal.find(second.id) == second
-
-
-def test_an_entry_goes_by_its_number_too(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    first = journal.start({}, "p", "x")
-    many = replace(first, id=first.id.replace("0001", "10000"))
-    journal.save(many)
-    assert journal.find("1") == journal.find("0001") == first and journal.find("10000") == many
-    for number in (9998, 9999):
+    for number in (10000, 9998, 9999):
         journal.save(replace(first, id=first.id.replace("0001", str(number))))
-    assert [entry.id.partition("-")[0] for entry in journal.entries()] == ["0001", "9998", "9999", "10000"]
+    assert journal.find("1") == journal.find("0001") == first
+    assert journal.find("10000").id.startswith("10000-")
+    numbers = [entry.id.partition("-")[0] for entry in journal.entries()]
+    assert numbers == ["0001", "0002", "9998", "9999", "10000"]
 
 
 def test_documents_that_are_not_ours(tmp_path: Path) -> None:
@@ -77,8 +73,6 @@ def test_documents_that_are_not_ours(tmp_path: Path) -> None:
     assert error.code == "journal-damaged" and f"mv {shlex.quote(str(path))} " in error.todo[0].line()
 
 
-ROOT = Path(__file__).parents[2]
-
 # Kills itself when pip is about to install, with everything built and proven.
 DRIVER = """
 import os, signal, sys
@@ -96,9 +90,7 @@ main()
 
 
 @pytest.mark.usefixtures("fresh_wheels")
-def test_resumed_after_a_kill(
-    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resumed_after_a_kill(environment: Environment, tmp_path: Path, document: Document) -> None:
     source = write_extension(tmp_path / "source")
     done = ProcessRunner().run(
         [sys.executable, "-c", DRIVER, environment.python],
@@ -110,15 +102,15 @@ def test_resumed_after_a_kill(
     dead = Journal(environment.state_folder).entries()[-1]
     assert dead.status is EntryStatus.RUNNING
 
-    assert splatfix("install", "--resume", "--python", environment.python, "--json") == 0
-    outcome = json.loads(capsys.readouterr().out)["outcome"]
+    resume = ("install", "--resume", "--python", environment.python)
+    outcome = document(*resume)["outcome"]
     assert outcome["recovered"] == [dead.id]
     assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == "42"
     log = Path(outcome["log"]) / "build-tiny_probe.log"
     assert not log.exists(), "it was compiled again although the wheel was there"
 
-    assert splatfix("install", "--resume", "--python", environment.python) == 2
-    assert "nothing-to-resume" in capsys.readouterr().err
+    again = document(*resume)
+    assert (again["exit_code"], again["error"]["code"]) == (2, "nothing-to-resume")
 
 
 def test_the_last_failed_one_is_resumed_whatever_came_after_it(environment: Environment) -> None:
@@ -144,10 +136,9 @@ def test_the_last_failed_one_is_resumed_whatever_came_after_it(environment: Envi
     assert refused(resumed).code == "nothing-to-resume"
 
 
-def test_nothing_to_resume_in_a_fresh_environment(
-    environment: Environment, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert splatfix("install", "--resume", "--python", environment.python) == 2
-    assert "there was none" in capsys.readouterr().err
-    assert splatfix("install", "x", "--resume", "--python", environment.python) == 2
-    assert "resume-takes-no-source" in capsys.readouterr().err
+def test_nothing_to_resume_in_a_fresh_environment(environment: Environment, document: Document) -> None:
+    resume = ("install", "--resume", "--python", environment.python)
+    fresh, named = document(*resume), document(*resume, "x")
+    assert fresh["exit_code"] == named["exit_code"] == 2
+    assert "there was none" in str(fresh["error"])
+    assert named["error"]["code"] == "resume-takes-no-source"

@@ -1,6 +1,5 @@
 """What a person changed after an installation is copied, and said, before a revert replaces or removes it."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -13,10 +12,12 @@ from splatfix.facts import gather
 from splatfix.install import EntryStatus, Journal, execute, revert, revert_all
 from splatfix.install.environment import Environment
 from tests.archs import request_for
+from tests.cli.conftest import Document
+from tests.conftest import Splatfix
 from tests.plan.machines import make_plan, refused
 
 from .environments import Stages, install, snapshot, write_extension
-from .test_cli import fake_torch, splatfix
+from .test_cli import fake_torch
 from .test_in_place import edited_in_place, source_with_work
 
 LOADS = Rung(RungName.LOADS, True, "not looked at")
@@ -35,23 +36,21 @@ def dropin(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_edited_drop_in(
-    environment: Environment, dropin: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, dropin: Path, splatfix: Splatfix, document: Document
 ) -> None:
     dropin.write_bytes(dropin.read_bytes() + MINE)
     edited = dropin.read_bytes()
     (dropin.parent / "mine.py").write_bytes(MINE)
     python = ("--python", environment.python)
     for words in (("--dry-run",), ()):
-        assert splatfix("revert", *words, "--json", *python) == 0
-        (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
+        (outcome,) = document("revert", *words, *python)["outcomes"]
         (kept,) = outcome["items"][0]["kept"]
         assert kept["path"] == str(dropin)
         assert dropin.is_file() is bool(words) and Path(kept["copy"]).is_file() is not bool(words)
     assert Path(kept["copy"]).read_bytes() == edited and not dropin.exists()
     assert (dropin.parent / "mine.py").read_bytes() == MINE
     assert Path(kept["copy"]).is_relative_to(environment.state_folder / "journal")
-    assert splatfix("revert", "--list", *python) == 0
-    assert kept["copy"] in "".join(capsys.readouterr().out.split())
+    assert kept["copy"] in "".join(splatfix("revert", "--list", *python).stdout.split())
 
 
 def test_what_was_not_changed_is_not_kept(environment: Environment, dropin: Path) -> None:

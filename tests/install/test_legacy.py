@@ -16,6 +16,7 @@ from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.wheels import open_wheel, write_wheel
+from tests.files import put
 from tests.plan.machines import refused
 
 from .environments import snapshot
@@ -31,11 +32,9 @@ def share(target: Environment, line: str) -> None:
 
 def develop(target: Environment, folder: Path, name: str) -> None:
     """``python setup.py develop``, which writes every character but letters, digits and dots as a hyphen."""
-    info = folder / f"{name.replace('-', '_')}.egg-info"
-    info.mkdir(parents=True)
-    (info / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.9\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    (info / "SOURCES.txt").write_text("")
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.9\n"
+    files = {"PKG-INFO": metadata, "entry_points.txt": ENTRY_POINTS, "SOURCES.txt": ""}
+    put(folder / f"{name.replace('-', '_')}.egg-info", files)
     (target.purelib / f"{name.replace('_', '-')}.egg-link").write_text(f"{folder}\n.")
     (target.scripts / "old-tool").write_text(f"#!{target.python}\n")
     share(target, str(folder))
@@ -56,9 +55,8 @@ def egg(target: Environment, name: str, *, zipped: bool) -> None:
         with zipfile.ZipFile(place, "w") as archive:
             for path, text in files.items():
                 archive.writestr(path, text)
-    for path, text in {} if zipped else files.items():
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        (place / path).write_text(text)
+    else:
+        put(place, files)
     for script in ("old-tool", "tool.sh"):
         (target.scripts / script).write_text(f"#!{target.python}\n")
     share(target, f"./{place.name}")

@@ -7,15 +7,17 @@ import pytest
 
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.link_names import link_names
+from tests.files import put
 
 RUNNER = ProcessRunner()
 
 
+PIP = "site/nvidia/cu13/lib"
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    for folder in ("cuda/lib", "site/nvidia/cu13/lib"):
-        (tmp_path / folder).mkdir(parents=True)
-    return tmp_path
+    return put(tmp_path, {"cuda/lib/libown.so": "", f"{PIP}/libm.so.6": "", f"{PIP}/libnvrtc.so.13": ""})
 
 
 def names(place: Path, *libraries: str) -> dict[str, str]:
@@ -26,27 +28,20 @@ def names(place: Path, *libraries: str) -> dict[str, str]:
     return {path.name: str(path.resolve().relative_to(place)) for path in made.glob("*.so")}
 
 
-def test_the_wheels_library_gets_its_plain_name(place: Path) -> None:
-    (place / "site/nvidia/cu13/lib/libnvrtc.so.13").touch()
-    assert names(place, "nvrtc") == {"libnvrtc.so": "site/nvidia/cu13/lib/libnvrtc.so.13"}
-
-
-def test_the_toolkits_stub_comes_first(place: Path) -> None:
-    (stubs := place / "cuda/lib/stubs").mkdir()
-    (stubs / "libsplatcu.so").touch()
-    (place / "site/nvidia/cu13/lib/libsplatcu.so.1").touch()
-    assert names(place, "splatcu") == {"libsplatcu.so": "cuda/lib/stubs/libsplatcu.so"}
-
-
-@pytest.mark.parametrize("library", ["m", "own"])
-def test_what_the_linker_finds_is_left_alone(place: Path, library: str) -> None:
-    (place / "cuda/lib/libown.so").touch()
-    (place / "site/nvidia/cu13/lib/libm.so.6").touch()
-    assert names(place, library) == {}
-
-
-def test_what_nobody_has_gets_none(place: Path) -> None:
-    assert names(place, "not_a_library_of_anybody") == {}
+@pytest.mark.parametrize(
+    ("library", "stands_for"),
+    [
+        ("nvrtc", f"{PIP}/libnvrtc.so.13"),
+        ("splatcu", "cuda/lib/stubs/libsplatcu.so"),  # before that of the wheels
+        # the linker finds these two, and nobody has the last
+        ("m", None),
+        ("own", None),
+        ("not_a_library_of_anybody", None),
+    ],
+)
+def test_what_gets_a_plain_name(place: Path, library: str, stands_for: str | None) -> None:
+    put(place, {"cuda/lib/stubs/libsplatcu.so": "", f"{PIP}/libsplatcu.so.1": ""})
+    assert names(place, library) == ({f"lib{library}.so": stands_for} if stands_for else {})
 
 
 def test_without_a_driver_libcuda_can_be_linked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,11 @@ from msgspec.structs import replace
 from splatfix.install import EntryStatus, Journal, RevertOutcome, revert, revert_all
 from splatfix.install.environment import Environment
 from splatfix.install.wheels import MANIFEST
+from tests.cli.conftest import Document
+from tests.conftest import Splatfix
 from tests.plan.machines import refused
 
-from .environments import Stages, install, snapshot, write_extension
-from .test_cli import splatfix
+from .environments import Stages, install, pip, snapshot, write_extension
 
 
 def told(outcomes: tuple[RevertOutcome, ...]) -> list[tuple[str, str, str]]:
@@ -29,7 +29,9 @@ def add_to_record(target: Environment, name: str) -> None:
     record.write_text(f"{record.read_text()}{name}/more.py,,\n")
 
 
-def test_the_preview_of_all_is_what_is_then_done(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preview_of_all_is_what_is_then_done(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch, splatfix: Splatfix
+) -> None:
     environment, held = stages.at("three"), stages.files["three"]
     journal = Journal(environment.state_folder)
     entries = journal.entries()
@@ -51,7 +53,8 @@ def test_the_preview_of_all_is_what_is_then_done(stages: Stages, monkeypatch: py
     assert snapshot(environment) == stages.files["blank"]
     assert {entry.status for entry in journal.entries()} == {EntryStatus.REVERTED}
     for words in ((), ("--dry-run",)):
-        assert splatfix("revert", "--all", *words, "--python", environment.python) == 0, "all is undone"
+        done_already = splatfix("revert", "--all", *words, "--python", environment.python)
+        assert done_already.returncode == 0, "all is undone"
     assert not list(journal.folder.rglob("blobs")) and list(journal.folder.rglob("*.log"))
     kept = sum(path.stat().st_size for path in environment.state_folder.rglob("*") if path.is_file())
     assert kept < 1 << 20, "nothing large is left"
@@ -71,9 +74,7 @@ def test_two_of_one_version_are_told_apart(stages: Stages, tmp_path: Path) -> No
         assert older.removed_origin == f"built from {one}" and older.restored_origin == ""
 
 
-def test_it_stops_at_what_cannot_be_taken_back(
-    stages: Stages, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_stops_at_what_cannot_be_taken_back(stages: Stages, tmp_path: Path, splatfix: Splatfix) -> None:
     environment = stages.at("three")
     install(environment, write_extension(tmp_path / "third", name="third_probe"))
     add_to_record(environment, "other_probe")
@@ -83,11 +84,10 @@ def test_it_stops_at_what_cannot_be_taken_back(
     error = refused(revert_all, environment.python, dry_run=True)
     assert error.details["left"] == entries[2::-1] and snapshot(environment) == held
 
-    assert splatfix("revert", "--all", "--python", environment.python) == 1
-    said = capsys.readouterr()
-    assert "third_probe 1.0 removed" in said.out and "other_probe" not in said.out
-    assert entries[2] in said.err and "(changed-since)" in said.err
-    assert all(entry in said.err for entry in entries)
+    said = splatfix("revert", "--all", "--python", environment.python)
+    assert said.returncode == 1
+    assert "third_probe 1.0 removed" in said.stdout and "other_probe" not in said.stdout
+    assert "(changed-since)" in said.stderr and all(entry in said.stderr for entry in entries)
     active = [entry.active for entry in Journal(environment.state_folder).entries()]
     assert active == [True, True, True, False]
 
@@ -114,34 +114,26 @@ def test_what_a_dead_run_left_is_in_the_preview_too(stages: Stages) -> None:
     assert snapshot(environment) == stages.files["blank"]
 
 
-def test_what_pip_removed_by_hand_was_gone_already(
-    stages: Stages, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_pip_removed_by_hand_was_gone_already(stages: Stages, splatfix: Splatfix) -> None:
     environment = stages.at("one")
-    argv = [environment.python, "-m", "pip", "--no-input", "uninstall", "-q", "-y", "tiny_probe"]
-    subprocess.run(argv, check=True, capture_output=True)
+    assert pip(environment, "uninstall", "-y", "tiny_probe").ok
     for words in (["--dry-run"], []):
-        assert splatfix("revert", *words, "--python", environment.python) == 0
-        said = capsys.readouterr().out
+        said = splatfix("revert", *words, "--python", environment.python).stdout
         assert "tiny_probe was already gone; it was not installed before" in said and " removed;" not in said
     assert snapshot(environment) == stages.files["blank"]
     assert refused(revert, environment.python).code == "nothing-to-revert"
 
 
-def test_as_typed(stages: Stages, capsys: pytest.CaptureFixture[str]) -> None:
+def test_as_typed(stages: Stages, splatfix: Splatfix, document: Document) -> None:
     environment = stages.at("three")
     python = ("--python", environment.python)
-    assert splatfix("revert", "--all", "--dry-run", *python) == 0
-    said = capsys.readouterr().out
+    said = splatfix("revert", "--all", "--dry-run", *python).stdout
     assert "tiny_probe 2.0 would be removed; tiny_probe 1.0 would be restored" in said
     assert said.count("Nothing was changed") == 1 and "$ splatfix revert --all --python" in said
     for words, code in ((("0001", "--all"), "one-or-all"), (("--list", "--all"), "list-alone")):
-        assert splatfix("revert", *words, *python) == 2
-        assert f"({code})" in capsys.readouterr().err
-    assert splatfix("revert", "--dry-run", "--json", *python) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["command"] == "revert" and document["outcomes"][0]["dry_run"] is True
-    assert splatfix("revert", "--all", "--yes", "--json", *python) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [one["items"][0]["removed"] for one in document["outcomes"]] == ["1.0", "2.0", "1.0"]
+        refusal = splatfix("revert", *words, *python)
+        assert refusal.returncode == 2 and f"({code})" in refusal.stderr
+    assert document("revert", "--dry-run", *python)["outcomes"][0]["dry_run"] is True
+    done = document("revert", "--all", "--yes", *python)
+    assert [one["items"][0]["removed"] for one in done["outcomes"]] == ["1.0", "2.0", "1.0"]
     assert snapshot(environment) == stages.files["blank"]

@@ -12,7 +12,7 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.install import revert
 from splatfix.install.environment import Environment, environment_lock
-from tests.files import contents
+from tests.files import contents, put
 from tests.plan.machines import refused
 
 from .environments import Stages, install, write_extension
@@ -24,13 +24,7 @@ Tampering = Callable[[Environment, Path], None]
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
     """A folder of somebody else's, with a file."""
-    folder = tmp_path / "victim"
-    folder.mkdir()
-    (folder / "file.txt").write_text("precious")
-    (folder / "blobs").mkdir()
-    (folder / "blobs" / "00000").write_text("precious")
-    (folder / "backup.json").write_text("precious")
-    return folder
+    return put(tmp_path / "victim", dict.fromkeys(("file.txt", "blobs/00000", "backup.json"), "precious"))
 
 
 def entry_file(target: Environment) -> Path:
@@ -50,23 +44,6 @@ def backup_file(target: Environment) -> Path:
 
 def will_write(target: Environment, path: str) -> None:
     edit(backup_file(target), lambda it: it["will_write"].append(path))
-
-
-def link_at(path: str, leads_to: object) -> dict[str, Any]:
-    """What a backup would say of a link."""
-    return {"path": path, "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0, "link": str(leads_to)}
-
-
-def save_too(target: Environment, link: dict[str, Any], path: str = "") -> None:
-    """Let the backup restore this link, and then a file at that path."""
-
-    def point(document: dict[str, Any]) -> None:
-        saved = next(item for item in document["saved"] if item["blob"])
-        document["saved"].append(link)
-        if path:
-            document["saved"].append({**saved, "path": path})
-
-    edit(backup_file(target), point)
 
 
 def deleted_by_dots(target: Environment, victim: Path) -> None:
@@ -90,7 +67,13 @@ def overwritten_by_a_step(target: Environment, victim: Path) -> None:
 
 def linked(target: Environment, victim: Path) -> None:
     """A link first, then a file through it."""
-    save_too(target, link_at("<prefix>/lib/x", victim), "<prefix>/lib/x/file.txt")
+
+    def point(document: dict[str, Any]) -> None:
+        file = next(item for item in document["saved"] if item["blob"])
+        link = {"path": "<prefix>/lib/x", "blob": "", "digest": "", "mode": 0o777, "mtime_ns": 0}
+        document["saved"] += [link | {"link": str(victim)}, {**file, "path": "<prefix>/lib/x/file.txt"}]
+
+    edit(backup_file(target), point)
 
 
 def behind_a_link(target: Environment, victim: Path) -> None:
@@ -165,12 +148,3 @@ def test_a_lock_is_a_file_of_its_own(environment: Environment, victim: Path, kin
     with pytest.raises(SplatfixError) as caught, environment_lock(state):
         pass
     assert caught.value.code == "journal-tampered" and contents(victim) == held
-
-
-def test_a_setuid_file_comes_back_without_it(stages: Stages, tmp_path: Path) -> None:
-    environment = stages.at("one")
-    file = environment.purelib / "tiny_probe" / "__init__.py"
-    file.chmod(0o4755)
-    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
-    revert(environment.python)
-    assert file.stat().st_mode & 0o7777 == 0o755

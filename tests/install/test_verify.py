@@ -1,4 +1,7 @@
-"""Proof before installation, on real wheels with real ELF files in them (their fat binaries are forged)."""
+"""Proof before installation, on real wheels with real ELF files in them (their fat binaries are forged).
+
+And after it: an import that fails for want of a GPU is told from one that fails.
+"""
 
 import re
 import subprocess
@@ -6,15 +9,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from packaging.tags import sys_tags
 
-from splatfix.facts import EnvironmentFacts, Fact, Facts, Interpreter, MachineFacts, Torch, gather
-from splatfix.install.verify import fits, verify_wheel
+from splatfix.facts import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts, Torch, gather
+from splatfix.install import WheelCache, execute
+from splatfix.install.environment import Environment
+from splatfix.install.verify import verify_wheel, wants_gpu
 from splatfix.install.wheels import WheelFile, open_wheel
-from tests.archs import archs
-from tests.plan.machines import refused
+from tests.archs import archs, request_for
+from tests.files import put
+from tests.plan.machines import changed, make_plan, refused
 
-from .environments import PYTHON_TAG, fat_binary
+from .environments import PYTHON_TAG, fat_binary, snapshot, write_extension
 
 
 @pytest.fixture(scope="module")
@@ -119,17 +124,51 @@ def test_a_module_of_another_python_in_a_fitting_wheel(tmp_path: Path, interpret
     assert "cpython-27" in error.what
 
 
-def test_tags_agree_with_packaging(interpreter: Interpreter) -> None:
-    """What a build on this machine can be tagged must fit; what packaging refuses must not."""
-    supported = {str(tag) for tag in sys_tags()}
-    shapes = [
-        f"{python}-{abi}-{platform}"
-        for python in ("py3", PYTHON_TAG, "cp37", "cp38", "cp399", "cp27", "pp39")
-        for abi in ("none", "abi3", PYTHON_TAG, "cp38", "cp27m")
-        for platform in ("any", "linux_x86_64", "manylinux_2_17_x86_64", "linux_aarch64", "win_amd64")
-    ]
-    # old interpreters' own tags with no ABI of their own never appear in native wheels
-    relevant = [tag for tag in shapes if not ("-none-" in tag and tag.startswith(("cp", "pp")))]
-    wrong = [tag for tag in relevant if fits(tag, interpreter) != (tag in supported)]
-    assert wrong == []
-    assert any(tag in supported for tag in relevant)
+GUARDED = """\
+class torch:
+    class cuda:
+        is_available = staticmethod(lambda: False)
+if not torch.cuda.is_available():
+    raise EnvironmentError("Unknown compute capability.")
+"""
+
+
+@pytest.mark.parametrize("gpus", [(), (Gpu(0, "RTX 5090"),)])
+def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
+    environment: Environment, tmp_path: Path, gpus: tuple[Gpu, ...]
+) -> None:
+    source = write_extension(tmp_path / "source", module=GUARDED)
+    before, known = snapshot(environment), changed(gather(environment.python), gpus=Fact(gpus, "test"))
+    plan = make_plan(request_for((str(source),)), known)
+    if gpus:
+        assert refused(execute, plan, known, cache=WheelCache()).code == "import-failed"
+        assert snapshot(environment) == before
+        return
+    (item,) = execute(plan, known, cache=WheelCache()).items
+    loads = next(rung for rung in item.proof if rung.name == "loads")
+    assert loads.reached is None and "__init__.py line 5" in loads.shown_by
+
+
+@pytest.mark.parametrize(
+    ("said", "asks"),
+    [
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file or directory", True),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", True),
+        ("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory", False),
+        ("ModuleNotFoundError: No module named 'matplotlib'", False),
+        ("AssertionError: Torch not compiled with CUDA enabled", False),
+        ("", False),
+        # by the line that raised
+        ('  File "{asks}", line 5, in <module>\nOSError: Unknown', True),
+        ('  File "{asks}", line 7, in <module>\nOSError: Unknown', False),
+        ('  File "{damaged}", line 2, in <module>\nOSError: Unknown', False),
+    ],
+)
+def test_a_traceback_that_asks_for_a_gpu(tmp_path: Path, said: str, asks: bool) -> None:
+    files = {
+        "asks": f"{GUARDED}x = 1\nraise ValueError('something else')\n",
+        "damaged": "if torch.cuda.is_available(:\n    raise",
+    }
+    places = {name: put(tmp_path, files) / name for name in files}
+    trace = f"Traceback (most recent call last):\n{said.format(**places)}\n"
+    assert (wants_gpu(trace) is not None) is asks

@@ -1,4 +1,3 @@
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,46 +11,32 @@ from splatfix.install.environment import Environment
 from splatfix.install.wheel_cache import identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.plan import BuildWheel
 from tests.archs import archs
+from tests.cli.conftest import Document
+from tests.conftest import Splatfix
+from tests.files import put
 from tests.plan.machines import CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine, refused
 from tests.plan.test_install_plan import build_of, plan
 
 from .environments import run_in, write_extension
-from .test_cli import splatfix
+
+WHEEL = "pkg-1.0-py3-none-any.whl"
 
 
-def keep(cache: WheelCache, folder: Path, key: str = "k") -> Path:
-    wheel = folder / "pkg-1.0-py3-none-any.whl"
+def keep(cache: WheelCache, folder: Path) -> None:
+    wheel = folder / WHEEL
     wheel.write_bytes(b"a wheel")
-    cache.put(key, wheel, {"torch": "2.11"})
-    return wheel
-
-
-def test_what_is_kept_comes_back(tmp_path: Path) -> None:
-    cache = WheelCache(tmp_path / "cache")
-    assert cache.take("k", tmp_path / "out") is None and cache.entries() == ()
-    keep(cache, tmp_path)
-    taken = cache.take("k", tmp_path / "out")
-    assert taken == tmp_path / "out" / "pkg-1.0-py3-none-any.whl" and taken.read_bytes() == b"a wheel"
-    (entry,) = cache.entries()
-    assert (entry.wheel, entry.size, entry.identity) == ("pkg-1.0-py3-none-any.whl", 7, {"torch": "2.11"})
-    assert cache.clear() == 1 and cache.entries() == ()
+    cache.put("k", wheel, {"torch": "2.11"})
 
 
 @pytest.mark.parametrize(
-    "damage", ["wheel changed", "wheel gone", "entry cut short", "entry of another shape"]
+    ("name", "content"),
+    [(WHEEL, b"another"), (WHEEL, None), ("entry.json", b'{"wheel": "pk'), ("entry.json", b'{"wheel": 1}')],
 )
-def test_a_damaged_entry_is_no_entry(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_no_entry(tmp_path: Path, name: str, content: bytes | None) -> None:
     cache = WheelCache(tmp_path / "cache")
-    wheel = keep(cache, tmp_path)
-    entry = cache.folder / "k" / "entry.json"
-    if damage == "wheel changed":
-        (cache.folder / "k" / wheel.name).write_bytes(b"another")
-    elif damage == "wheel gone":
-        (cache.folder / "k" / wheel.name).unlink()
-    elif damage == "entry cut short":
-        entry.write_text(entry.read_text()[:20])
-    else:
-        entry.write_text('{"wheel": 1}')
+    keep(cache, tmp_path)
+    damaged = cache.folder / "k" / name
+    damaged.unlink() if content is None else damaged.write_bytes(content)
     assert cache.take("k", tmp_path / "out") is None
 
 
@@ -65,7 +50,7 @@ def open_file(folder: Path) -> None:
 
 
 def link_the_wheel(folder: Path) -> None:
-    wheel = folder / "k" / "pkg-1.0-py3-none-any.whl"
+    wheel = folder / "k" / WHEEL
     wheel.rename(folder.parent / "elsewhere.whl")
     wheel.symlink_to(folder.parent / "elsewhere.whl")
 
@@ -87,18 +72,16 @@ def test_what_somebody_else_may_have_put_there_is_not_used(
 
 
 def test_a_refused_cache_fails_no_installation(
-    environment: Environment, own_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    environment: Environment, own_cache: Path, tmp_path: Path, document: Document
 ) -> None:
     (own_cache / "wheels").unlink()
     (own_cache / "wheels").mkdir()
     (own_cache / "wheels").chmod(0o777)
     source = write_extension(tmp_path / "source")
-    assert splatfix("install", str(source), "--python", environment.python, "--json") == 0
-    (note,) = json.loads(capsys.readouterr().out)["outcome"]["notes"]
+    (note,) = document("install", source, "--python", environment.python)["outcome"]["notes"]
     assert note == f"the wheel cache is not used: {own_cache / 'wheels'} can be written by others"
     assert list((own_cache / "wheels").iterdir()) == []
-    assert splatfix("cache", "list", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["refused"] == [note]
+    assert document("cache", "list")["refused"] == [note]
 
 
 def test_a_killed_put_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +160,7 @@ def test_variables_that_setup_py_reads_are_a_part_of_the_key(monkeypatch: pytest
 def identity_in(folder: Path, source: Path, cublas: str = "13.0.2", cpath: str = "") -> dict[str, str]:
     """What decides on a wheel that is built in an environment at ``folder``, whose torch lends the toolkit headers."""
     site = folder / "lib" / "site-packages"
-    (site / "nvidia/cu13/include").mkdir(parents=True, exist_ok=True)
-    (site / "nvidia/cu13/include/cublas_v2.h").write_text("")
+    put(site, {"nvidia/cu13/include/cublas_v2.h": ""})
     packages = {"setuptools": "80.0", "ninja": "1.11", "pip": folder.name, "nvidia-cublas": cublas}
     facts = machine(
         interpreter=replace(
@@ -212,13 +194,13 @@ def test_two_environments_of_one_torch_share_a_wheel(tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("fresh_wheels")
 def test_what_was_built_is_not_built_again(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splatfix: Splatfix
 ) -> None:
     """Told another thing through a variable that its setup.py reads, the same source is another wheel."""
-    source = write_extension(tmp_path / "source")
-    setup = source / "setup.py"
     answer = "import os\nflags = ['-DANSWER=' + os.environ.get('PROBE_ANSWER', '1')]\n"
-    setup.write_text(answer + setup.read_text().replace('["-O0"]', "flags"))
+    source = write_extension(tmp_path / "source", before=answer)
+    setup = source / "setup.py"
+    setup.write_text(setup.read_text().replace('["-O0"]', "flags"))
     probe = source / "probe.c"
     probe.write_text(probe.read_text().replace("PyLong_FromLong(42)", "PyLong_FromLong(ANSWER)"))
     builds = []
@@ -229,36 +211,26 @@ def test_what_was_built_is_not_built_again(
         return real(self, argv, **options)
 
     monkeypatch.setattr(ProcessRunner, "run", counted)
-    command = ("install", str(source), "--python", environment.python)
+    command = ("install", source, "--python", environment.python)
     for value, built in (("1", 1), ("2", 2), ("1", 2)):
         monkeypatch.setenv("PROBE_ANSWER", value)
-        assert splatfix(*command) == 0 and len(builds) == built
+        assert splatfix(*command).returncode == 0 and len(builds) == built
         assert run_in(environment, "import tiny_probe; print(tiny_probe.answer())") == value
-    assert splatfix(*command, "--no-cache") == 0 and len(builds) == 3
+    again = splatfix(*command, "--no-cache")
+    assert "Already up to date: tiny_probe 1.0" in again.stdout and len(builds) == 3
 
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def clone(folder: Path, url: str = "") -> Path:
-    """git's own files of a checkout, as far as they are read."""
-    (folder / ".git").mkdir(parents=True)
-    (folder / ".git" / "HEAD").write_text(COMMIT + "\n")
-    (folder / ".git" / "config").write_text(f'[remote "origin"]\n\turl = {url}\n' if url else "")
-    return folder
-
-
-def test_a_clone_is_told_by_its_repository_and_commit(tmp_path: Path) -> None:
-    for number, url in enumerate(
-        ("https://host.example/someone/tiny.git", "git@host.example:someone/tiny.git")
+def test_a_source_is_told_by_its_repository_else_its_folder(tmp_path: Path) -> None:
+    for number, (url, said) in enumerate(
+        (
+            ("https://host.example/someone/tiny.git", "someone/tiny"),
+            ("git@host.example:someone/tiny.git", "someone/tiny"),
+            ("", f"{tmp_path}/2"),
+        )
     ):
-        folder = clone(tmp_path / str(number), url)
-        assert origin_of(folder) == "someone/tiny at 0123456789"
+        remote = f'[remote "origin"]\n\turl = {url}\n' if url else ""
+        folder = put(tmp_path / str(number), {".git/HEAD": "0123456789" * 4 + "\n", ".git/config": remote})
         (folder / "submodules" / "knn").mkdir(parents=True)
-        assert origin_of(folder / "submodules" / "knn") == "someone/tiny/submodules/knn at 0123456789"
-
-
-def test_without_a_repository_the_folder_is_told(tmp_path: Path) -> None:
-    assert origin_of(clone(tmp_path / "mine")) == f"{tmp_path / 'mine'} at 0123456789"
-    (tmp_path / "plain").mkdir()
-    assert origin_of(tmp_path / "plain") == str(tmp_path / "plain")
+        assert origin_of(folder) == f"{said} at 0123456789"
+        assert not url or origin_of(folder / "submodules/knn") == f"{said}/submodules/knn at 0123456789"
+    assert origin_of(tmp_path) == str(tmp_path)

@@ -14,11 +14,12 @@ from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import MANIFEST, add_manifest, open_wheel, write_wheel
+from tests.cli.conftest import Document
 from tests.plan.machines import refused
 
 from .environments import Stages, install, run_in, snapshot, write_extension
-from .test_cli import splatfix
 
+INFO = "pkg-1.0.dist-info"
 FILES = {
     "pkg/__init__.py": b"value = 1\n",
     "pkg/deep/data.bin": bytes(range(256)),
@@ -51,6 +52,11 @@ def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -
     wheel = open_wheel(first)
     assert (wheel.name, wheel.version, wheel.pure, wheel.tags) == ("pkg", "1.0", True, ("py3-none-any",))
     assert wheel.modules == ("pkg", "single")
+    add_manifest(first, {"kind": "built", "targets": ["sm_120"]})
+    record_is_right(first)
+    with zipfile.ZipFile(first) as archive:
+        assert json.loads(archive.read(f"{INFO}/{MANIFEST}"))["targets"] == ["sm_120"]
+        assert archive.read("pkg/deep/data.bin") == FILES["pkg/deep/data.bin"]
 
 
 def test_pip_writes_exactly_where_we_say(environment: Environment, tmp_path: Path) -> None:
@@ -63,18 +69,6 @@ def test_pip_writes_exactly_where_we_say(environment: Environment, tmp_path: Pat
     assert written - said <= added_by_pip
     assert said <= written
     assert all(path.exists() for path in said)
-
-
-def test_the_manifest_goes_into_the_dist_info(tmp_path: Path) -> None:
-    path = write_wheel(tmp_path, "pkg", "1.0", FILES, "A package")
-    add_manifest(path, {"kind": "built", "targets": ["sm_120"]})
-    record_is_right(path)
-    with zipfile.ZipFile(path) as archive:
-        assert json.loads(archive.read(f"pkg-1.0.dist-info/{MANIFEST}"))["targets"] == ["sm_120"]
-        assert archive.read("pkg/deep/data.bin") == FILES["pkg/deep/data.bin"]
-
-
-INFO = "pkg-1.0.dist-info"
 
 
 @pytest.mark.parametrize(
@@ -131,18 +125,13 @@ def test_modules_of_a_namespace_and_of_libraries(tmp_path: Path) -> None:
     assert wheel.modules == ("simple_knn._C", "top_level")
 
 
-def test_the_same_again_changes_nothing(
-    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_again_changes_nothing(environment: Environment, tmp_path: Path, document: Document) -> None:
     source = write_extension(tmp_path / "one")
     before = snapshot(environment)
-    assert splatfix("install", str(source), "--python", environment.python) == 0
+    install(environment, source)
     held = snapshot(environment)
-    capsys.readouterr()
 
-    assert splatfix("install", str(source), "--python", environment.python, "--json") == 0
-
-    (item,) = json.loads(capsys.readouterr().out)["outcome"]["items"]
+    (item,) = document("install", source, "--python", environment.python)["outcome"]["items"]
     assert item["up_to_date"] and item["version"] == item["before"] == "1.0"
     assert ("loads", True) in [(rung["name"], rung["reached"]) for rung in item["proof"]]
     assert snapshot(environment) == held

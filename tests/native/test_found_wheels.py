@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import Facts, gather
+from splatfix.facts import Fact, Facts, gather
 from splatfix.install.environment import Environment
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from tests.archs import goal
-from tests.plan.machines import cuda_source, rasterizer_source
-from tests.wheels.forge import search, serving, write_page
+from tests.plan.machines import changed, cuda_source
+from tests.wheels.forge import search, serving, write_page, write_wheel
 
 from .conftest import absent
 from .test_install import splatfix
@@ -76,11 +77,7 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     (folder / "binding.cpp").write_text(BINDING)
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
-    include = [
-        torch / "include",
-        torch / "include/torch/csrc/api/include",
-        headers.stdout.strip(),
-    ]
+    include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
     compile_cpp = [
         "g++",
         "-c",
@@ -121,23 +118,12 @@ def _link(folder: Path, binding: str, number: int, torch: Path) -> None:
 
 
 def _wheel(folder: Path, into: Path, module: str, method: int) -> None:
-    into.mkdir(parents=True, exist_ok=True)
-    source, info = "from . import _C\n", f"{module}-0.0.0.dist-info"
-    if module == MODULES[1]:
-        source = (rasterizer_source(folder / "inria", "inria-v1") / module / "__init__.py").read_text()
-    with zipfile.ZipFile(into / f"{module}-0.0.0+cu130torch2.11-{TAG}.whl", "w", method) as archive:
-        archive.writestr(f"{module}/__init__.py", source)
-        archive.write(folder / "_C.so", f"{module}/_C.cpython-311-x86_64-linux-gnu.so")
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {module}\nVersion: 0.0.0+cu130torch2.11\n"
-        )
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {TAG}\n")
-        archive.writestr(f"{info}/RECORD", "")
+    name = f"{module}-0.0.0+cu130torch2.11-{TAG}.whl"
+    variant = "inria-v1" if module == MODULES[1] else ""
+    write_wheel(into, name, variant=variant, method=method, compiled=(folder / "_C.so").read_bytes())
 
 
 def asked(name: str, index: str, facts: Facts, target: str) -> Search:
-    from splatfix.context import make_context
-
     return search(wanted_by_name(name), index, make_context(facts, goal(target)))
 
 
@@ -163,8 +149,7 @@ def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> No
     (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
     assert candidate.code == "torch-symbols-missing", candidate
     newer = replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
-    environment = replace(facts.environment, torch=replace(facts.environment.torch, value=newer))
-    other = replace(facts, environment=environment)
+    other = changed(facts, torch=Fact(newer, "test"))
     (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
     assert candidate.code == "wrong-torch", candidate
 

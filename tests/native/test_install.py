@@ -1,6 +1,7 @@
 """Real CUDA extensions, compiled by nvcc for sm_120 through the command line, proven, installed and taken back."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -21,7 +22,9 @@ from splatfix.plan import BuildWheel
 from tests.archs import request_for
 from tests.conftest import ROOT
 from tests.install.environments import snapshot
-from tests.plan.machines import make_plan, refused
+from tests.plan.machines import changed, make_plan, refused
+
+from .conftest import absent
 
 pytestmark = pytest.mark.native
 
@@ -147,7 +150,7 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
         replace(item, archs=tuple(arch for arch in item.archs if Arch.parse(arch).number <= 90))
         for item in facts.machine.toolkits.value or ()
     )
-    facts = replace(facts, machine=replace(facts.machine, toolkits=Fact(older, "the real ones, cut down")))
+    facts = changed(facts, toolkits=Fact(older, "the real ones, cut down"))
     request = request_for((str(FIXTURES / "splat_probe"),), ("sm_120",))
     error = refused(make_plan, request, facts)
     assert error.code == "no-matching-toolkit"
@@ -166,3 +169,48 @@ def test_ptx_serves_a_gpu_that_the_toolkit_cannot_name(native: Environment, cuob
     assert splatfix("inspect", library, "--target", "sm_89")[0] == 1, "PTX goes up, never down"
     assert splatfix("revert", "--python", native.python)[0] == 0
     assert snapshot(native) == before
+
+
+def hits_and_misses(folder: Path) -> tuple[int, int]:
+    environment = {**os.environ, "CCACHE_DIR": str(folder)}
+    done = ProcessRunner().run(["ccache", "--print-stats"], timeout=30, env=environment)
+    assert done.ok, done.why()
+    counts = {name: int(number) for name, number in re.findall(r"^(\w+)\t(\d+)$", done.stdout, re.MULTILINE)}
+    return counts["direct_cache_hit"] + counts["preprocessed_cache_hit"], counts["cache_miss"]
+
+
+@pytest.mark.slow
+def test_a_rebuild_compiles_only_what_changed(
+    native: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ccache in front of nvcc and the C++ compiler."""
+    if shutil.which("ccache") is None:
+        absent("ccache is not installed")
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    source = tmp_path / "source"
+    shutil.copytree(FIXTURES / "splat_probe", source)
+    arguments = ("install", source, "--target", "sm_120", "--python", native.python)
+
+    code, planned = splatfix(*arguments, "--dry-run")
+    assert code == 0, planned
+    (build,) = (step for step in planned["plan"]["steps"] if step["kind"] == "build-wheel")
+    assert build["variables"]["PYTORCH_NVCC"].startswith("ccache ")
+    assert any("ccache" in reason["text"] for reason in build["reasons"])
+
+    code, first = splatfix(*arguments)
+    assert code == 0, first
+    hits, misses = hits_and_misses(tmp_path / "ccache")
+    files = len([*source.rglob("*.cu"), *source.glob("*.cpp")])
+    assert hits == 0 and misses == files, "every file goes through ccache, nvcc's and the C++ compiler's"
+    (log,) = Path(first["outcome"]["log"]).glob("build-*.log")
+    assert f"{Path(build['variables']['CXX']).name}\n" in log.read_text() + "\n"
+
+    (edited,) = source.glob("*.cpp")
+    edited.write_text(edited.read_text() + "\n// a remark\nint remark = 1;\n")
+    code, again = splatfix(*arguments)
+    assert code == 0, json.dumps(again)
+    assert hits_and_misses(tmp_path / "ccache") == (files - 1, files + 1)
+    code, back = splatfix("revert", "--python", native.python)
+    assert code == 0, back
+    code, back = splatfix("revert", "--python", native.python)
+    assert code == 0, back

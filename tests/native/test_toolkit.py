@@ -11,7 +11,7 @@ from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.plan import BuildWheel, ProvideToolkit
 from tests.archs import request_for
-from tests.plan.machines import make_plan
+from tests.plan.machines import changed, make_plan
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
@@ -23,7 +23,7 @@ def test_an_extension_is_built_with_a_toolkit_from_wheels(native: Environment) -
     torch = facts.environment.torch.value
     if torch is None or not (torch.cuda or "").startswith("13."):
         pytest.skip("wheels make a compiler for CUDA 13 only")
-    bare = replace(facts, machine=replace(facts.machine, toolkits=Fact((), "hidden")))
+    bare = changed(facts, toolkits=Fact((), "hidden"))
     request = request_for((str(PROBE),), ("sm_120",), provide_toolkit=True)
     plan = make_plan(request, bare)
     assert isinstance(plan.steps[0], ProvideToolkit)

@@ -43,6 +43,7 @@ from splatfix.plan import (
     SourceSummary,
     plan_install,
 )
+from tests.checks.conftest import with_facts
 
 INTERPRETER = Interpreter(
     executable="/env/bin/python",
@@ -153,14 +154,12 @@ TORCH_118 = replace(
 )
 
 
+changed = with_facts
+
+
 def healthy() -> Facts:
     """An RTX 5080 with a driver, torch, toolkit and compiler that fit."""
     return machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,), driver=NEW_DRIVER)
-
-
-def changed(facts: Facts, **values: object) -> Facts:
-    """The same environment on another machine."""
-    return replace(facts, machine=replace(facts.machine, **values))  # type: ignore[arg-type]
 
 
 def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
@@ -179,13 +178,12 @@ def installing(
 ) -> Facts:
     """One distribution more, and what it holds."""
     old = facts.environment
-    environment = replace(
-        old,
+    return changed(
+        facts,
         packages=Fact((*(old.packages.value or ()), *([package] if package else ())), "test"),
         extensions=Fact((*(old.extensions.value or ()), *([file] if file else ())), "test"),
         distributions=Fact((*(old.distributions.value or ()), distribution), "test"),
     )
-    return replace(facts, environment=environment)
 
 
 def make_plan(request: Request, facts: Facts) -> InstallPlan:
@@ -268,6 +266,17 @@ def cuda_source(folder: Path, name: str = "dgr", flags: str = "", before: str = 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "setup.py").write_text("import os\n" + before + CUDA_SETUP.format(name=name, flags=flags))
     (folder / "x.cu").write_text("")
+    return folder
+
+
+def with_submodules(folder: Path, *paths: str) -> Path:
+    """A checkout whose submodules are empty, as a clone without ``--recursive`` leaves them."""
+    listed = [
+        f'[submodule "{path}"]\n\tpath = {path}\n\turl = https://x.org/{Path(path).name}\n' for path in paths
+    ]
+    for path in paths:
+        (folder / path).mkdir(parents=True, exist_ok=True)
+    (folder / ".gitmodules").write_text("".join(listed))
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
 from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice, with_checkout
 from splatfix.plan import OptionKind, Options, advised_options, summarise
@@ -21,16 +21,16 @@ from tests.plan.machines import (
     argv,
     changed,
     cuda_source,
-    extensions,
     find_options,
     healthy,
     installing,
     machine,
     plan,
     step_of,
+    with_submodules,
 )
 from tests.plan.test_build_environment import NO_SWITCH
-from tests.plan.test_parts import NAME, calling, with_rasterizer
+from tests.plan.test_parts import calling, with_rasterizer
 
 WRAPPED = ToolkitChoice(
     "/usr/local", "the folder above nvcc", "/usr/local/bin/nvcc", real_root=CUDA_13.root, has_headers=False
@@ -46,10 +46,7 @@ def diagnosed(facts: Facts, *targets: str) -> Options:
 
 def wrapped(facts: Facts) -> Facts:
     """torch would take the folder of a wrapper script for its toolkit; nothing but torch can be imported."""
-    environment = replace(
-        facts.environment, toolkit_choice=Fact(WRAPPED, "test"), modules=Fact(("torch",), "test")
-    )
-    return replace(facts, environment=environment)
+    return changed(facts, toolkit_choice=Fact(WRAPPED, "test"), modules=Fact(("torch",), "test"))
 
 
 def test_cuda_home_matters_only_when_building() -> None:
@@ -90,15 +87,6 @@ def test_warnings_that_ask_for_what_install_does_are_mended_too() -> None:
     )
 
 
-def test_a_rebuild_cures_a_call_that_does_not_fit() -> None:
-    facts = calling("mip", 3)
-    context = make_context(facts)
-    options = advised_options(run_checks(context), context, sources=extensions(**{NAME: ()}))
-    assert options.advice and options.advice.option and options.advice.option.kind is OptionKind.REBUILD
-    step = step_of(options.advice.option, Rebuild)
-    assert step.subjects == (NAME,)
-
-
 def test_install_is_not_said_to_set_what_it_cannot() -> None:
     facts = changed(with_rasterizer(package("mip")), toolkits=Fact((CUDA_12,), "test"))
     advice = diagnosed(facts).advice
@@ -133,23 +121,11 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
         assert type(advice.option.steps[0]) is PlainStep and "manual step" in advice.option.title
 
 
-def test_submodules_are_fetched_before_the_build(tmp_path: Path) -> None:
-    (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
-    (tmp_path / ".gitmodules").write_text(
-        '[submodule "a"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
-    )
-    options = find_options(Goal(), healthy(), sources=summarise((str(tmp_path),), named=("HERE",)))
-    first = plan(options, OptionKind.REBUILD).steps[0]
-    assert type(first) is PlainStep and "submodules/simple-knn is missing or empty" in first.text
-    assert argv(first)[:2] == ("git", "clone") and "https://example.org/simple-knn" in argv(first)
-
-
 def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
     put(
-        tmp_path,
+        with_submodules(tmp_path, "ext/cutlass"),
         {
             ".git/HEAD": "a" * 40,
-            ".gitmodules": '[submodule "c"]\npath = ext/cutlass\nurl = https://example.org/c\n',
             "ext/setup.py": "setup(ext_modules=[CUDAExtension('e', ['a.cu'], include_dirs=['cutlass'])])",
             "ext/a.cu": "",
         },
@@ -166,10 +142,9 @@ def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None
 def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path: Path) -> None:
     """FRNN: the build stood first, the empty submodule after it, and its module was asked of the README."""
     put(
-        tmp_path,
+        with_submodules(tmp_path, "external/scan"),
         {
             ".git/HEAD": "a" * 40,
-            ".gitmodules": '[submodule "p"]\npath = external/scan\nurl = https://example.org/scan\n',
             "setup.py": "setup(name='nets', packages=['nets'], ext_modules=[CUDAExtension('nets._C', ['a.cu'])])",
             "a.cu": "",
             "nets/__init__.py": "import scan\n",
@@ -227,9 +202,7 @@ def test_one_remedy_is_said_once() -> None:
 
 def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     """``--fetch-submodules`` was ignored in the options."""
-    knn = tmp_path / "submodules" / "simple-knn"
-    knn.mkdir(parents=True)
-    (tmp_path / ".gitmodules").write_text('[submodule "a"]\n\tpath = submodules/simple-knn\n')
+    with_submodules(tmp_path, "submodules/simple-knn")
     sources = summarise((str(tmp_path),), named=("HERE",), fetch=(say("fetch it from x"),))
     options = find_options(goal("sm_120"), healthy(), sources=sources)
     option = plan(options, OptionKind.REBUILD)

@@ -6,22 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
-from splatfix.context.compilers import choose_compilers
-from splatfix.context.toolkits import choose_toolkit
 from splatfix.core.errors import Exit, SplatfixError, require
-from splatfix.facts import Driver, Fact, Facts, Gpu, NativeModule, Source, read_source
+from splatfix.facts import Facts, NativeModule, Source, read_source
 from splatfix.knowledge import Arch
 from splatfix.plan import summarise
-from splatfix.plan.build_environment import (
-    Jobs,
-    build_environment,
-    compiler_cache,
-    share_jobs,
-    shares,
-)
+from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT
 
-from .machines import CUDA_13, TORCH, cuda_source, machine, refused
+from .machines import CUDA_13, NEW_DRIVER, RTX_5080, TORCH, changed, cuda_source, machine, refused
 from .test_install_plan import build_of, plan
 from .test_install_plan import refused as no_plan
 
@@ -129,9 +121,7 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     """Where the GPU in sight decides alone; one that asks what the GPU is cannot be told that there is one."""
     build = build_of(plan(cuda_source(tmp_path / "a", before=NO_SWITCH)))
     assert [edit.rule for edit in build.edits] == ["gpu-at-build"]
-    gpu = machine(gpus=(Gpu(0, "RTX 5090", cc="12.0"),))
-    driver = Fact(Driver("580.65", "13.0", False, "580.65"), "test")
-    gpu = replace(gpu, machine=replace(gpu.machine, driver=driver))
+    gpu = machine(gpus=(RTX_5080,), driver=NEW_DRIVER)
     assert not build_of(plan(cuda_source(tmp_path / "b", before=NO_SWITCH), gpu)).edits
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     assert no_plan("gpu-needed-to-build", cuda_source(tmp_path / "c", before=asks)).exit_code is Exit.FAILURE
@@ -158,24 +148,16 @@ def test_numbers_written_in_setup_py(tmp_path: Path, flags: str, before: str, wo
     assert words in refusal.what and "sm_90a" in refusal.meaning
 
 
-def test_what_we_read_is_what_torch_decides(tmp_path: Path) -> None:
+def test_what_we_read_is_what_torch_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's own function, fed the flags of each kind, adds flags exactly where we say that torch decides."""
     extension = pytest.importorskip("torch.utils.cpp_extension")
-    import os
-
     for flags in (["-O3"], ["-march=native"], ["-gencode=arch=compute_80,code=sm_80"], ["-I/x/search/"]):
         text = ", ".join(repr(flag) for flag in flags)
         found = chosen(tmp_path, text, torch=extension.torch.__version__)
         by_torch = isinstance(found, ArchChoice) and found.decider is Decider.TORCH
-        before = os.environ.get("TORCH_CUDA_ARCH_LIST")
-        os.environ["TORCH_CUDA_ARCH_LIST"] = "12.0"
-        try:
-            added = extension._get_cuda_arch_flags(flags)
-        finally:
-            os.environ.pop("TORCH_CUDA_ARCH_LIST")
-            if before is not None:
-                os.environ["TORCH_CUDA_ARCH_LIST"] = before
-        assert bool(added) == by_torch, flags
+        with monkeypatch.context() as patch:
+            patch.setenv("TORCH_CUDA_ARCH_LIST", "12.0")
+            assert bool(extension._get_cuda_arch_flags(flags)) == by_torch, flags
 
 
 SLIM = replace(CUDA_13, found_via=OWN_TOOLKIT, missing=("include/cublas_v2.h",))
@@ -188,30 +170,22 @@ def test_every_folder_of_headers_is_searched(tmp_path: Path) -> None:
     (lent / "cublas_v2.h").write_text("")
     torch = replace(TORCH, folder=str(tmp_path / "torch"))
     facts = machine(torch=torch, toolkits=(SLIM,), variables={"CPATH": "/mine"})
-    toolkit = choose_toolkit(facts, torch, (Arch(12, 0),)).required()
-    compilers = choose_compilers(facts, torch, SLIM, (13, 0, 88)).required()
-    archs = ArchChoice(Decider.TORCH)
-    source = Source("/x", ("setup.py",), "x")
-    made = build_environment(facts, source, toolkit, compilers, archs, Jobs(1, "as asked"))
-    assert made.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
-    said = [reason.text for reason in made.reasons if reason.text.startswith("CPATH=")]
+    build = build_of(plan(cuda_source(tmp_path / "source"), facts))
+    assert build.variables["CPATH"] == f"{SLIM.root}/include/cccl:{lent}:/mine"
+    said = [reason.text for reason in build.reasons if reason.text.startswith("CPATH=")]
     assert len(said) == 2 and "include/cublas_v2.h" in said[1]
 
 
 def with_tools(system: str = "linux", **tools: str) -> Facts:
-    facts = machine()
-    return replace(facts, machine=replace(facts.machine, tools=tools, system=system))
+    return changed(machine(), tools=tools, system=system)
 
 
-def test_ccache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:
+def test_a_compiler_cache_stands_before_nvcc_and_the_plan_says_why(tmp_path: Path) -> None:
     build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", ccache="4.7.5", sccache="0.8")))
     assert build.variables["PYTORCH_NVCC"] == "ccache /usr/local/cuda-13.0/bin/nvcc"
     assert build.variables["CXX"] == "/usr/bin/g++", "torch asks CXX for its version as one program's name"
     said = " | ".join(reason.text for reason in build.reasons)
     assert "ccache 4.7.5 is here" in said and "CXX is called through ccache" in said
-
-
-def test_sccache_alone_does_without_dependency_files(tmp_path: Path) -> None:
     build = build_of(plan(cuda_source(tmp_path), with_tools(ninja="1.11", sccache="0.8.1")))
     assert build.variables["PYTORCH_NVCC"].startswith("sccache ")
     assert build.variables["TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES"] == "1"

@@ -12,8 +12,9 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.downloads import FETCHABLE
 from splatfix.plan.checkout import expected_extensions, install_name, sources_in
 from splatfix.plan.dropins import choose_dropins
+from tests.files import put
 
-from .machines import cuda_source, refused
+from .machines import cuda_source, refused, with_submodules
 from .test_recipes import checkout_of
 
 
@@ -24,18 +25,9 @@ def taming(folder: Path) -> Path:
     return folder
 
 
-def test_a_checkout_stands_for_its_extensions(tmp_path: Path) -> None:
-    sources, notes = sources_in([str(taming(tmp_path))])
-    assert [source.name for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
-    assert "aming" in notes[0]
-
-
 def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
-    )
-    (tmp_path / "nets").mkdir()
+    setup = "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
+    put(tmp_path, {".git/HEAD": "", "setup.py": setup, "nets/__init__.py": ""})
     cuda_source(tmp_path / "nets_ops_lib", "nets_ops")
     sources, notes = sources_in([str(tmp_path)])
     assert [source.name for source in sources] == ["nets_ops", "nets"]
@@ -44,10 +36,8 @@ def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
 
 def test_an_extension_that_a_package_imports_is_built_first(tmp_path: Path) -> None:
     """FRNN, which compiles code of its own, imports prefix_sum, which has to be built from a folder below it."""
-    (tmp_path / ".git").mkdir()
     cuda_source(tmp_path, "nets")
-    (tmp_path / "nets").mkdir()
-    (tmp_path / "nets" / "__init__.py").write_text("from scan import scan_cuda\n")
+    put(tmp_path, {".git/HEAD": "", "nets/__init__.py": "from scan import scan_cuda\n"})
     cuda_source(tmp_path / "external" / "scan", "scan")
     cuda_source(tmp_path / "bench" / "rival", "rival")
     sources, notes = sources_in([str(tmp_path)])
@@ -56,8 +46,7 @@ def test_an_extension_that_a_package_imports_is_built_first(tmp_path: Path) -> N
 
 
 def test_settings_of_a_linter_are_no_package(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    put(tmp_path, {".git/HEAD": "", "pyproject.toml": "[tool.ruff]\nline-length = 100\n"})
     cuda_source(tmp_path / "submodules" / "nets", "nets_ops")
     sources, _ = sources_in([str(tmp_path)])
     assert [source.name for source in sources] == ["nets_ops"]
@@ -71,11 +60,7 @@ def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
 
 
 def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
-    folder = taming(tmp_path)
-    (folder / "SIBR_viewers").mkdir()
-    (folder / ".gitmodules").write_text(
-        '[submodule "a"]\n\tpath = SIBR_viewers\n[submodule "b"]\n\tpath = submodules/fused-ssim\n'
-    )
+    folder = with_submodules(taming(tmp_path), "SIBR_viewers", "submodules/fused-ssim")
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "source-incomplete"
     assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
@@ -94,15 +79,8 @@ setup(name="nets", ext_modules=[CUDAExtension("nets._C", ["../../deps/fmt/format
 
 def bindings(folder: Path) -> Path:
     """An extension that compiles submodules of the repository it is in, as tiny-cuda-nn's does; all of them empty."""
-    inner = folder / "bindings" / "torch"
-    inner.mkdir(parents=True)
-    (inner / "setup.py").write_text(ABOVE)
-    listed = (
-        f'[submodule "{name}"]\n\tpath = deps/{name}\n\turl = https://x.org/{name}\n'
-        for name in ("fmt", "cutlass", "docs")
-    )
-    (folder / ".gitmodules").write_text("".join(listed))
-    return inner
+    put(with_submodules(folder, "deps/fmt", "deps/cutlass", "deps/docs"), {"bindings/torch/setup.py": ABOVE})
+    return folder / "bindings" / "torch"
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["checkout", "extension"])
@@ -130,20 +108,9 @@ def test_a_submodule_above_an_extension(tmp_path: Path, inside: bool) -> None:
 )
 def test_an_empty_submodule_is_planned_by_its_module(tmp_path: Path, path: str, module: str) -> None:
     """4DGaussians, LangSplat, LightGaussian: the rasterizer was missing in the plan."""
-    (tmp_path / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = {path}\n\turl = https://x.org/a\n')
-    (tmp_path / "train.py").write_text(
-        "import simple_knn\nfrom diff_gaussian_rasterization import GaussianRasterizer\n"
-    )
+    train = "import simple_knn\nfrom diff_gaussian_rasterization import GaussianRasterizer\n"
+    put(with_submodules(tmp_path, path), {"train.py": train})
     assert list(expected_extensions([str(tmp_path)])) == ([module] if module else [])
-
-
-def test_a_home_folder_and_a_disk_are_no_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = tmp_path / "home"
-    cuda_source(home / "clones" / "simple-knn", "simple_knn")
-    monkeypatch.setattr(Path, "home", classmethod(lambda cls: home))
-    for folder, words in ((home, "your home folder"), (Path("/"), "the root of a disk")):
-        caught = refused(sources_in, [str(folder)])
-        assert caught.code == "not-a-checkout" and words in caught.what
 
 
 def misuse(folder: Path | str) -> SplatfixError:
@@ -235,10 +202,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_photos_are_no_checkout(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    for number in range(3):
-        (tmp_path / "images" / f"{number}.JPG").write_bytes(b"x")
-    (tmp_path / ".git").mkdir()
+    put(tmp_path, {f"images/{number}.JPG": "x" for number in range(3)} | {".git/HEAD": ""})
     for read in (sources_in, choose_dropins):
         caught = refused(read, [str(tmp_path)])
         assert (caught.code, caught.exit_code) == ("no-code", Exit.USAGE) and "3 photos" in caught.what
@@ -256,10 +220,8 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
 )
 def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
     """nvdiffrec was told that it holds no extension, as if something were missing."""
-    (tmp_path / "render" / "ops").mkdir(parents=True)
-    (tmp_path / "render" / "ops" / "ops.py").write_text(code)
-    (tmp_path / "other.py").write_text("import json\njson.load(x)  # no cpp_extension\n")
-    (tmp_path / ".git").mkdir()
+    other = "import json\njson.load(x)  # no cpp_extension\n"
+    put(tmp_path, {".git/HEAD": "", "render/ops/ops.py": code, "other.py": other})
     found = refused(sources_in, [str(tmp_path)])
     assert found.code == "compiled-at-first-use"
     assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
@@ -305,9 +267,7 @@ def test_what_git_never_had_is_not_restored_from_it(tmp_path: Path, recorded: bo
 
 def test_an_empty_submodule_is_no_folder_of_something_else(tmp_path: Path) -> None:
     """diagnose names it behind the command that fetches it; alone it was "neither a checkout nor an extension"."""
-    (tmp_path / "submodules" / "simple-knn").mkdir(parents=True)
-    entry = '[submodule "s"]\n\tpath = submodules/simple-knn\n\turl = https://example.org/simple-knn\n'
-    (tmp_path / ".gitmodules").write_text(entry)
+    with_submodules(tmp_path, "submodules/simple-knn")
     found = refused(sources_in, [str(tmp_path / "submodules" / "simple-knn")])
     assert found.code == "source-incomplete"
     assert "submodules/simple-knn is missing or empty" in found.what

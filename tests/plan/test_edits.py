@@ -20,6 +20,7 @@ from splatfix.plan.edits import (
     edited,
     needed_cures,
 )
+from tests.files import put
 
 from .machines import cuda_source, refused
 
@@ -32,24 +33,6 @@ HEADER, FORWARD = SAMPLES["cstdint"]["before"], SAMPLES["cub-functors"]["before"
 def concerns(item: Breakage, name: str, text: str) -> bool:
     assert item.find is not None
     return item.find.looks_at(name) and item.find.find(text) is not None
-
-
-def test_what_thc_brought_has_other_names() -> None:
-    """sshaoshuai's Pointnet2 and the NMS of mask-rcnn-benchmark, which many detectors copied."""
-    text = (
-        "#include <THC/THC.h>\nextern THCState *state;\n"
-        "cudaStream_t s = THCState_getCurrentStream(state);\n"
-        "dim3 grid(std::min(THCCeilDiv((long)n, 512L), 4096L));\n"
-        "p = (long*) THCudaMalloc(state, n * sizeof(long));\nTHCudaFree(state, p);\n"
-    )
-    assert apply(breakage("thc-headers"), text) == (
-        "#include <ATen/cuda/CUDAContext.h>\n#include <ATen/ceil_div.h>\n"
-        "#include <c10/cuda/CUDACachingAllocator.h>\n"
-        "cudaStream_t s = at::cuda::getCurrentCUDAStream();\n"
-        "dim3 grid(std::min(at::ceil_div((long)n, 512L), 4096L));\n"
-        "p = (long*) c10::cuda::CUDACachingAllocator::raw_alloc( n * sizeof(long));\n"
-        "c10::cuda::CUDACachingAllocator::raw_delete( p);\n"
-    )
 
 
 @pytest.mark.parametrize("item", [item for item in breakages() if item.edits], ids=lambda item: item.key)
@@ -126,12 +109,8 @@ def test_a_file_without_includes() -> None:
 
 
 def test_which_rules_a_source_needs(tmp_path: Path) -> None:
-    folder = cuda_source(tmp_path)
-    (folder / "forward.cu").write_text(FORWARD)
-    (folder / "state.h").write_text(HEADER)
-    (folder / "third_party" / "glm").mkdir(parents=True)
-    (folder / "third_party" / "glm" / "x.h").write_text("uint32_t x;")
-    source = read_source(folder)
+    files = {"forward.cu": FORWARD, "state.h": HEADER, "third_party/glm/x.h": "uint32_t x;"}
+    source = read_source(put(cuda_source(tmp_path), files))
 
     def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
         return {edit.rule: edit.files for edit in needed_cures(source, conditions).edits}
@@ -149,8 +128,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     }
     edits = needed_cures(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
-    text = (folder / "state.h").read_text()
-    assert "<cstdint>" in edited("state.h", text, edits) and edited("other.h", text, edits) == text
+    assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
 
 
 @pytest.mark.parametrize(
@@ -166,10 +144,9 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
 def test_a_reason_names_no_other_version(
     tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
 ) -> None:
-    folder = cuda_source(tmp_path)
-    (folder / "one.cu").write_text(text)
+    source = read_source(put(cuda_source(tmp_path), {"one.cu": text}))
     versions = {"gcc": gcc} if gcc else {}
-    edits = needed_cures(read_source(folder), BuildConditions(cuda, (2, 11), "linux", python=versions)).edits
+    edits = needed_cures(source, BuildConditions(cuda, (2, 11), "linux", python=versions)).edits
     (edit,) = (item for item in edits if item.rule == rule)
     assert (edit.cures == breakage(rule).symptom) is named
     assert named or not re.search(r"\d", edit.cures)
@@ -244,21 +221,6 @@ def test_what_cccl_3_took_out_compiles_with_cuda_13_once_edited(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("identity", "before", "after"),
-    [
-        ("cxx-standard-17", "-std=c++11", "-std=c++17"),
-        ("cxx-standard-17", "-std=gnu++14", "-std=gnu++17"),
-        ("cxx-standard-20", "-std=c++11", "-std=c++20"),
-        ("cxx-standard-20", "/std:c++17", "/std:c++20"),
-    ],
-)
-def test_old_standards_in_every_spelling(identity: str, before: str, after: str) -> None:
-    assert concerns(breakage(identity), "setup.py", f'cxx = ["{before}"]')
-    assert apply(breakage(identity), f'cxx = ["{before}"]') == f'cxx = ["{after}"]'
-    assert not concerns(breakage(identity), "setup.py", f'cxx = ["{after}"]')
-
-
 KERNEL = """\
 #include <cooperative_groups.h>
 namespace cg = cooperative_groups;
@@ -283,13 +245,12 @@ __global__ void add(const int *ids, float *sums, float value) {
 def test_what_no_edit_cures_stops_before_anything_is_built(
     tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
 ) -> None:
-    folder = cuda_source(tmp_path)
-    (folder / "add.cu").write_text(text)
+    source = read_source(put(cuda_source(tmp_path), {"add.cu": text}))
     conditions = BuildConditions((12, 6), (2, 6), "linux", arch=arch)
     if not stops:
-        assert needed_cures(read_source(folder), conditions).edits == ()
+        assert needed_cures(source, conditions).edits == ()
         return
-    caught = refused(needed_cures, read_source(folder), conditions)
+    caught = refused(needed_cures, source, conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
@@ -312,26 +273,20 @@ SHARED = "template __global__ void fill<float>(float*, float);\n"
 def test_kernel_templates_of_another_file(
     tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
 ) -> None:
-    folder = cuda_source(tmp_path)
-    (folder / "fill.cuh").write_text(header)
-    (folder / "fill.cu").write_text(code)
-    records = needed_cures(read_source(folder), BuildConditions(cuda, (2, 11), "linux")).by_variables
+    source = read_source(put(cuda_source(tmp_path), {"fill.cuh": header, "fill.cu": code}))
+    records = needed_cures(source, BuildConditions(cuda, (2, 11), "linux")).by_variables
     assert [record.key for record in records] == ["template-stubs"] * cured
 
 
 def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     """Inria's rasterizers carry a CMakeLists.txt that their setup.py never looks at."""
-    folder = cuda_source(tmp_path / "both")
-    (folder / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
+    lists = {"CMakeLists.txt": "set(CMAKE_CUDA_ARCHITECTURES 70 86)\n"}
     archs = [Arch.parse("sm_120")]
-    source = read_source(folder)
+    source = read_source(put(cuda_source(tmp_path / "both"), lists))
     assert needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits == ()
 
-    alone = tmp_path / "cmake"
-    alone.mkdir()
-    (alone / "CMakeLists.txt").write_text("set(CMAKE_CUDA_ARCHITECTURES 70 86)\n")
-    (alone / "pyproject.toml").write_text('[build-system]\nrequires = ["scikit-build-core"]\n')
-    source = read_source(alone)
+    project = {"pyproject.toml": '[build-system]\nrequires = ["scikit-build-core"]\n'}
+    source = read_source(put(tmp_path / "cmake", lists | project))
     (edit,) = needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
     assert needed_cures(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)).edits == ()

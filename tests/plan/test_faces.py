@@ -20,6 +20,7 @@ from splatfix.plan.faces import derive_face, derived_dropin, order_of
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin
 from tests.archs import request_for
+from tests.files import put
 
 from .machines import cuda_source, healthy, make_plan
 from .test_replacement import checkout, read, rendering
@@ -45,16 +46,14 @@ def source(
     parameters = [*BASE_ARGUMENTS[:3], *(f"{name}=None" for name in (*BASE_ARGUMENTS[3:], *forward))]
     gradients = [f"grad_{name}" for name in values]
     taken = [f"grad_{name}" for name in (values if used is None else used)]
-    (folder / module).mkdir(exist_ok=True)
-    (folder / module / "__init__.py").write_text(
+    text = (
         f"from typing import NamedTuple\nfrom . import _C\n"
         f"class GaussianRasterizationSettings(NamedTuple):\n{fields}"
         f"class _RasterizeGaussians:\n    def forward(ctx):\n        return {', '.join(values)}\n"
         f"    def backward(ctx, {', '.join(gradients)}):\n        return _C.back({', '.join(taken)})\n"
         f"class GaussianRasterizer:\n    def forward(self, {', '.join(parameters)}):\n        ...\n"
     )
-    (folder / "cuda_rasterizer").mkdir(exist_ok=True)
-    (folder / "cuda_rasterizer" / "forward.cu").write_text(kernel)
+    put(folder, {f"{module}/__init__.py": text, "cuda_rasterizer/forward.cu": kernel})
 
 
 def called(
@@ -63,11 +62,12 @@ def called(
     forward: Sequence[str] = (),
     results: Sequence[str] = ("image", "radii"),
     module: str = NAME,
+    url: str = "",
 ) -> Path:
     """A checkout with an empty submodule, and a renderer that calls what should be in it."""
     arguments = [name for name in BASE_ARGUMENTS if name not in ("colors_precomp", "cov3D_precomp")]
     text = rendering((*BASE_SETTINGS, *settings), (*arguments, *forward), results, module)
-    return checkout(folder, text, submodules=(module.replace("_", "-"),))
+    return checkout(folder, text, submodules=(module.replace("_", "-"),), url=url)
 
 
 def made_for(folder: Path, module: str = NAME) -> Dropin:
@@ -207,20 +207,17 @@ def test_what_a_depth_map_is(text: str, kind: str) -> None:
     ],
 )
 def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address: str, served: bool) -> None:
-    folder = called(tmp_path, results=("image", "radii", "x"))
-    with (folder / ".gitmodules").open("a") as file:
-        file.write(f"\turl = {address}\n")
+    folder = called(tmp_path, results=("image", "radii", "x"), url=address)
     names = [item.module for item in replacement_for(read(folder)).dropins]
     assert (NAME in names) is served
 
 
 def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     """MotionGS: what is known of the one beside it says nothing of this one."""
-    folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose")
+    url = "https://github.com/rmurai0610/diff-gaussian-rasterization-w-pose.git"
+    folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose", url=url)
     text = rendering(BASE_SETTINGS, BASE_ARGUMENTS, ("image", "radii", "depth"))
     (folder / "gaussian_renderer" / "flow.py").write_text(text)
-    with (folder / ".gitmodules").open("a") as file:
-        file.write("\turl = https://github.com/rmurai0610/diff-gaussian-rasterization-w-pose.git\n")
     face = derive_face(NAME, read(folder))
     assert face.words == "color,radii,depth"
 

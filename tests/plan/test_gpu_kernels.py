@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.context import Goal, make_context
+from splatfix.context import Goal
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts
 from splatfix.knowledge.dropins import DROPINS, Dropin
-from splatfix.plan import InstallPlan, OptionKind, SourceSummary, plan_install
-from splatfix.plan.option import Native, Replacement
+from splatfix.plan import InstallPlan, OptionKind, SourceSummary
+from splatfix.plan.option import Replacement
 from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import archs, goal, request_for
 from tests.plan.machines import (
@@ -28,7 +28,6 @@ from tests.plan.machines import (
     plan,
     refused,
     step_of,
-    why_not,
     with_extension,
 )
 
@@ -38,15 +37,11 @@ WHEELS = {"pip": "25.0", "nvidia-cublas": "13.1"}
 V1 = "diff_gaussian_rasterization@v1"
 
 
-def asked(facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)) -> InstallPlan:
-    return plan_install(request_for(sources, targets, backend=backend), make_context(facts, goal(*targets)))
-
-
 def refusal(
     facts: Facts, *sources: str, backend: str, targets: tuple[str, ...] = ("sm_120",)
 ) -> tuple[str, str, str]:
     """Code, what is wrong, and the backend that is named as the next best."""
-    error = refused(asked, facts, *sources, backend=backend, targets=targets)
+    error = refused(make_plan, request_for(sources, targets, backend=backend), facts)
     commands = [step.command.argv for step in error.todo if step.command]
     named = [words[words.index("--backend") + 1] for words in commands if "--backend" in words]
     return error.code, error.what, (named or [""])[0]
@@ -66,6 +61,7 @@ def test_a_plan_without_compilers() -> None:
 
 CPU = machine(torch=replace(TORCH, cuda=None))
 NO_NVRTC = machine(packages=WHEELS)
+OLD = machine(gpus=(RTX_5080,), toolkits=(), driver=OLD_DRIVER)
 OLD_TORCH = machine(torch=replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
 
 
@@ -77,6 +73,7 @@ OLD_TORCH = machine(torch=replace(TORCH, version="1.13.0+cu110", cuda="11.0"))
         (BARE, V1, "sm_61", "target-too-old", "does not compile for sm_61 any more", "pure"),
         (OLD_TORCH, V1, "sm_80", "nvrtc-too-old", "11.2 is the oldest", "pure"),
         (BARE, V1, "auto", "no-gpu-to-target", "no NVIDIA GPU", "pure"),
+        (OLD, V1, "auto", "torch-does-not-serve", "driver 570.86.15 is too old for CUDA 13.0", "pure"),
         (BARE, "diff_gaussian_rasterization@gof", "sm_120", "nothing-replaces-it", "no drop-in", "nvrtc"),
     ],
 )  # fmt: skip
@@ -86,13 +83,6 @@ def test_one_clear_error_and_the_next_best_backend(
     found, what, named = refusal(facts, source, backend="nvrtc", targets=(target,))
     assert found == code and words in what
     assert named == best
-
-
-def test_a_driver_too_old_for_torch_rules_it_out() -> None:
-    facts = machine(gpus=(RTX_5080,), toolkits=(), driver=OLD_DRIVER)
-    found, what, best = refusal(facts, V1, backend="nvrtc", targets=())
-    assert found == "torch-does-not-serve" and "driver 570.86.15 is too old for CUDA 13.0" in what
-    assert best == "pure"
 
 
 def test_a_target_that_nvrtc_does_not_know_yet_gets_ptx() -> None:
@@ -168,17 +158,3 @@ def test_options_name_each_with_what_it_proves() -> None:
     assert any("On one GPU so far" in reason.text for reason in option.reasons)
     away = plan(find_options(goal("sm_90"), machine(toolkits=()), sources=SSIM), OptionKind.NVRTC)
     assert RungName.BUILT in away.proves and RungName.COMPUTES not in away.proves
-
-
-@pytest.mark.parametrize(
-    ("facts", "replacement", "kind", "reason"),
-    [
-        (CPU, SSIM.replacement, OptionKind.NVRTC, "CPU-only build"),
-        (machine(), Replacement(native=(Native("gsplat", "x"),)), OptionKind.NVRTC, "nothing replaces"),
-    ],
-)
-def test_options_say_why_one_is_not_possible(
-    facts: Facts, replacement: Replacement, kind: OptionKind, reason: str
-) -> None:
-    options = find_options(goal("sm_90"), facts, sources=SourceSummary(replacement=replacement))
-    assert reason in why_not(options, kind)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.context import make_context
-from splatfix.facts import Distribution, Extension, Facts
-from splatfix.plan import OptionKind, plan_install
+from splatfix.facts import Distribution, Extension, Facts, SplatPackage
+from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
 from tests.archs import goal, request_for
+from tests.files import put
 
 from .machines import (
     SITE,
@@ -21,9 +21,10 @@ from .machines import (
     installing,
     kinds,
     machine,
+    make_plan,
+    plan,
     refused,
     why_not,
-    with_extension,
 )
 
 CPU = machine(torch=replace(TORCH, cuda=None), toolkits=(), host=())
@@ -55,8 +56,7 @@ CSRC = Extension("gsplat/csrc.so", SITE, "gsplat.csrc", (), (), True, True, 1)
 )
 def test_what_it_is_not_put_beside(facts: Facts, code: str, todo: str) -> None:
     for backend in ("nvrtc", "pure"):
-        context = make_context(facts, goal("sm_90"))
-        problem = refused(plan_install, request_for(["gsplat"], ("sm_90",), backend=backend), context)
+        problem = refused(make_plan, request_for(["gsplat"], ("sm_90",), backend=backend), facts)
         assert problem.code == code
         assert todo in " | ".join(step.line() for step in problem.todo)
 
@@ -66,9 +66,8 @@ def test_what_it_is_made_for(version: str) -> None:
     for facts, backends in ((BARE, ("nvrtc", "auto")), (CPU, ("pure", "auto"))):
         facts = beside(facts, version)
         for backend in backends:
-            context = make_context(facts, goal("sm_75", "sm_90", "sm_120"))
             request = request_for(["gsplat"], ("sm_75", "sm_90", "sm_120"), backend=backend)
-            made = plan_install(request, context)
+            made = make_plan(request, facts)
             (step,) = (step for step in made.steps if isinstance(step, MakeDropin))
             assert (step.subject, step.module) == ("splatfix-gsplat-csrc", "gsplat.csrc")
             assert step.backend == ("pure" if facts.environment.torch.value.cuda is None else "nvrtc")  # type: ignore[union-attr]
@@ -77,12 +76,12 @@ def test_what_it_is_made_for(version: str) -> None:
 
 
 def test_what_gsplat_imports_and_does_not_ask_for() -> None:
-    context = make_context(installing(CPU, Distribution("gsplat", "1.5.3", SITE)), goal("sm_90"))
+    facts = installing(CPU, Distribution("gsplat", "1.5.3", SITE))
     for backend in ("pure", "auto"):
-        request = request_for(["gsplat"], (), backend=backend)
-        problem = refused(plan_install, request, context)
+        request = request_for(["gsplat"], ("sm_90",), backend=backend)
+        problem = refused(make_plan, request, facts)
         assert problem.code == "host-import-missing" and "install packaging" in problem.todo[0].line()
-        first, *_ = plan_install(replace(request, with_dependencies=True), context).steps
+        first, *_ = make_plan(replace(request, with_dependencies=True), facts).steps
         assert isinstance(first, InstallDependencies) and first.requirements == ("packaging",)
 
 
@@ -92,40 +91,31 @@ def test_what_gsplat_imports_and_does_not_ask_for() -> None:
 )
 def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path: Path) -> None:
     """`gsplat==1.4.0` is a source distribution by then, whose setup.py computes its version."""
-    (tmp_path / "setup.py").write_text(
+    setup = (
         "from setuptools import setup\n"
         "from torch.utils.cpp_extension import CUDAExtension\n"
         "kernels = CUDAExtension('gsplat.csrc', ['gsplat/ext.cu'])\n"
         "setup(name='gsplat', version=read(), packages=['gsplat'], ext_modules=[kernels])\n"
     )
-    (tmp_path / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: gsplat\nVersion: {release}\n")
-    (tmp_path / "gsplat").mkdir()
-    (tmp_path / "gsplat" / "ext.cu").write_text("// kernels")
-    context = make_context(beside(CPU, "1.5.3"), goal("sm_90"))
-    request = request_for([str(tmp_path)], (), backend="pure")
+    info = f"Metadata-Version: 2.1\nName: gsplat\nVersion: {release}\n"
+    put(tmp_path, {"setup.py": setup, "PKG-INFO": info, "gsplat/ext.cu": "// kernels"})
+    facts = beside(CPU, "1.5.3")
+    request = request_for([str(tmp_path)], ("sm_90",), backend="pure")
     if code:
-        assert refused(plan_install, request, context).code == code
+        assert refused(make_plan, request, facts).code == code
         return
-    made = [step.module for step in plan_install(request, context).steps if isinstance(step, MakeDropin)]
+    made = [step.module for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
     assert made == ["gsplat.csrc"]
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
-    pure = with_extension(BARE, "gsplat", ())
-    extension = replace(pure.environment.extensions, value=())
-    pure = replace(pure, environment=replace(pure.environment, extensions=extension))
-
     def of(version: str) -> Facts:
-        environment = pure.environment
-        gsplat = Distribution("gsplat", version, SITE)
-        others = tuple(item for item in environment.distributions.value or () if item.name != "gsplat")
-        listed = replace(environment.distributions, value=(*others, gsplat))
-        return replace(pure, environment=replace(environment, distributions=listed))
+        package = SplatPackage("gsplat", f"{SITE}/gsplat", ("gsplat",), ("gsplat._C",))
+        return installing(BARE, Distribution("gsplat", version, SITE), package=package)
 
     options = find_options(goal("sm_90"), of("1.5.3"))
     assert OptionKind.NVRTC in kinds(options)
-    option = next(item for item in options.available if item.kind is OptionKind.NVRTC)
-    commands = [argv(step) for step in option.steps if step.command]
+    commands = [argv(step) for step in plan(options, OptionKind.NVRTC).steps if step.command]
     assert commands[0][:5] == ("splatfix", "install", "gsplat", "--backend", "nvrtc")
     assert any(words[1] == "certify" and "gsplat" in words for words in commands), "it trains with gsplat"
     assert "1.6.0 is installed" in why_not(find_options(goal("sm_90"), of("1.6.0")), OptionKind.NVRTC)

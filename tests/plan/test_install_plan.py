@@ -5,17 +5,28 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.checks import run_checks, select
-from splatfix.context import Goal, make_context
+from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, plan_install
+from splatfix.plan import BuildWheel, InstallPlan, InstallWheel
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
 
-from .machines import CUDA_12, CUDA_13, INTERPRETER, TORCH, compilers, cuda_source, machine
+from .machines import (
+    CUDA_12,
+    CUDA_13,
+    INTERPRETER,
+    TORCH,
+    changed,
+    compilers,
+    cuda_source,
+    machine,
+    with_submodules,
+)
+from .machines import refused as problem_of
 
 
 def plan(source: Path, facts: Facts | None = None, **asked: Any) -> InstallPlan:
@@ -27,11 +38,10 @@ def build_of(made: InstallPlan) -> BuildWheel:
 
 
 def refused(code: str, source: Path, facts: Facts | None = None, **asked: Any) -> SplatfixError:
-    with pytest.raises(SplatfixError) as caught:
-        plan(source, facts, **asked)
-    assert caught.value.code == code, caught.value.what
-    assert caught.value.todo, "it does not say what to do"
-    return caught.value
+    error = problem_of(plan, source, facts, **asked)
+    assert error.code == code, error.what
+    assert error.todo, "it does not say what to do"
+    return error
 
 
 def test_all_is_built_and_verified_before_installing(tmp_path: Path) -> None:
@@ -58,8 +68,7 @@ def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, 
     """Else the first file that includes one ends the build, after all other wheels."""
     toolkit = replace(CUDA_13, root=str(tmp_path / "cuda"))
     put(tmp_path / "cuda", {"include/cuda_runtime.h": ""})
-    folder = cuda_source(tmp_path / "dgr")
-    (folder / "x.cu").write_text(f"#include <{header}>\n")
+    folder = put(cuda_source(tmp_path / "dgr"), {"x.cu": f"#include <{header}>\n"})
     if not rule:
         assert "curand_kernel.h" in refused("headers-missing", folder, machine(toolkits=(toolkit,))).what
     else:
@@ -72,8 +81,7 @@ def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
     facts = machine(packages=_PACKAGES | {"dgr": "1.0"})
     found = facts.environment.distributions.value or ()
     elsewhere = tuple(replace(item, location="/other/site-packages") for item in found)
-    moved = replace(facts.environment, distributions=Fact(elsewhere, "test"))
-    made = plan(cuda_source(tmp_path), replace(facts, environment=moved))
+    made = plan(cuda_source(tmp_path), changed(facts, distributions=Fact(elsewhere, "test")))
     assert [step.replaces for step in made.steps if isinstance(step, InstallWheel)] == [""]
 
 
@@ -227,18 +235,13 @@ def test_what_it_imports_is_looked_for_before_it_is_compiled(tmp_path: Path) -> 
 
 
 def test_an_import_of_unknown_origin_is_named_before_the_build(tmp_path: Path) -> None:
-    folder = cuda_source(tmp_path / "dgr")
-    (folder / "dgr").mkdir()
-    (folder / "dgr" / "__init__.py").write_text("import torch\nfrom house_made import scan\n")
-    facts = machine(packages=_PACKAGES)
-    environment = replace(facts.environment, modules=Fact(("torch",), "test"))
-    facts = replace(facts, environment=environment)
+    imports = {"dgr/__init__.py": "import torch\nfrom house_made import scan\n"}
+    folder = put(cuda_source(tmp_path / "dgr"), imports)
+    facts = changed(machine(packages=_PACKAGES), modules=Fact(("torch",), "test"))
     made = plan(folder, facts)
     assert any("house_made" in note and "dgr" in note for note in made.notes), made.notes
     # one that an empty submodule would bring is known to be missing, and the build would be taken back at its import
-    (folder / ".gitmodules").write_text(
-        '[submodule "h"]\npath = external/house_made\nurl = https://example.org/h\n'
-    )
+    with_submodules(folder, "external/house_made")
     error = refused("source-incomplete", folder, facts)
     assert "external/house_made is missing or empty" in error.what
     (folder / ".gitmodules").unlink()
@@ -289,17 +292,14 @@ def test_torch_absent_damaged_or_for_other_hardware(tmp_path: Path) -> None:
     assert error.todo[0].line() in [item.line() for item in diagnosed.remedy if item.command]
     assert "pip" in argv(error.todo[0]) and "/whl/cu1" in argv(error.todo[0])[-1]
     pure = request_for(("fused_ssim",), backend="pure")
-    with pytest.raises(SplatfixError) as caught:
-        make_plan(pure, machine(torch=None))
-    assert argv(caught.value.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
-    damaged = machine()
-    lost = replace(damaged.environment, torch=Fact(None, "", "version.py is damaged"))
-    refused("torch-unreadable", cuda_source(tmp_path), replace(damaged, environment=lost))
+    error = problem_of(make_plan, pure, machine(torch=None))
+    assert argv(error.todo[0]) == ("/env/bin/python", "-m", "pip", "install", "torch")
+    damaged = changed(machine(), torch=Fact(None, "", "version.py is damaged"))
+    refused("torch-unreadable", cuda_source(tmp_path), damaged)
 
 
 def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text('setup(name="rdel", ext_modules=[CppExtension("rdel", ["r.cpp"])])')
-    (tmp_path / "r.cpp").write_text("")
+    put(tmp_path, {"r.cpp": "", "setup.py": 'setup(name="r", ext_modules=[CppExtension("r", ["r.cpp"])])'})
     cpu = replace(TORCH, cuda=None)
     made = plan(tmp_path, machine(torch=cpu, toolkits=()), targets=())
     assert build_of(made).variables == {"MAX_JOBS": "8"} and made.targets == ()
@@ -314,9 +314,7 @@ def test_pure_plans(tmp_path: Path) -> None:
     assert made.subjects == ("fused-ssim", "simple-knn")
     assert [a.replaces for a in made.steps if isinstance(a, InstallWheel)] == ["", "0.0.0"]
     assert made.targets == () and made.notes
-    with pytest.raises(SplatfixError) as caught:
-        make_plan(request_for(("x",), backend="magic"), cpu)
-    assert caught.value.exit_code is Exit.USAGE
+    assert problem_of(make_plan, request_for(("x",), backend="magic"), cpu).exit_code is Exit.USAGE
 
 
 def test_fixed_archs_without_the_target_are_edited_away(tmp_path: Path) -> None:
@@ -362,15 +360,13 @@ def test_an_old_gpu_is_refused_what_its_instructions_lack(tmp_path: Path) -> Non
     torch = replace(TORCH, version="2.6.0+cu126", cuda="12.6", knows_archs=("6.1", "7.5"))
     old = replace(CUDA_12, version="12.6.20", archs=("sm_61", "sm_75"))
     facts = machine(torch=torch, toolkits=(old,))
-    folder = cuda_source(tmp_path)
-    (folder / "x.cu").write_text("auto same = cg::labeled_partition(warp, id);")
+    folder = put(cuda_source(tmp_path), {"x.cu": "auto same = cg::labeled_partition(warp, id);"})
     assert "6.1" in refused("refused-by-rule", folder, facts, targets=("sm_75", "sm_61")).what
     assert build_of(plan(folder, facts, targets=("sm_75",))).edits == ()
 
 
 def test_in_place_edits_the_checkout_after_the_proof(tmp_path: Path) -> None:
-    source = cuda_source(tmp_path)
-    (source / "x.cu").write_text("float a = FLT_MAX;\n")
+    source = put(cuda_source(tmp_path), {"x.cu": "float a = FLT_MAX;\n"})
     kinds = [step.kind for step in plan(source, in_place=True).steps]
     assert kinds == ["build-wheel", "verify-wheel", "edit-source", "install-wheel", "check-import"]
     assert "edit-source" not in [step.kind for step in plan(source).steps]
@@ -388,10 +384,8 @@ def test_a_forced_mismatch_is_a_last_resort_and_is_said(tmp_path: Path) -> None:
 
 
 def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None:
-    inside = cuda_source(tmp_path / "submodules/dgr", "dgr")
-    (inside / ".gitmodules").write_text('[submodule "g"]\n\tpath = glm\n\turl = https://x.org/g\n')
-    (inside / "glm.cu").write_text("#include <glm/glm.hpp>\n")
-    (tmp_path / ".git").mkdir()
+    inside = with_submodules(cuda_source(tmp_path / "submodules/dgr", "dgr"), "glm")
+    put(tmp_path, {".git/HEAD": "", "submodules/dgr/glm.cu": "#include <glm/glm.hpp>\n"})
     targets = ("--target", "sm_120", "--target", "sm_90")
     more = ("--backend", "auto", "--jobs", "3", "--index", "of-us", "--offline", "--with-dependencies")
     request = request_for((str(tmp_path),), ("sm_120", "sm_90"))
@@ -404,8 +398,7 @@ def test_the_command_that_fetches_repeats_what_was_asked(tmp_path: Path) -> None
     }
     for changes, options in (({}, targets), (further, (*targets, *more))):
         asked = replace(request, **changes)
-        with pytest.raises(SplatfixError) as caught:
-            plan_install(asked, make_context(machine(), Goal(asked.targets)))
-        clone, ours = (step.command.argv for step in caught.value.todo if step.command)
-        assert clone == ("git", "clone", "--recursive", "https://x.org/g", f"{inside}/glm")
+        error = problem_of(make_plan, asked, machine())
+        clone, ours = (step.command.argv for step in error.todo if step.command)
+        assert clone == ("git", "clone", "--recursive", "https://x.org/glm", f"{inside}/glm")
         assert ours == ("splatfix", "install", str(tmp_path), *options, "--fetch-submodules")

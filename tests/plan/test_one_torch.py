@@ -13,7 +13,7 @@ from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallTorch
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
+from tests.plan.machines import CUDA_12, INTERPRETER, changed, find_options, machine, step_of
 from tests.plan.test_grid import GRID, build_machine
 
 TORCH_CHECKS = select(("torch",), ())
@@ -78,8 +78,7 @@ def test_every_command_is_the_environments_own(changes: dict[str, object], start
     facts = machine(torch=None, interpreter=interpreter, packages={})
     command = planned(facts, ("sm_120",))
     assert command and command.argv[: len(starts)] == starts
-    environment = replace(facts.environment, torch_installed=Fact(True, "test"))
-    facts = replace(facts, environment=environment)
+    facts = changed(facts, torch_installed=Fact(True, "test"))
     for item in run_checks(make_context(facts, goal("sm_120"))):
         for step in item.remedy:
             assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

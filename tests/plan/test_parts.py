@@ -67,10 +67,6 @@ def options_for(keys: Sequence[str], facts: Facts) -> Options:
     return find_options(Goal(), facts, sources=extensions(**{NAME: keys}))
 
 
-def test_the_variant_that_is_meant_is_kept() -> None:
-    assert kinds(options_for(["mip"], with_rasterizer(package("mip"))))[0] is OptionKind.KEEP
-
-
 @pytest.mark.parametrize("dropin", [False, True], ids=["compiled", "drop-in"])
 def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
     options = options_for(["mcmc"], with_rasterizer(package("mip"), dropin=dropin))
@@ -95,6 +91,7 @@ def test_a_drop_in_is_known_by_how_it_is_called() -> None:
 
 
 def test_the_checkouts_call_decides_over_the_variant() -> None:
+    assert kinds(options_for(["mip"], with_rasterizer(package("mip"))))[0] is OptionKind.KEEP, "no call"
     assert kinds(options_for(["scaffold"], calling("inria-v1", 2)))[0] is OptionKind.KEEP, "the call fits"
     for keys in (["inria-v1"], []):
         options = options_for(keys, calling("inria-v1", 3))
@@ -120,48 +117,42 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts:
 
 
 @pytest.mark.parametrize(
-    ("setup", "distribution", "path", "origin"),
+    ("name", "module", "distribution", "path", "origin"),
     [
-        ('name="fast_ext", modules=["fast_ext._C"]', "fast_ext", "fast_ext/_C.so", ""),
-        ('name="Fast-Ext", modules=["inner._C"]', "fast_ext", "other/_C.so", ""),
-        ('name="a", modules=["propagate"]', None, "propagate.cpython-311-x86_64-linux-gnu.so", ""),
-        ('name=f"x{1}", modules=["b"]', "bindings", "bindings/_120_C.so", "file://{folder}"),
+        ('"fast_ext"', 'CUDAExtension("fast_ext._C", ["a.cu"])', "fast_ext", "fast_ext/_C.so", ""),
+        ('"Fast-Ext"', 'CUDAExtension("inner._C", ["a.cu"])', "fast_ext", "other/_C.so", ""),
+        (
+            '"a"',
+            'CUDAExtension("propagate", ["a.cu"])',
+            None,
+            "propagate.cpython-311-x86_64-linux-gnu.so",
+            "",
+        ),
+        ('f"x{1}"', 'CUDAExtension("b", ["a.cu"])', "bindings", "bindings/_120_C.so", "file://{folder}"),
+        ('"rdel"', 'Extension("rdel", ["a.cpp"])', "rdel", "", ""),
     ],
-    ids=["module", "distribution", "compiled module", "folder"],
+    ids=["module", "distribution", "compiled module", "folder", "no GPU code"],
 )
 def test_what_an_unknown_source_built_is_found(
-    tmp_path: Path, setup: str, distribution: str | None, path: str, origin: str
+    tmp_path: Path, name: str, module: str, distribution: str | None, path: str, origin: str
 ) -> None:
     """Right after it was installed, "keep" said that it is not installed."""
-    setup = setup.replace("modules=[", "ext_modules=[CUDAExtension(").replace('"]', '", ["a.cu"])]')
     (tmp_path / "setup.py").write_text(
-        f"from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\nsetup({setup})\n"
+        "from setuptools import Extension, setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        f"setup(name={name}, ext_modules=[{module}])\n"
     )
-    (tmp_path / "a.cu").write_text("")
+    for file_name in ("a.cu", "a.cpp"):
+        (tmp_path / file_name).write_text("")
     file = Extension(path, SITE, distribution, code("sm_120"), (), True, True, 1)
     made = Distribution(distribution or "a", "1.0", SITE, origin=origin.format(folder=tmp_path))
-    assert_kept_once_installed(tmp_path, installing(healthy(), made, file=file))
-
-
-def assert_kept_once_installed(source: Path, facts: Facts) -> None:
-    sources = summarise((str(source),))
+    facts = installing(healthy(), made, file=file if path else None)
+    sources = summarise((str(tmp_path),))
     before = find_options(goal("sm_120"), healthy(), sources=sources)
     assert "is not installed" in why_not(before, OptionKind.KEEP)
-    after = find_options(goal("sm_120"), facts, sources=sources)
-    assert kinds(after)[0] is OptionKind.KEEP
+    assert kinds(find_options(goal("sm_120"), facts, sources=sources))[0] is OptionKind.KEEP
 
 
-def test_a_source_without_gpu_code_is_kept_where_it_is_installed(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import Extension, setup\nsetup(name='rdel', ext_modules=[Extension('rdel', ['a.cpp'])])\n"
-    )
-    (tmp_path / "a.cpp").write_text("")
-    assert_kept_once_installed(tmp_path, installing(healthy(), Distribution("rdel", "1.0", SITE)))
-
-
-def test_the_source_tells_its_variant_and_the_conflict(
-    tmp_path: Path,
-) -> None:
+def test_the_source_tells_its_variant_and_the_conflict(tmp_path: Path) -> None:
     folder = rasterizer_source(tmp_path / "dgr", "mcmc")
     assert "mcmc" in variants_of_source(str(folder))
     request = request_for((str(folder),), ("sm_120",))

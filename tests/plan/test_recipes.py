@@ -15,7 +15,7 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.option import BUILDING
 from tests.archs import goal
 
-from .machines import CUDA_12, CUDA_13, cuda_source, machine, refused
+from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused, with_submodules
 
 
 def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:
@@ -93,10 +93,10 @@ def test_a_missing_source_stops_it_and_says_what_to_do(key: str, tmp_path: Path)
     assert fetching(folder) == ("git", "-C", str(folder.resolve()), "checkout"), "these are the commit's own"
     for file in (folder / last).iterdir():
         file.unlink()
-    (folder / ".gitmodules").write_text(f'[submodule "a"]\n\tpath = {last}\n\turl = https://x.org/a\n')
+    with_submodules(folder, last)
     assert fetching(folder) == ("git", "-C", str(folder.resolve()), "submodule")
     (folder / ".git").rmdir()
-    assert fetching(folder) == ("git", "clone", "--recursive", "https://x.org/a")
+    assert fetching(folder) == ("git", "clone", "--recursive", f"https://x.org/{Path(last).name}")
 
 
 def fetching(folder: Path) -> tuple[str, ...]:
@@ -130,18 +130,13 @@ def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
     assert last and last.argv == ("splatfix", "diagnose", "--repo", str(folder))
 
 
-@pytest.mark.parametrize("key", ["3dgrut", "trellis"])
-def test_notes_keep_the_names_in_them(key: str, tmp_path: Path) -> None:
-    """ "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
-    caught = refused(sources_in, [str(checkout_of(key, tmp_path))])
-    notes = [part.note for part in recipe(key).parts if part.note]  # type: ignore[union-attr]
-    assert notes and all(note in caught.meaning for note in notes)
-
-
 @pytest.mark.parametrize("key", ["nerfstudio", "3dgrut", "trellis", "comfyui-3d-pack", "vggt"])
 def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
-    """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself."""
+    """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself. Names in a note stay as they
+    are: "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
     folder = checkout_of(key, tmp_path)
+    caught = refused(sources_in, [str(folder)])
+    assert all(part.note in caught.meaning for part in recipe(key).parts)  # type: ignore[union-attr]
     facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
     sources = summarise((str(folder),), facts, named=(str(folder),))
     options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
@@ -159,10 +154,7 @@ def test_a_program_is_refused_with_what_the_machine_has_for_it(key: str, tmp_pat
 
     def said(*toolkits: object, tools: dict[str, str]) -> SplatfixError:
         facts = machine(toolkits=toolkits)  # type: ignore[arg-type]
-        facts = replace(
-            facts,
-            machine=replace(facts.machine, tools=tools, adapters=Fact(None, "", "no loader")),
-        )
+        facts = changed(facts, tools=tools, adapters=Fact(None, "", "no loader"))
         return refused(sources_in, [str(folder)], facts)
 
     assert refused(choose_dropins, [str(folder)]).code == "no-extension-of-its-own"

@@ -18,6 +18,7 @@ from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import goal, request_for
+from tests.files import put
 from tests.plan.machines import healthy, plan, why_not
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, rasterizer_source, refused, step_of
@@ -64,15 +65,13 @@ def checkout(
     row: Variant | None = None,
     submodules: Sequence[str] = ("diff-gaussian-rasterization", "simple-knn"),
     train: str = "",
+    url: str = "",
 ) -> Path:
     """A clone of a stack that nobody knows, with a rasterizer of this variant; None: its submodules are empty."""
-    (folder / "gaussian_renderer").mkdir(parents=True)
-    (folder / "gaussian_renderer" / "__init__.py").write_text(text)
-    (folder / "scene.py").write_text(
-        "from simple_knn._C import distCUDA2\n\ndef make(x):\n    return distCUDA2(x)\n"
-    )
-    (folder / "train.py").write_text(train)
-    named = [f'[submodule "{name}"]\n\tpath = submodules/{name}\n' for name in submodules]
+    scene = "from simple_knn._C import distCUDA2\n\ndef make(x):\n    return distCUDA2(x)\n"
+    put(folder, {"gaussian_renderer/__init__.py": text, "scene.py": scene, "train.py": train})
+    address = f"\turl = {url}\n" if url else ""
+    named = [f'[submodule "{name}"]\n\tpath = submodules/{name}\n{address}' for name in submodules]
     (folder / ".gitmodules").write_text("".join(named))
     for name in submodules:
         (folder / "submodules" / name).mkdir(parents=True)
@@ -206,19 +205,15 @@ def test_a_rasterizer_that_nobody_knows(tmp_path: Path) -> None:
 
 
 def test_a_checkout_without_extensions(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "train.py").write_text("import torch\n")
+    put(tmp_path, {".git/HEAD": "", "train.py": "import torch\n"})
     assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-to-replace"
 
 
 def brings(folder: Path) -> Path:
     """A trainer that is no extension and imports fused_ssim alone, as 3dgrut does."""
-    (folder / ".git").mkdir(parents=True)
-    (folder / "setup.py").write_text("from setuptools import setup\nsetup()\n")
-    (folder / "losses.py").write_text(
-        "from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid')\n"
-    )
-    return folder
+    losses = "from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid')\n"
+    setup = "from setuptools import setup\nsetup()\n"
+    return put(folder, {".git/HEAD": "", "setup.py": setup, "losses.py": losses})
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["named", "from facts alone"])

@@ -1,25 +1,34 @@
-"""The option of another torch: what rules it out, and what it takes from GPUs that were not asked for."""
+"""Another torch, drop-ins where there is none, and the driver where it is all that stands in the way."""
 
 import pytest
 from msgspec.structs import replace
 
 from splatfix.context import Goal
+from splatfix.core.proof import RungName
+from splatfix.core.step import PlainStep
 from splatfix.facts import Fact, Facts, Gpu
-from splatfix.plan import OptionKind
-from splatfix.plan.steps import InstallTorch
+from splatfix.knowledge.torch_releases import release
+from splatfix.plan import NO_SOURCES, OptionKind, SourceSummary
+from splatfix.plan.steps import Confirm, InstallTorch
 from tests.archs import goal
 from tests.plan.machines import (
     CUDA_12,
     INTERPRETER,
     NEW_DRIVER,
+    OLD_DRIVER,
     RTX_4090,
     RTX_5080,
     TORCH_118,
     TORCH_128,
+    argv,
     changed,
+    extensions,
     find_options,
+    healthy,
+    kinds,
     machine,
     plan,
+    rasterizer,
     step_of,
     why_not,
 )
@@ -99,10 +108,97 @@ def test_gpus_that_no_one_build_serves_are_served_one_at_a_time() -> None:
 
 
 def test_which_python_it_is_for_is_open_where_that_is_not_known() -> None:
-    facts = without_torch()
-    lost_python = replace(
-        facts.environment, interpreter=Fact(None, "", "no such file"), torch_installed=Fact(None)
-    )
-    options = find_options(Goal(), replace(facts, environment=lost_python))
+    lost_python = {"interpreter": Fact(None, "", "no such file"), "torch_installed": Fact(None)}
+    options = find_options(Goal(), changed(without_torch(), **lost_python))
     assert "the target Python cannot be used (no such file)" in why_not(options, OptionKind.KEEP)
     assert any("which Python" in text for text in plan(options, OptionKind.OTHER_TORCH).unsure)
+
+
+@pytest.mark.parametrize(
+    ("facts", "version"),
+    [(without_torch("3.8.10"), "2.4.*"), (changed(without_torch(), glibc="2.17"), "2.6.*")],
+)
+def test_the_first_torch_has_a_wheel_for_this_python_and_glibc(facts: Facts, version: str) -> None:
+    """No CUDA build for the GPU has one; a CPU build shows the drop-ins' numbers, and nothing on that GPU."""
+    option = plan(find_options(Goal(), facts), OptionKind.DROPIN)
+    step = step_of(option, InstallTorch)
+    assert (step.version, step.tag) == (version, "cpu")
+    assert RungName.COMPUTES not in option.proves
+    limit = next(item for item in option.cannot_prove if item.rung is RungName.COMPUTES)
+    assert "no CUDA build of torch in the tables serves sm_120 here" in limit.why
+
+
+def test_drop_ins_need_a_torch_that_can_be_had() -> None:
+    reason = why_not(find_options(Goal(), without_torch("3.5.2")), OptionKind.DROPIN)
+    assert "no release in the tables has a wheel" in reason
+
+
+def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
+    mac = changed(machine(torch=None, toolkits=(), host=()), system="darwin", machine="arm64")
+    step = plan(find_options(goal("sm_120"), mac), OptionKind.DROPIN).steps[0]
+    assert isinstance(step, InstallTorch) and step.tag == "cpu"
+
+
+def debian_13(driver: tuple[str, str]) -> Facts:
+    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
+    return changed(
+        machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(CUDA_12,), driver=driver), glibc="2.41"
+    )
+
+
+def test_a_driver_for_the_only_native_option_is_suggested() -> None:
+    options = find_options(Goal(), debian_13(OLD_DRIVER))
+    assert kinds(options) == [OptionKind.NVRTC, OptionKind.DROPIN, OptionKind.DRIVER]
+    option = plan(options, OptionKind.DRIVER)
+    assert type(option.steps[0]) is PlainStep and "580 or newer" in option.steps[0].text
+    assert step_of(option, InstallTorch).tag.startswith("cu13") and RungName.TRAINS in option.proves
+    assert option.reasons[0].text.startswith("torch 2.") and "needs driver 580" in option.reasons[0].text
+
+
+@pytest.mark.parametrize(("driver", "keep"), [(NEW_DRIVER, ()), (OLD_DRIVER, ("torch",))])
+def test_no_driver_where_another_option_is_available(driver: tuple[str, str], keep: tuple[str, ...]) -> None:
+    assert "new enough" in why_not(find_options(Goal(), debian_13(driver), keep=keep), OptionKind.DRIVER)
+
+
+def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
+    kepler = replace(RTX_5080, name="NVIDIA Tesla K80", cc="3.7")
+    facts = machine(torch=None, toolkits=(), gpus=(kepler,), driver=("390.157", "9.1"))
+    option = plan(find_options(Goal(), facts), OptionKind.DRIVER)
+    assert type(option.steps[0]) is PlainStep and "450.80.02 or newer" in option.steps[0].text
+    assert step_of(option, InstallTorch).tag == "cu118"
+
+
+@pytest.mark.parametrize("glibc", ["2.17", "2.41"])
+@pytest.mark.parametrize("python", ["3.6.9", "3.8.10", "3.10.2", "3.14.0", "3.16.0"])
+def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> None:
+    version = (int(python.split(".")[0]), int(python.split(".")[1]))
+    for gpus in ((RTX_5080,), (replace(RTX_5080, cc="6.1"),), (RTX_5080, RTX_4090)):
+        facts = changed(without_torch(python), glibc=glibc, gpus=Fact(gpus, "test"))
+        for option in find_options(Goal(), facts).available:
+            for step in (item for item in option.steps if isinstance(item, InstallTorch)):
+                row = release(step.version.replace("*", "0"))
+                assert row is not None and row.supports_python(version) is not False, step
+                assert row.min_glibc is None or row.min_glibc <= tuple(map(int, glibc.split("."))), step
+                assert step.tag == "cpu" or step.tag in {build.tag for build in row.builds}, step
+
+
+@pytest.mark.parametrize("sources", [rasterizer("inria-v1"), NO_SOURCES, extensions(simple_knn=())])
+def test_dropins_name_the_command_for_each_rung(sources: SourceSummary) -> None:
+    """The rungs above loading are shown by level 2 (numbers) and, with a rasterizer, by a training."""
+    option = plan(find_options(Goal(), healthy(), sources=sources), OptionKind.DROPIN)
+    commands = [argv(step) for step in option.steps if isinstance(step, Confirm)]
+    trains = "simple_knn" not in sources.variants
+    assert (RungName.TRAINS in option.proves) is trains
+    assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
+    assert RungName.COMPUTES in option.proves and any(
+        item[1:4] == ("certify", "--level", "2") for item in commands
+    )
+    reasons = [limit.why for limit in option.cannot_prove if limit.rung is RungName.TRAINS]
+    assert any("rasterizer" in reason for reason in reasons) is not trains
+
+
+def test_dropins_fall_back_to_the_cpu() -> None:
+    facts = machine(torch=TORCH_118, gpus=(RTX_5080,), driver=NEW_DRIVER)
+    option = plan(find_options(Goal(), facts, sources=rasterizer("inria-v1")), OptionKind.DROPIN)
+    words = ("splatfix", "certify", "--renderer", "inria", "--device", "cpu")
+    assert any(argv(step)[:6] == words for step in option.steps)

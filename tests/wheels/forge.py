@@ -69,10 +69,12 @@ def write_wheel(
     name: str = "",
     needed: Iterable[str] = (),
     returned: str = "",
+    compiled: bytes = b"",
 ) -> Path:
     """A wheel of that file name.
 
     Args:
+        compiled: its library; without one it is forged, with this code.
         variant: its Python source is that of the variant of this key.
         returned: the statement in the place of that by which its rasterizer returns.
     """
@@ -87,9 +89,9 @@ def write_wheel(
         text = (source / module / "__init__.py").read_text()
         members[f"{module}/__init__.py"] = re.sub(r"return .*", returned or r"\g<0>", text)
     if code != "none":
-        members[f"{module}/_C.{suffix}"] = library(
-            code, symbols, padding, needed, windows=suffix.endswith(".pyd")
-        )
+        windows = suffix.endswith(".pyd")
+        forged = compiled or library(code, symbols, padding, needed, windows=windows)
+        members[f"{module}/_C.{suffix}"] = forged
     members[f"{info}/METADATA"] = metadata + "".join(f"Requires-Dist: {text}\n" for text in requires)
     members[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {wheel[:-4].split('-', 2)[2]}\n"

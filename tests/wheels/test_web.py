@@ -13,6 +13,7 @@ import pytest
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
+from tests.files import put
 
 from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
 
@@ -97,15 +98,14 @@ def test_an_index_that_does_not_answer_is_no_answer(server: Server, tmp_path: Pa
     assert unanswered.reason and unanswered.index == server.address + "/"
 
 
-def test_a_page_that_is_missing_is_an_answer(server: Server, tmp_path: Path) -> None:
-    context = context_of(torch_in(tmp_path / "torch"))
-    answer = search(wanted_by_name("fused_ssim"), server.address + "/cu128/", context)
-    assert (answer.verdict, answer.unanswered) == (Verdict.UNSUITED, ())
-
-
-@pytest.mark.parametrize(("software", "answered"), [("AmazonS3", True), ("nginx", False)])
-def test_s3_forbids_what_is_not_there(server: Server, tmp_path: Path, software: str, answered: bool) -> None:
-    server.absent, server.software = 403, software
+@pytest.mark.parametrize(
+    ("absent", "software", "answered"),
+    [(404, "nginx", True), (403, "AmazonS3", True), (403, "nginx", False)],  # S3 forbids what is not there
+)
+def test_a_page_that_is_missing_is_an_answer(
+    server: Server, tmp_path: Path, absent: int, software: str, answered: bool
+) -> None:
+    server.absent, server.software = absent, software
     context = context_of(torch_in(tmp_path / "torch"))
     answer = search(wanted_by_name("fused_ssim"), server.address + "/nowhere/", context)
     assert (answer.unanswered == ()) is answered
@@ -122,9 +122,7 @@ def test_nobody_there(tmp_path: Path) -> None:
 
 def test_a_page_without_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "MOST_PAGE", 1 << 20)
-    page = tmp_path / "served" / "index.html"
-    page.parent.mkdir(exist_ok=True)
-    page.write_text("<a href='x'>x</a>" * 100_000)
+    put(tmp_path / "served", {"index.html": "<a href='x'>x</a>" * 100_000})
     with pytest.raises(WebError, match="more than 1 MiB"):
         Web().page(server.address + "/")
 
@@ -133,9 +131,7 @@ def test_more_of_a_wheel_than_is_read(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_module, "MOST_FETCHED", 1 << 20)
-    path = tmp_path / "served" / "a.bin"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(bytes(3 << 20))
+    put(tmp_path / "served", {"a.bin": bytes(3 << 20)})
     file = RemoteFile(Web(), f"{server.address}/a.bin")
     with pytest.raises(WebError, match="more than 1 MiB would have to be read"):
         file.find(b"x", 0, len(file))
@@ -143,9 +139,7 @@ def test_more_of_a_wheel_than_is_read(
 
 def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path: Path) -> None:
     data = random.Random(36).randbytes(700_001)
-    path = tmp_path / "served" / "a.bin"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(data)
+    put(tmp_path / "served", {"a.bin": data})
     file, choose = RemoteFile(Web(), f"{server.address}/a.bin"), random.Random(7)
     assert len(file) == len(data)
     for _ in range(200):
@@ -179,16 +173,9 @@ def test_addresses_that_are_asked(address: str, fine: bool) -> None:
 
 
 def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: Path) -> None:
-    page = tmp_path / "served" / "index.html"
-    page.parent.mkdir(exist_ok=True)
-    links = [
-        f"file:///tmp/{WHEEL}",
-        f"http://wheels.example/{WHEEL}",
-        f"../../{WHEEL}",
-        "https://[x/",
-        "javascript:0",
-    ]
-    page.write_text("".join(f'<a href="{link}">x</a>' for link in links))
+    strange = (f"file:///tmp/{WHEEL}", f"http://wheels.example/{WHEEL}", f"../../{WHEEL}")
+    links = (*strange, "https://[x/", "javascript:0")
+    put(tmp_path / "served", {"index.html": "".join(f'<a href="{link}">x</a>' for link in links)})
     context = context_of(torch_in(tmp_path / "torch"))
     answer = search(wanted_by_name("fused_ssim"), server.address + "/", context)
     assert [item.code for item in answer.candidates] == ["unreachable", "bad-address", "bad-address"]
