@@ -8,12 +8,11 @@ from typing import Any
 
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
-from splatfix.core.codec import CodecError, from_json, parse_json, parse_start
+from splatfix.core.codec import CodecError, from_json
 from splatfix.core.data import dataclass, fields
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.limits import MOST_CERTIFICATE
-from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
 from splatfix.facts.model import Facts
 from splatfix.plan.option import Options
@@ -32,8 +31,19 @@ class Stored:
     document: Mapping[str, Any]
     """All of it, as it was written."""
     certificate: Certificate
-    facts: Facts
     options: Options | None
+
+    @property
+    def facts(self) -> Facts:
+        """Of the machine; read where they are asked for, because they are the largest part.
+
+        Raises:
+            SplatfixError: ``not-a-certificate`` (exit code 2).
+        """
+        try:
+            return from_json(Facts, self.document.get("facts"))
+        except CodecError as error:
+            raise _changed(self.path, self.document, error) from error
 
     @property
     def folder(self) -> Path:
@@ -63,62 +73,13 @@ def read_stored(path: Path) -> Stored:
     """Read a certificate.json, or the one in a report folder.
 
     Raises:
-        SplatfixError: exit code 2 for each: as of :func:`read_document`; ``not-a-certificate`` for one that was changed.
-    """
-    file, document = read_document(path)
-    content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
-    try:
-        certificate = from_json(Certificate, content)
-        facts = from_json(Facts, document.get("facts"))
-        options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
-        _check(certificate, file.parent)
-        if options and options.advice and options.advice.option not in (None, *options.available):
-            raise ValueError("options.advice is none of the options")
-    except (CodecError, ValueError) as error:
-        raise SplatfixError.of(
-            "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
-        ) from error
-    return Stored(file, document, certificate, facts, options)
-
-
-def read_document(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The file, and its document: of a certificate by its name, schema version and verdict; the rest is not looked at.
-
-    Raises:
         SplatfixError: exit code 2 for each: ``cannot-read``, ``not-json``, ``not-a-certificate``, ``other-schema``.
     """
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
         todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
         raise usage_error("cannot-read", f"There is no {NAME} in {path}.", todo)
-    return file, _certificate(file, read_json(file, "a certificate", MOST_CERTIFICATE))
-
-
-def read_without_facts(file: str) -> dict[str, Any]:
-    """A certificate's document as :func:`read_document` gives it, without its last and largest part, in half the time.
-
-    Raises:
-        SplatfixError: as of :func:`read_document`.
-    """
-    content = read_bytes(file, MOST_CERTIFICATE)
-    if not isinstance(content, bytes):
-        raise usage_error("cannot-read", content.reason if content else "there is no such file")
-    try:
-        text = content.decode("utf-8-sig")
-        document = parse_start(text, "facts")
-        if not document.keys() >= {"verdict", "scenes", "options"}:  # its members are in another order
-            document = parse_json(text)
-    except ValueError as error:
-        raise SplatfixError.of("app.not-json", error=error) from error
-    return _certificate(Path(file), document)
-
-
-def _certificate(file: Path, document: Any) -> dict[str, Any]:
-    """The document, if it is one of a certificate.
-
-    Raises:
-        SplatfixError: exit code 2: ``not-a-certificate``, ``other-schema``.
-    """
+    document = read_json(file, "a certificate", MOST_CERTIFICATE)
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"
@@ -135,7 +96,22 @@ def _certificate(file: Path, document: Any) -> dict[str, Any]:
             here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
             todo=(say(_other_schema(by)),),
         )
-    return document
+    content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
+    try:
+        certificate = from_json(Certificate, content)
+        options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
+        _check(certificate, file.parent)
+        if options and options.advice and options.advice.option not in (None, *options.available):
+            raise ValueError("options.advice is none of the options")
+    except (CodecError, ValueError) as error:
+        raise _changed(file, document, error) from error
+    return Stored(file, document, certificate, options)
+
+
+def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> SplatfixError:
+    return SplatfixError.of(
+        "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
+    )
 
 
 def _other_schema(by: object) -> str:

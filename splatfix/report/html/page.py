@@ -18,8 +18,8 @@ from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
-from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, remark
-from splatfix.report.merging import Listed, Merged
+from splatfix.report.merged import NO_CERTIFICATE
+from splatfix.report.merging import VERDICTS, Listed, Merged
 from splatfix.report.templates import fill_in
 from splatfix.report.view import OUTCOMES, CertificateView
 from splatfix.report.wording import GLOSSARY, HELD_OUT, SLIDE, statement, title_of
@@ -95,11 +95,10 @@ def matrix_page(
         "certificates.html",
         refused=refused,
         no_certificate=NO_CERTIFICATE,
-        view=MergedView(merged),
+        merged=merged,
         opened=OPENED,
         verdicts=VERDICTS,
         failed_first=_failed_first,
-        remark=remark,
         most_links=MOST_LINKS,
         unreadable=unreadable,
         most_unreadable=MOST_UNREADABLE,
