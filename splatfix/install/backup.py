@@ -14,9 +14,9 @@ from splatfix.core.step import run, say
 from splatfix.install.environment import Environment
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
-from splatfix.install.journal_paths import JournalPaths, OtherEnvironment, OutsidePath
+from splatfix.install.journal_paths import JournalPaths, OutsidePath
 from splatfix.install.stashes import find_stashes, remove_stash
-from splatfix.install.tampering import other_environment, refuse_link, tampered
+from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import WheelFile
 
 
@@ -61,7 +61,7 @@ class Backup:
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
     folder_modes: tuple[int, ...] = ()
-    """Of :attr:`folders_before`, in order; () before version 3 of the journal."""
+    """Of :attr:`folders_before`, in order."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
 
@@ -155,7 +155,7 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
 
     Raises:
         SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
-            write; ``journal-of-another-environment``.
+            write.
     """
     file = folder / "backup.json"
     for path in (folder, file, folder / "blobs"):
@@ -176,8 +176,6 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         for path in backup.every_file:
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
-    except OtherEnvironment as error:
-        raise other_environment(file, str(error), todo) from error
     except (OutsidePath, ValueError) as error:
         raise tampered(file, str(error), todo) from error
     for item in backup.saved:
