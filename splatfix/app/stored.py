@@ -89,12 +89,18 @@ def read_stored(path: Path) -> Stored:
         raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
+        cure = f"Use splatfix {by} to show it, or certify again."
+        if by == __version__:
+            cure = (
+                f"This splatfix {by} does not write that schema_version: a newer state of it did, or the file was changed. "
+                "Use a newer splatfix to show it, or certify again."
+            )
         raise SplatfixError.of(
             "app.other-schema",
             file=file,
             by=f"splatfix {by} with schema_version {version}",
             here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
-            todo=(say(_other_schema(by)),),
+            todo=(say(cure),),
         )
     content = {item.name: document[item.name] for item in fields(Certificate) if item.name in document}
     try:
@@ -111,15 +117,6 @@ def read_stored(path: Path) -> Stored:
 def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> SplatfixError:
     return SplatfixError.of(
         "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
-    )
-
-
-def _other_schema(by: object) -> str:
-    if by != __version__:
-        return f"Use splatfix {by} to show it, or certify again."
-    return (
-        f"This splatfix {by} does not write that schema_version: a newer state of it did, or the file was changed. "
-        "Use a newer splatfix to show it, or certify again."
     )
 
 

@@ -48,7 +48,9 @@ def make_option(
 ) -> Option:
     """An available option, with what this machine can and cannot verify about it."""
     proves, limits = _provable(assessment, native=native)
-    title = kind.title(first_build=assessment.nothing_installed, torch_is_there=assessment.torch is not None)
+    title = kind.title(
+        first_build=assessment.nothing_installed, torch_is_there=assessment.context.torch is not None
+    )
     # what is kept works only after the repair, so its title must not promise that nothing is to be done
     if kind is OptionKind.KEEP and assessment.repairs:
         manual = "manual steps"
@@ -70,7 +72,7 @@ def make_option(
         tuple(limits),
         (*reasons, *conflicts),
         tuple(dict.fromkeys(unsure)),
-        targets=assessment.archs,
+        targets=assessment.context.archs,
     )
 
 
@@ -83,7 +85,7 @@ def _provable(assessment: Assessment, *, native: bool) -> tuple[list[RungName], 
         limits.append(_NOTHING_NATIVE)
     proves.append(RungName.LOADS)
     away = names_of_archs(assessment.away)
-    if assessment.targets and not assessment.here:
+    if assessment.context.targets and not assessment.here:
         reason = f"no {away} GPU is in this machine"
         if not native:
             reason += "; on the CPU it can be verified"
@@ -105,15 +107,15 @@ def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Opt
 
 def splatfix(assessment: Assessment, *arguments: str) -> Command:
     """A command of splatfix for the target environment."""
-    argv = ("splatfix", *arguments, *python_option(assessment.facts))
+    argv = ("splatfix", *arguments, *python_option(assessment.context.facts))
     return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
 
 
 def confirm(assessment: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
-    if assessment.targets and not assessment.here:
-        checkout = assessment.facts.checkout.value
-        options = target_options(assessment.archs)
+    if assessment.context.targets and not assessment.here:
+        checkout = assessment.context.facts.checkout.value
+        options = target_options(assessment.context.archs)
         if checkout:
             options = ("--repo", checkout.folder, *options)
         command = splatfix(assessment, "diagnose", *options)

@@ -158,7 +158,7 @@ def find_options(
     upgrade = partial(driver, first_with=first_with, opened=opened)
     options.append(_tried(OptionKind.DRIVER, upgrade, assessment))
     return Options(
-        assessment.archs,
+        assessment.context.archs,
         assessment.subjects,
         tuple(option for option in options if not option.rejected_because),
         tuple(option for option in options if option.rejected_because),
@@ -204,7 +204,7 @@ def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Itera
 
 def _in_environment_to_be(assessment: Assessment) -> Assessment:
     """Where the Python refuses installations (PEP 668): an environment that is made first, with nothing in it but pip."""
-    facts = assessment.facts
+    facts = assessment.context.facts
     python = facts.environment.interpreter.value
     if python is None or not python.externally_managed:
         return assessment
@@ -236,7 +236,7 @@ def _without_target(assessment: Assessment, reason: str) -> Options:
 
 def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
     notes = []
-    if not opened and len(assessment.targets) > 1:
+    if not opened and len(assessment.context.targets) > 1:
         notes.append(f"no native option covers {assessment.names} together: name one at a time with --target")
     if assessment.away:
         names = names_of_archs(assessment.away)
@@ -247,7 +247,7 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
     # GPUs of this machine that run none of the code for the targets
     lost = []
     for own in assessment.not_asked_for:
-        if not any(cubin_runs_on(arch, own) for arch in assessment.archs):
+        if not any(cubin_runs_on(arch, own) for arch in assessment.context.archs):
             lost.append(own)
     if lost and any(part.code for part in assessment.parts):
         own_gpus = names_of_archs(lost)

@@ -68,7 +68,11 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
     # those of the sources that were named; else the checkout's, of which no variant is known yet
     variants_by_name = dict(summary.variants) or dict.fromkeys(sources, ())
     sources |= summary.built_from
-    aliases = {name: _aliases(name, sources.get(name)) for name in variants_by_name}
+    # the normalised names under which each can be installed
+    aliases: dict[str, frozenset[str]] = {}
+    for name in variants_by_name:
+        built = names_built(sources[name]) if name in sources else frozenset[str]()
+        aliases[name] = frozenset({canonicalize_name(name)}) | built
     packages = list(context.packages)
     for name in variants_by_name:
         loose = _loose(context, aliases[name], sources.get(name))
@@ -98,14 +102,6 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
         else:
             parts.append(NativePart(name, key))
     return tuple(parts)
-
-
-def _aliases(name: str, source: Source | None) -> frozenset[str]:
-    """The normalised names under which an extension can be installed."""
-    names = frozenset({canonicalize_name(name)})
-    if source:
-        return names | names_built(source)
-    return names
 
 
 def names_of(package: SplatPackage) -> frozenset[str]:

@@ -33,22 +33,16 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
         chosen = _refused_by_address(module, checkout) or _by_tables(module, checkout)
         if isinstance(chosen, str):
             chosen = Native(module, chosen)
-        if isinstance(chosen, Native) and _may_be_declared(module, checkout):
-            chosen = _declared(chosen, checkout, order)
+        if isinstance(chosen, Native) and canonicalize_name(module) not in IRREPLACEABLE:
+            called = any(call.module == module for call in checkout.calls)
+            # a rasterizer that no table says nothing replaces
+            if called or own_source(module, checkout)[1] is not None:
+                chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
             dropins.append(with_assumptions(chosen, checkout))
         else:
             native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
-
-
-def _may_be_declared(module: str, checkout: Checkout) -> bool:
-    """It is a rasterizer, and not one that a table says nothing replaces."""
-    if canonicalize_name(module) in IRREPLACEABLE:
-        return False
-    if any(call.module == module for call in checkout.calls):
-        return True
-    return own_source(module, checkout)[1] is not None
 
 
 def _refused_by_address(module: str, checkout: Checkout) -> Native | None:

@@ -285,11 +285,7 @@ class _LoggedProgress(_ConsoleProgress):
             for (_, subject), (began, text) in under_way:
                 if now - began < self._every / 2:  # what has just begun has just said so
                     continue
-                state = ", ".join(filter(None, (_minutes(now - began), text)))
+                seconds = now - began
+                lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+                state = ", ".join(filter(None, (lasted, text)))
                 self._console.print(escape(f"      {subject}: {state}"), soft_wrap=True)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"

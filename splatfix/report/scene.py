@@ -134,7 +134,7 @@ def document(checked: CheckedScene) -> dict[str, Any]:
 
 def page(checked: CheckedScene) -> str:
     """The same as one HTML file, with a contact sheet."""
-    from splatfix.report.html import scene_page  # templates and certificates, which nothing else here needs
+    from splatfix.report import html  # templates and certificates, which nothing else here needs
 
     findings = [
         (
@@ -152,7 +152,8 @@ def page(checked: CheckedScene) -> str:
     mark = Mark.GOOD
     if checked.verdict:
         mark = Mark.BAD
-    return scene_page(
+    return html.page(
+        "scene.html",
         headline=headline(checked),
         mark=mark.value,
         facts=[(name, value) for name, value in facts_of(checked) if value],

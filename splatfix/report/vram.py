@@ -199,14 +199,15 @@ def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
 
 def page(budget: Budget) -> str:
     """The same as one HTML file."""
-    from splatfix.report.html import budget_page  # templates and certificates, which nothing else here needs
+    from splatfix.report import html  # templates and certificates, which nothing else here needs
 
     phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
     headers = ("part", "takes", "at least, at most", "figure")
     expected = [(budget.unit, in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
-    return budget_page(
+    return html.page(
+        "vram.html",
         headline=headline(budget),
         mark=_MARKS[budget.verdict].value,
         limit=100.0 * budget.limit_bytes / longest,

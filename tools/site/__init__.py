@@ -125,15 +125,15 @@ def answer(machine: Machine) -> Answer:
 def plain_pip(facts: Facts) -> tuple[str, str]:
     """Why the torch that ``pip install torch`` brings does not run here, with its source; "" where it does."""
     assessment = assess(make_context(facts))
-    if assessment.platform == "windows":
+    if assessment.context.platform == "windows":
         source = str(table("torch_releases")["source"]["releases"])
         return "pip install torch brings a build without CUDA on Windows", source
-    python = assessment.python
+    python = assessment.context.python
     assert python is not None, "simulated machines have one"
     release = next(item for item in reversed(releases()) if item.supports_python(python))
     build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
-    (arch,) = assessment.archs
+    (arch,) = assessment.context.archs
     if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
         return f"{name}, which has no code for {arch.sm}", build.source
     objection = driver_objection(assessment, ".".join(map(str, build.cuda)))

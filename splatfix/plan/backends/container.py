@@ -15,7 +15,7 @@ from splatfix.plan.steps import Reason, RunLane
 
 def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
     """The first lane with a GPU that serves the targets."""
-    machine = assessment.facts.machine
+    machine = assessment.context.facts.machine
     if machine.container and "docker" not in machine.tools:
         raise NotApplicable(f"this is a {machine.container} container already; call splatfix on its host")
     if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
@@ -53,7 +53,7 @@ def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str
     if release is None:
         return "", [f"what GPU code {lane.torch} carries"]
     unsure = []
-    for arch in assessment.archs:
+    for arch in assessment.context.archs:
         runs = build_runs_on(release, arch)
         if runs is False:
             return f"{lane.torch} has no code for {arch.sm}", []

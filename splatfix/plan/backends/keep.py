@@ -37,7 +37,7 @@ def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str],
     if part.error:
         return [f"{part.name}: {part.error}"], []
     against, unsure = [], []
-    archs = assessment.archs
+    archs = assessment.context.archs
     if part.anywhere:
         archs = ()
     for arch in archs:
