@@ -95,7 +95,16 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     for distribution in replaced:
         listed |= dict.fromkeys(distribution.files)
     foreign = {path for path in listed if not paths.inside(path)}
-    _refuse_foreign(environment, paths, wheel, new, foreign)
+    # nothing outside of the environment is written or removed
+    elsewhere = [path for path in new if not paths.inside(path)]
+    # pip removes what a RECORD lists in the environment, the journal too
+    elsewhere += [path for path in foreign if path.is_relative_to(environment.state_folder)]
+    # pip leaves files alone that a RECORD lists outside of a virtual environment (UninstallPathSet._permitted), as uv
+    # does; outside of virtual environments pip removes them
+    if not environment.virtual and environment.installer.kind != "uv":
+        elsewhere += [path for path in foreign if path.exists()]
+    if elsewhere:
+        raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
     # a dict and not a set: blobs are numbered in this order, and a repeated backup has the same
     touched = dict.fromkeys(path for path in listed if path not in foreign)
@@ -357,30 +366,6 @@ def _prune(environment: Environment, backup: Backup) -> None:
         new = str(folder) not in backup.folders_before
         if new and folder.is_dir() and next(folder.iterdir(), None) is None:
             folder.rmdir()
-
-
-def _refuse_foreign(
-    environment: Environment,
-    paths: JournalPaths,
-    wheel: WheelFile,
-    new: Iterable[Path],
-    foreign: Iterable[Path],
-) -> None:
-    """See that nothing outside of the environment will be written or removed.
-
-    pip leaves files alone that a RECORD lists outside of a virtual environment (``UninstallPathSet._permitted``), as uv does;
-    outside of virtual environments pip removes them.
-
-    Raises:
-        SplatfixError: ``cannot-back-up``.
-    """
-    elsewhere = [path for path in new if not paths.inside(path)]
-    # pip removes what a RECORD lists in the environment, the journal too
-    elsewhere += [path for path in foreign if path.is_relative_to(environment.state_folder)]
-    if not environment.virtual and environment.installer.kind != "uv":
-        elsewhere += [path for path in foreign if path.exists()]
-    if elsewhere:
-        raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:

@@ -11,7 +11,7 @@ from splatfix.context.installed import installed_driver
 from splatfix.core.data import dataclass, replace
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, FatbinGroup
+from splatfix.facts import FatbinGroup
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
@@ -147,7 +147,14 @@ def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
     torch = assessment.context.torch
     if torch is None:
-        return [_why_no_torch(assessment.context.facts)], []
+        environment = assessment.context.facts.environment
+        interpreter = environment.interpreter
+        if environment.torch_installed.value is False:
+            return ["torch is not installed"], []
+        if interpreter.value is None:
+            error = interpreter.error or "it is not known"
+            return [f"the target Python cannot be used ({error}), so nothing is known of its torch"], []
+        return ["the installed torch cannot be read"], []
     if torch.cuda is None:
         return [f"torch {torch.version} is a {torch.built_for} build"], []
     against, unsure = [], []
@@ -164,16 +171,6 @@ def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
     elif driver.ok is None and assessment.here:
         unsure.append(driver.reason)
     return against, unsure
-
-
-def _why_no_torch(facts: Facts) -> str:
-    interpreter = facts.environment.interpreter
-    if facts.environment.torch_installed.value is False:
-        return "torch is not installed"
-    if interpreter.value is None:
-        error = interpreter.error or "it is not known"
-        return f"the target Python cannot be used ({error}), so nothing is known of its torch"
-    return "the installed torch cannot be read"
 
 
 def driver_objection(assessment: Assessment, cuda: str) -> Compatibility:

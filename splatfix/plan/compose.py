@@ -181,6 +181,14 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
     if wheels.kind is OptionKind.DROPIN:
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
+    # whose rasterizer is replaced by another stack's
+    variants = {canonicalize_name(name): keys for name, keys in wheels.variants.items()}
+    conflicts = []
+    for package in facts.environment.packages.value or ():
+        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
+        for name in dict.fromkeys(names):
+            if sentence := conflict_with(package, variants.get(name, ())):
+                conflicts.append(sentence)
     dependencies = wheels.dependencies
     title = wheels.kind.title()
     if wheels.kind is OptionKind.REBUILD and not wheels.targets:
@@ -192,21 +200,9 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         proves=tuple(proves),
         cannot_prove=tuple(limits),
         considered=tuple(dict.fromkeys(wheels.considered)),
-        notes=(*wheels.notes, *_conflicts(context, wheels.variants), *dependencies.notes),
+        notes=(*wheels.notes, *conflicts, *dependencies.notes),
         targets=wheels.targets,
         python=interpreter.executable,
         prefix=interpreter.prefix,
         jobs=wheels.jobs,
     )
-
-
-def _conflicts(context: Context, variants_by_name: Mapping[str, Sequence[str]]) -> list[str]:
-    """Whose rasterizer is replaced by another stack's, each as a sentence."""
-    variants = {canonicalize_name(name): keys for name, keys in variants_by_name.items()}
-    sentences = []
-    for package in context.facts.environment.packages.value or ():
-        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
-        for name in dict.fromkeys(names):
-            if sentence := conflict_with(package, variants.get(name, ())):
-                sentences.append(sentence)
-    return sentences

@@ -200,10 +200,10 @@ def show_rejected(console: Console, item: Rejected) -> None:
     paragraph(console, f"{escape(item.what)}: [dim]{escape(item.why)}[/]", first=2, then=4)
 
 
-def show_notes(console: Console, notes: Sequence[str]) -> None:
+def show_notes(console: Console, notes: Sequence[str], indent: int = 0) -> None:
     """What the user should know although it stops nothing."""
     for note in notes:
-        prose(console, "[yellow]Note:[/] ", escape(note))
+        prose(console, f"{' ' * indent}[yellow]Note:[/] ", escape(note))
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:

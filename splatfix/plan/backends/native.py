@@ -52,7 +52,12 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
     Raises:
         NotApplicable: why it cannot be done here, or need not be.
     """
-    torch, unsure = _torch_to_build_for(assessment)
+    against, unsure = torch_obstacles(assessment)
+    if assessment.kept and len(assessment.kept) == len(assessment.parts):
+        against.append(f"{', '.join(assessment.kept)} must not change (--keep)")
+    torch = assessment.context.torch
+    if against or torch is None:
+        raise NotApplicable("; ".join(against))
     here: Tools | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         here = _tools_without_toolkit(assessment, torch, unsure)
@@ -86,20 +91,6 @@ def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
         f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
         f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
     )
-
-
-def _torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
-    """The torch that is here and what is not known about it.
-
-    Raises:
-        NotApplicable: what rules out compiling anything beside it.
-    """
-    against, unsure = torch_obstacles(assessment)
-    if assessment.kept and len(assessment.kept) == len(assessment.parts):
-        against.append(f"{', '.join(assessment.kept)} must not change (--keep)")
-    if against or assessment.context.torch is None:
-        raise NotApplicable("; ".join(against))
-    return assessment.context.torch, unsure
 
 
 def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
