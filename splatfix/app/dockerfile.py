@@ -135,21 +135,19 @@ def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
         checkout=CHECKOUT,
         chosen="\n".join(f"- {visible(text)}" for text in chosen),
     )
-    lines = [line for text in head.split("\n") for line in _wrapped(text)]
+    lines: list[str] = []
+    for paragraph in head.split("\n"):
+        wrapped = textwrap.wrap(
+            paragraph,
+            110,
+            subsequent_indent="  " * paragraph.startswith("- "),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += wrapped or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
     return f"{comment}\n{dockerfile(recipe)}{labels}"
-
-
-def _wrapped(text: str) -> list[str]:
-    wrapped = textwrap.wrap(
-        text,
-        110,
-        subsequent_indent="  " * text.startswith("- "),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapped or [""]
 
 
 def _image_name(plan: CheckoutLane) -> str:

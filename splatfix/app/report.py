@@ -138,7 +138,12 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
     for path in paths:
-        _require(path)
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError) as absent:
+            raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from absent
+        except OSError:
+            continue  # it may be there: whoever reads it lists it with the reason
     unreadable: list[tuple[str, str]] = []
     summaries = []
     for file in _files(paths, unreadable):
@@ -179,20 +184,6 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         exit_code,
         error,
     )
-
-
-def _require(path: Path) -> None:
-    """What was named exists.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from error
-    except OSError:
-        return  # it may be there: whoever reads it lists it with the reason
 
 
 def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:

@@ -62,5 +62,6 @@ def inspect(
     as_json: options.Json = False,
 ) -> None:
     """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
-    inspected = app.inspect.inspect_files(paths, options.arch_names(target), verbose=verbose)
+    targets = tuple(arch.sm for arch in options.archs(target))
+    inspected = app.inspect.inspect_files(paths, targets, verbose=verbose)
     finish(inspected, as_json)

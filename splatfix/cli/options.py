@@ -128,14 +128,6 @@ def _answer(question: str) -> str:
     return line.strip().lower()
 
 
-# splatfix.knowledge, which both ask, is not needed for --help, and takes as long as all the rest of it.
-
-
-def arch_names(targets: list[str] | None) -> tuple[str, ...]:
-    """As :func:`archs`, by their canonical names (``12.0`` -> ``sm_120``)."""
-    return tuple(arch.sm for arch in archs(targets))
-
-
 def file_to_write(path: Path | None) -> Path | None:
     """A file that a command will write, in a folder that exists: a typing error makes no folder.
 

@@ -280,12 +280,6 @@ def is_source(folder: Path) -> bool:
     return has_build_file(folder) or is_checkout(folder)
 
 
-def is_source_here() -> bool:
-    """The current folder is one."""
-    folder = resolved_folder(".")
-    return folder is not None and is_source(folder)
-
-
 def is_one_thing(folder: Path) -> bool:
     """The folder is not one where a terminal opens; see :func:`require_one_thing`."""
     try:

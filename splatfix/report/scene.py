@@ -79,10 +79,7 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
 
 def show(console: Console, checked: CheckedScene) -> None:
     """On the terminal."""
-    mark = Mark.GOOD
-    if checked.verdict:
-        mark = Mark.BAD
-    marked(console, mark, escape(headline(checked)), indent=0)
+    marked(console, Mark.BAD if checked.verdict else Mark.GOOD, escape(headline(checked)), indent=0)
     for name, value in facts_of(checked):
         if value:
             prose(console, f"  {name:<12}", escape(value))
@@ -149,13 +146,10 @@ def page(checked: CheckedScene) -> str:
     rows = []
     for verdict in checked.stacks:
         rows.append((verdict.reader, answer(verdict), verdict.source))
-    mark = Mark.GOOD
-    if checked.verdict:
-        mark = Mark.BAD
     return html.page(
         "scene.html",
         headline=headline(checked),
-        mark=mark.value,
+        mark=(Mark.BAD if checked.verdict else Mark.GOOD).value,
         facts=[(name, value) for name, value in facts_of(checked) if value],
         findings=findings,
         stacks=Table(("loader", "verdict", "read in"), rows),

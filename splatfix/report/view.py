@@ -14,7 +14,6 @@ from splatfix.certify.model import (
     Verdict,
     vagueness,
 )
-from splatfix.certify.record import Implementation
 from splatfix.core.data import dataclass
 from splatfix.core.proof import Rung
 from splatfix.report.comparison import Baseline, baseline_of
@@ -197,15 +196,17 @@ class CertificateView:
         runs = [run for run in self.certificate.scenes if run.record.implementations]
         scenes: dict[tuple[str, ...], list[str]] = {}
         for run in runs:
-            for part, implementation in run.record.implementations.items():
-                scenes.setdefault((part, *implementation_cells(implementation)), []).append(run.scene)
+            for part, item in run.record.implementations.items():
+                cells = (item.name, item.version, item.engine, item.file, item.sha256)
+                scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
         rows = []
-        for cells, names in scenes.items():
+        for row_cells, names in scenes.items():
             which = ", ".join(names)
             if len(names) == len(runs):
                 which = "all"
-            rows.append((*cells, which))
-        return Table(("part", *IMPLEMENTATION, "scenes"), rows) if rows else None
+            rows.append((*row_cells, which))
+        headers = ("part", "name", "version", "engine", "file", "SHA-256", "scenes")
+        return Table(headers, rows) if rows else None
 
     @property
     def troubles(self) -> dict[str, list[Trouble]]:
@@ -284,16 +285,6 @@ def _error(error: float | None, allowed: float | None) -> str:
     if not allowed:
         return ABSENT
     return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
-
-
-IMPLEMENTATION = ("name", "version", "engine", "file", "SHA-256")
-"""Of :func:`implementation_cells`."""
-
-
-def implementation_cells(item: Implementation) -> tuple[str, ...]:
-    """Which code ran."""
-    parts = (item.name, item.version, item.engine, item.file, item.sha256)
-    return tuple(part or ABSENT for part in parts)
 
 
 def _by_scene(values: dict[str, object]) -> str:

@@ -30,19 +30,17 @@ def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
             continue
         objection, unsure = _objection(assessment, lane)
         if not objection:
-            return _run(assessment, lane, unsure)
+            command = Command(("splatfix", "certify", "--container", lane.name))
+            reason = Reason(
+                "torch and everything else come from the image; only the driver is this machine's"
+            )
+            step = RunLane(command=command, lane=lane.name, torch=lane.torch)
+            option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
+            limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
+            proves = tuple(rung for rung in option.proves if rung is not limit.rung)
+            return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
         against.append(f"lane {lane.name}: {objection}")
     raise NotApplicable("; ".join(against) or "no lane with a GPU is defined")
-
-
-def _run(assessment: Assessment, lane: LaneSummary, unsure: Sequence[str]) -> Option:
-    command = Command(("splatfix", "certify", "--container", lane.name))
-    reason = Reason("torch and everything else come from the image; only the driver is this machine's")
-    step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-    option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
-    limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
-    proves = tuple(rung for rung in option.proves if rung is not limit.rung)
-    return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
 
 
 def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str]]:
