@@ -58,11 +58,6 @@ def main(out: Path) -> None:
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
 
 
-def kernel_record() -> str:
-    """The tables of what our kernels are estimated to take, from their record."""
-    return kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
-
-
 def scene_checks() -> str:
     """The checks of a scene's folder: what each holds to be so, and why."""
     return _table(
@@ -175,7 +170,7 @@ MARKERS = {
     "<!-- explain-calibration -->": explain_calibration,
     "<!-- explain-accuracy -->": explain_accuracy,
     "<!-- vram-table -->": vram.markdown,
-    "<!-- kernel-record -->": kernel_record,
+    "<!-- kernel-record -->": lambda: kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8"))),
     "<!-- scene-checks -->": scene_checks,
 }
 """The marker of a page, and the table that takes its place."""

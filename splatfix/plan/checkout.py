@@ -26,8 +26,6 @@ from splatfix.facts import (
     MOST_FOLDERS,
     Checkout,
     Facts,
-    ImportedModule,
-    Pin,
     Source,
     Submodule,
     as_typed,
@@ -45,15 +43,12 @@ from splatfix.facts import (
     read_checkout,
     read_identity,
     read_package,
-    read_pins,
-    read_scripts,
     read_source,
     read_submodules,
     remote_of,
     resolved_folder,
     subfolders,
     telling_paths,
-    trainer_around,
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
@@ -232,27 +227,6 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
             continue
         keys += variants_of_face(face)
     return tuple(keys)
-
-
-def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin, ...]]:
-    """What the scripts of a SOURCE import and cannot do without, and what it declares; nothing where it is no folder."""
-    folder = resolved_folder(text)
-    if folder is None:
-        return (), ()
-    scripts, _ = read_scripts(folder)
-    imports = tuple(item for item in scripts.imports if not item.beside)
-    return imports, declared_by(folder)
-
-
-def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
-    """Those modules that do not lie in the checkout around an extension, in which its trainer runs."""
-    root = trainer_around(Path(source.folder))
-    return tuple(name for name in modules if root is None or not resolved_folder(root / name))
-
-
-def declared_by(folder: Path) -> tuple[Pin, ...]:
-    """The requirements that a folder writes down."""
-    return tuple(read_pins(folder))
 
 
 def checkout_to_replace(text: str, checkout: Checkout | None, backend: str) -> Checkout | None:

@@ -141,7 +141,14 @@ def find_options(
     assessment = assess(context, sources, keep)
     if context.no_target:
         problem = context.no_target
-        return _without_target(assessment, " ".join([problem.what, *(step.text for step in problem.todo)]))
+        # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
+        reason = " ".join([problem.what, *(step.text for step in problem.todo)])
+        pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
+        kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
+        others = [rejected(kind, reason) for kind in kinds]
+        if pure.rejected_because:
+            return Options((), (), (), (*others, pure))
+        return Options((), (), (pure,), tuple(others))
     options = list(_every_option(assessment, lanes))
     without_native_code = (OptionKind.CONTAINER, *REPLACING)
     opened = any(not option.rejected_because and option.kind not in without_native_code for option in options)
@@ -222,16 +229,6 @@ def _in_environment_to_be(assessment: Assessment) -> Assessment:
         parts=tuple(NativePart(part.name, part.variant) for part in assessment.parts),
         repairs=(make_environment(python), *assessment.repairs),
     )
-
-
-def _without_target(assessment: Assessment, reason: str) -> Options:
-    """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
-    kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
-    others = [rejected(kind, reason) for kind in kinds]
-    if pure.rejected_because:
-        return Options((), (), (), (*others, pure))
-    return Options((), (), (pure,), tuple(others))
 
 
 def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:

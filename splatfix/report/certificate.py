@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, Criterion, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
@@ -92,7 +92,11 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", _scene_summary(run))
         if verbose:
             for criterion in run.criteria:
-                _show_criterion(console, criterion)
+                required = f"[dim](required: {escape(criterion.required)})[/]"
+                text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
+                if criterion.outcome is Outcome.UNDETERMINED:
+                    text += f" {escape(criterion.why)}"
+                marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
     for reason, names in view.skipped.items():
         marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
 
@@ -109,14 +113,6 @@ def _scene_summary(run: SceneRun) -> str:
         parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
     parts.append(f"{run.seconds:.0f} s")
     return ", ".join(parts)
-
-
-def _show_criterion(console: Console, criterion: Criterion) -> None:
-    required = f"[dim](required: {escape(criterion.required)})[/]"
-    text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
-    if criterion.outcome is Outcome.UNDETERMINED:
-        text += f" {escape(criterion.why)}"
-    marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:

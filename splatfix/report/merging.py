@@ -22,8 +22,6 @@ from splatfix.report.recorded import (
     natural,
     parts_of,
     problems_of,
-    stack_of,
-    trains,
 )
 
 VERDICTS: Mapping[Verdict, Badge] = {
@@ -231,10 +229,12 @@ def summary_of(
         sha256,
     )
     torch, recorded = certificate.environment.get("torch", ""), parts_of(certificate)
+    # the renderer that was asked for, and the implementation that ran
+    stack = ": ".join(filter(None, (certificate.renderer, certificate.environment.get("renderer"))))
     return Summary(
         entry,
-        trains(certificate),
-        (gpu_of(certificate), driver_of(certificate), torch, stack_of(certificate)),
+        not entry.remark,
+        (gpu_of(certificate), driver_of(certificate), torch, stack),
         tuple(recorded.get(part, "") for part in PARTS),
         first,
         tuple(dict.fromkeys(item.code for item in problems if first and item.code != first.code)),

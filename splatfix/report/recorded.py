@@ -47,11 +47,6 @@ _IMPLEMENTED = ("renderer", "ssim", "knn", "optimizer")
 SUCCESS = (Verdict.CERTIFIED, Verdict.REHEARSED)
 
 
-def trains(certificate: Certificate) -> bool:
-    """It was to train scenes: run levels 1 and 2 train none."""
-    return certificate.level not in (1, 2)
-
-
 def gpu_of(certificate: Certificate) -> str:
     """The name of the GPU that ran, ``CPU`` for a run on the CPU; "" where it is not known."""
     if certificate.device == "cpu":
@@ -65,12 +60,6 @@ def driver_of(certificate: Certificate) -> str:
     if certificate.device == "cpu":
         return "not used"
     return certificate.environment.get("driver", "")
-
-
-def stack_of(certificate: Certificate) -> str:
-    """The renderer that was asked for, and the implementation that ran."""
-    ran = certificate.environment.get("renderer")
-    return f"{certificate.renderer}: {ran}" if ran else certificate.renderer
 
 
 def parts_of(certificate: Certificate) -> dict[str, str]:

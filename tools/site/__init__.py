@@ -1,7 +1,7 @@
 """The page "Which torch for my GPU": splatfix's plan for each machine of ``machines.toml``, in one file without requests.
 
 The answers are the options that ``splatfix install --dry-run --why --facts`` gives for the simulated machine; here they are only
-written down, each distinct one once. ``python -m tools.site OUT.html`` writes the page alone.
+written down, each distinct one once.
 """
 
 from __future__ import annotations

@@ -83,7 +83,12 @@ def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[
     if least is None:
         raise NotApplicable(serves)
     if tools.cost <= least.cost:
-        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({_asks(least)})")
+        asks = "an installed toolkit"
+        if least.manual:
+            asks = "a toolkit or compiler that you install"
+        elif least.before:
+            asks = "a toolkit from PyPI wheels"
+        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({asks})")
     return offers
 
 
@@ -128,14 +133,6 @@ def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer])
     if linked := ", ".join(_linked_to_torch(assessment)):
         reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     return reasons
-
-
-def _asks(tools: Tools) -> str:
-    if tools.manual:
-        return "a toolkit or compiler that you install"
-    if tools.before:
-        return "a toolkit from PyPI wheels"
-    return "an installed toolkit"
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
