@@ -230,21 +230,18 @@ def stack_rows() -> list[dict[str, Any]]:
 
 def _known_trouble(stack: Mapping[str, Any], notes: Sequence[str]) -> list[str]:
     trouble = [note for note in (stack.get("note", ""), *notes) if note]
-    for key in _edits_of({stack["repository"], *stack.get("addresses", ())}):
+    repositories = {stack["repository"], *stack.get("addresses", ())}
+    # what splatfix edited in the recorded real builds of its extensions
+    edits: dict[str, None] = {}
+    for build in json.loads(BUILDS.read_text(encoding="utf-8"))["builds"]:
+        if any(repository in build["source"] for repository in repositories):
+            edits.update(dict.fromkeys(build["edits"]))
+    for key in edits:
         record = breakage(key)
         when = ", ".join(f"{name} {limit}" for name, limit in record.when.versions.items())
         where = f" ({when})" if when else ""
         trouble.append(f"{record.title}{where}. splatfix install edits it: {record.cure}")
     return trouble
-
-
-def _edits_of(repositories: set[str]) -> list[str]:
-    """What splatfix edited in the recorded real builds of a stack's extensions."""
-    edits: dict[str, None] = {}
-    for build in json.loads(BUILDS.read_text(encoding="utf-8"))["builds"]:
-        if any(repository in build["source"] for repository in repositories):
-            edits.update(dict.fromkeys(build["edits"]))
-    return list(edits)
 
 
 # The page

@@ -130,7 +130,10 @@ def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer])
         reasons.append(Reason(f"alternatives: {names}"))
     if lost := _lost_here(assessment, best.build):
         reasons.append(Reason(lost))
-    if linked := ", ".join(_linked_to_torch(assessment)):
+    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
+    extensions = assessment.context.facts.environment.extensions.value or ()
+    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
+    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
         reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     return reasons
 
@@ -214,17 +217,6 @@ def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
         f"this machine's own {names_of_archs(lost)} is then not served by torch: {reason}; "
         "an environment of its own for this build avoids that"
     )
-
-
-def _linked_to_torch(assessment: Assessment) -> list[str]:
-    """Distributions that are compiled against the installed torch and are none of the extensions that are rebuilt."""
-    rebuilt = {canonicalize_name(name) for name in assessment.subjects}
-    linked = set()
-    for item in assessment.context.facts.environment.extensions.value or ():
-        name = canonicalize_name(item.distribution or "torch")
-        if item.links_torch and item.distribution and name not in {*rebuilt, *COMPANIONS, "torch"}:
-            linked.add(item.distribution)
-    return sorted(linked)
 
 
 def why_torch_stays(assessment: Assessment) -> str:
