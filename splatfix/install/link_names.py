@@ -36,11 +36,7 @@ def link_names(
         searched = cuda_home / "lib"
     for name in libraries:
         files = (f"lib{name}.so", f"lib{name}.a")
-        if any((searched / file).exists() for file in files):
-            continue
-        # gcc and clang answer with the whole path of a file that their linker finds, else with the bare name
-        answers = ((file, runner.run([cc, f"-print-file-name={file}"], timeout=30)) for file in files)
-        if any(done.ok and done.stdout.strip() not in ("", file) for file, done in answers):
+        if any((searched / file).exists() or _finds(cc, file, runner) for file in files):
             continue
         copies = list(_copies(name, cuda_home, site))
         if copies:
@@ -58,6 +54,12 @@ def _copies(name: str, cuda_home: Path, site: Path) -> Iterator[Path]:
         yield from sorted(cuda_home.glob(f"{pattern}/stubs/lib{name}.so"))
     for root, pattern in ((cuda_home, "lib*"), (cuda_home, "targets/*/lib"), (site, "nvidia/*/lib")):
         yield from sorted(root.glob(f"{pattern}/lib{name}.so*"))
+
+
+def _finds(cc: str, file: str, runner: Runner) -> bool:
+    """gcc and clang answer with the whole path of a file that their linker finds, else with the bare name."""
+    done = runner.run([cc, f"-print-file-name={file}"], timeout=30)
+    return done.ok and done.stdout.strip() not in ("", file)
 
 
 def _make_stub(cc: str, path: Path, runner: Runner) -> None:

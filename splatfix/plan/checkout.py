@@ -26,6 +26,8 @@ from splatfix.facts import (
     MOST_FOLDERS,
     Checkout,
     Facts,
+    ImportedModule,
+    Pin,
     Source,
     Submodule,
     as_typed,
@@ -43,12 +45,15 @@ from splatfix.facts import (
     read_checkout,
     read_identity,
     read_package,
+    read_pins,
+    read_scripts,
     read_source,
     read_submodules,
     remote_of,
     resolved_folder,
     subfolders,
     telling_paths,
+    trainer_around,
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
@@ -229,6 +234,27 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
+def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin, ...]]:
+    """What the scripts of a SOURCE import and cannot do without, and what it declares; nothing where it is no folder."""
+    folder = resolved_folder(text)
+    if folder is None:
+        return (), ()
+    scripts, _ = read_scripts(folder)
+    imports = tuple(item for item in scripts.imports if not item.beside)
+    return imports, declared_by(folder)
+
+
+def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
+    """Those modules that do not lie in the checkout around an extension, in which its trainer runs."""
+    root = trainer_around(Path(source.folder))
+    return tuple(name for name in modules if root is None or not resolved_folder(root / name))
+
+
+def declared_by(folder: Path) -> tuple[Pin, ...]:
+    """The requirements that a folder writes down."""
+    return tuple(read_pins(folder))
+
+
 def checkout_to_replace(text: str, checkout: Checkout | None, backend: str) -> Checkout | None:
     """What is known of a SOURCE whose extensions drop-ins are to take the place of; None where it is no folder.
 
@@ -252,6 +278,12 @@ def checkout_to_replace(text: str, checkout: Checkout | None, backend: str) -> C
 def is_source(folder: Path) -> bool:
     """Something can be built or replaced in it."""
     return has_build_file(folder) or is_checkout(folder)
+
+
+def is_source_here() -> bool:
+    """The current folder is one."""
+    folder = resolved_folder(".")
+    return folder is not None and is_source(folder)
 
 
 def is_one_thing(folder: Path) -> bool:

@@ -20,17 +20,9 @@ from splatfix.context.requirements import (
 from splatfix.core.data import dataclass, field, replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.facts import (
-    Facts,
-    ImportedModule,
-    Source,
-    read_pins,
-    read_scripts,
-    resolved_folder,
-    trainer_around,
-)
+from splatfix.facts import Facts, ImportedModule, Source
 from splatfix.knowledge.imports import Repository, repository_of
-from splatfix.plan.checkout import incomplete
+from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
 
@@ -63,7 +55,7 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source]) -> Lacks
     imported = missing_modules(
         facts,
         source.needs,
-        declared=tuple(read_pins(Path(source.folder))),
+        declared=declared_by(Path(source.folder)),
         brought=brought_by((source, *together)),
     )
     tools = ["setuptools"]
@@ -259,10 +251,7 @@ def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: 
         installed = version_of(facts, name_of(text))
         gathered.notes.append(f"{source.label} declares {text}; {installed} is installed, and stays")
     gathered.notes += _unknown(f"the setup.py of {source.label} imports", lacks.by_setup)
-    # those that do not lie in the checkout around it, in which its trainer runs
-    root = trainer_around(Path(source.folder))
-    unknown = tuple(name for name in missing.unknown if root is None or not resolved_folder(root / name))
-    foreign = replace(missing, unknown=unknown)
+    foreign = replace(missing, unknown=not_around(source, missing.unknown))
     gathered.notes += _unknown(f"{source.label} imports", foreign)
     for module, address in missing.addresses.items():
         gathered.notes.append(f"{source.label} imports {module}, which its requirements take from {address}")
@@ -273,13 +262,8 @@ def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: 
 def _gather_of_scripts(
     gathered: _Gathered, request: Request, facts: Facts, source: str, sources: Sequence[Source]
 ) -> None:
-    folder = resolved_folder(source)
-    if folder is None:
-        return
-    scripts, _ = read_scripts(folder)
-    imports = [item for item in scripts.imports if not item.beside]
-    pins = tuple(read_pins(folder))
-    missing = missing_modules(facts, imports, declared=pins, brought=brought_by(sources))
+    imports, declared = modules_of_scripts(source)
+    missing = missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
     listed = {name_of(requirement) for requirement in gathered.reasons}
     for requirement in missing.requirements:
         if name_of(requirement) not in listed:

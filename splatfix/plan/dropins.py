@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.data import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, fill_in, run
-from splatfix.facts import Checkout, resolved_folder
+from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -20,7 +20,7 @@ from splatfix.knowledge.dropins import (
     refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.plan.checkout import checkout_to_replace, install_name, is_source, sources_in
+from splatfix.plan.checkout import checkout_to_replace, install_name, is_source_here, sources_in
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.replacement import replacement_for
 
@@ -41,8 +41,7 @@ def choose_dropins(
             ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    here = resolved_folder(".")
-    if named == ["."] and not (here and is_source(here)):
+    if named == ["."] and not is_source_here():
         raise SplatfixError.of("plan.nothing-named-to-replace", known=known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
