@@ -48,19 +48,15 @@ def main(out: Path) -> None:
             if marker in text:
                 text = text.replace(marker, table())
         page.write_text(text, encoding="utf-8")
-    json_page = out / "json.md"
-    json_page.write_text(
-        json_page.read_text("utf-8").replace("<!-- schemas -->", _schemas(out)), encoding="utf-8"
-    )
+    # the published JSON Schemas, copied beside the pages, as a list of links
+    shutil.copytree(SCHEMAS, out / "schemas")
+    links = "\n".join(f"- [{path.stem}](schemas/{path.name})" for path in sorted(SCHEMAS.glob("*.json")))
+    text = (out / "json.md").read_text("utf-8").replace("<!-- schemas -->", links)
+    (out / "json.md").write_text(text, encoding="utf-8")
     _write_checks(out / "checks")
     (out / "compatibility.md").write_text(compatibility(), encoding="utf-8")
     site.write(out / "which-torch.html")
     (out / "breakages.md").write_text(known_breakages(), encoding="utf-8")
-
-
-def kernel_record() -> str:
-    """The tables of what our kernels are estimated to take, from their record."""
-    return kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8")))
 
 
 def scene_checks() -> str:
@@ -175,16 +171,10 @@ MARKERS = {
     "<!-- explain-calibration -->": explain_calibration,
     "<!-- explain-accuracy -->": explain_accuracy,
     "<!-- vram-table -->": vram.markdown,
-    "<!-- kernel-record -->": kernel_record,
+    "<!-- kernel-record -->": lambda: kernel_estimates.markdown(json.loads(KERNEL_RECORD.read_text("utf-8"))),
     "<!-- scene-checks -->": scene_checks,
 }
 """The marker of a page, and the table that takes its place."""
-
-
-def _schemas(out: Path) -> str:
-    """The published JSON Schemas, copied beside the pages, as a list of links."""
-    shutil.copytree(SCHEMAS, out / "schemas", ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    return "\n".join(f"- [{path.stem}](schemas/{path.name})" for path in sorted(SCHEMAS.glob("*.json")))
 
 
 def _write_checks(folder: Path) -> None:

@@ -100,10 +100,8 @@ def markdown(record: Mapping[str, Any]) -> str:
         for module, kernels in modules.items():
             now = record["architectures"][architecture][module]
             for kernel in sorted(kernels.keys() & now.keys()):
-                cells = [
-                    _then_and_now(column(kernels[kernel]), column(now[kernel]))
-                    for column in _COLUMNS.values()
-                ]
+                both = ((column(kernels[kernel]), column(now[kernel])) for column in _COLUMNS.values())
+                cells = [" → ".join(dict.fromkeys(figures)) for figures in both]
                 parts.append(f"| `{kernel}` ({module}), {architecture} | {' | '.join(cells)} |")
     for architecture, files in record["peers"]["architectures"].items():
         for file, kernels in files.items():
@@ -130,7 +128,3 @@ _COLUMNS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "shared bytes": lambda counted: str(counted.get("shared", "")),
     "occupancy": lambda counted: str(counted.get("occupancy", "")),
 }
-
-
-def _then_and_now(before: str, now: str) -> str:
-    return now if before == now else f"{before} → {now}"

@@ -16,14 +16,6 @@ from splatfix.plan.requirements import usable_torch
 _NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
 
 
-def _has_cuda_torch(context: Context) -> bool:
-    try:
-        usable_torch(context, cuda=True)
-    except SplatfixError:
-        return False  # why not is told by the plan, to who asks for one
-    return True
-
-
 class Answers:
     """What answers each class of failure: on one machine, or on any. The records say what kind of answer it is."""
 
@@ -54,10 +46,13 @@ class Answers:
         if not all(dropin_named(name) for name in dropins):
             # several packages share the name of a rasterizer: the checkout says which of them is meant
             text, named = f"{text} (in the trainer's folder)", (".",)
-        if context and not _has_cuda_torch(context):
-            if context.platform is None:
-                return ()
-            text = f"{text}; install a CUDA build of torch first"
+        if context:
+            try:
+                usable_torch(context, cuda=True)
+            except SplatfixError:  # why not is told by the plan, to who asks for one
+                if context.platform is None:
+                    return ()
+                text = f"{text}; install a CUDA build of torch first"
         argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
         if context is None:
             return (run(*argv, text=text),)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
+from splatfix.core.codec import to_json
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
 from splatfix.install import WheelCache
@@ -17,7 +18,11 @@ def list_wheels() -> Result:
     entries = cache.entries()
     return Result(
         "cache list",
-        lambda: installation.cache_document(cache.folder, entries, cache.refused),
+        lambda: {
+            "folder": str(cache.folder),
+            "wheels": to_json(entries),
+            "refused": list(cache.refused),
+        },
         lambda console: installation.show_cache(console, cache.folder, entries, cache.refused),
     )
 

@@ -180,9 +180,4 @@ def _in_container(made: Certificate) -> bool:
 
 def exit_code_of(made: Certificate) -> Exit:
     """0 certified, 1 not certified, 3 undetermined."""
-    return code_of_verdict(made.verdict)
-
-
-def code_of_verdict(verdict: Verdict) -> Exit:
-    """The same of a certificate that was read."""
-    return _EXIT_CODES.get(verdict, Exit.UNDETERMINED)
+    return _EXIT_CODES.get(made.verdict, Exit.UNDETERMINED)

@@ -111,22 +111,21 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             verbose=verbose,
         )
 
+    def annotations() -> str:
+        from splatfix.report.annotations import of_findings
+
+        return of_findings(findings)
+
     return Diagnosis(
         command="diagnose",
         data=data,
         text=text,
         exit_code=exit_code_of(findings),
-        forms={"github": lambda: _annotations(findings)},
+        forms={"github": annotations},
         facts=facts,
         findings=findings,
         options=options,
     )
-
-
-def _annotations(findings: Sequence[Finding]) -> str:
-    from splatfix.report.annotations import of_findings
-
-    return of_findings(findings)
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:

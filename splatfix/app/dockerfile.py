@@ -4,6 +4,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import requires as requires_of
 from pathlib import Path, PurePosixPath
 
@@ -134,21 +135,19 @@ def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
         checkout=CHECKOUT,
         chosen="\n".join(f"- {visible(text)}" for text in chosen),
     )
-    lines = [line for text in head.split("\n") for line in _wrapped(text)]
+    lines: list[str] = []
+    for paragraph in head.split("\n"):
+        wrapped = textwrap.wrap(
+            paragraph,
+            110,
+            subsequent_indent="  " * paragraph.startswith("- "),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += wrapped or [""]
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     labels = f'LABEL org.splatfix.version="{__version__}" org.splatfix.targets="{targets}"\n'
     return f"{comment}\n{dockerfile(recipe)}{labels}"
-
-
-def _wrapped(text: str) -> list[str]:
-    wrapped = textwrap.wrap(
-        text,
-        110,
-        subsequent_indent="  " * text.startswith("- "),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return wrapped or [""]
 
 
 def _image_name(plan: CheckoutLane) -> str:
@@ -224,7 +223,13 @@ def _to_write(
     links = {
         path for file in contents for path in file.parents if path.is_relative_to(ours) and path.is_symlink()
     }
-    new = [path for path in contents if not _is_already(path, contents[path])]
+    new = []
+    for path, content in contents.items():
+        # what cannot be read is somebody else's, and only --force replaces it
+        with suppress(OSError):
+            if not path.is_symlink() and path.is_file() and path.read_bytes() == content:
+                continue
+        new.append(path)
     there = [path for path in new if os.path.lexists(path)]
     if links or any(path.is_dir() for path in there):
         raise SplatfixError.of("app.dockerfile-in-the-way", destination=destination)
@@ -233,13 +238,6 @@ def _to_write(
         names = ", ".join(path.name for path in (*there, *stale))
         raise SplatfixError.of("app.file-exists", names=names, destination=destination)
     return new, stale
-
-
-def _is_already(path: Path, content: bytes) -> bool:
-    try:
-        return not path.is_symlink() and path.is_file() and path.read_bytes() == content
-    except OSError:
-        return False  # what cannot be read is somebody else's, and only --force replaces it
 
 
 def _own_wheel() -> dict[str, bytes]:

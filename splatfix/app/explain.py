@@ -24,7 +24,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.facts import Facts, choose_python, gather, load
-from splatfix.knowledge.failures import Failure, failure_class, failure_classes, spelled
+from splatfix.knowledge.failures import failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
@@ -217,7 +217,11 @@ class _Machine(Struct, frozen=True):
         without_compiler = self.answers.without_compiler(failure, dropins)
         if not self.known:
             return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
-        steps = self._remedies(failure)
+        # what the checks that predict the class and found something ask for
+        steps: list[Step] = []
+        for finding in self.findings:
+            if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
+                steps.extend(finding.remedy)
         # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
         general = cause.fix[:1]
         if any(step.command for step in steps):
@@ -232,14 +236,6 @@ class _Machine(Struct, frozen=True):
         if not steps:
             return replace(cause, fix=tuple(dict.fromkeys(cause.fix)))
         return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
-
-    def _remedies(self, failure: Failure) -> list[Step]:
-        """What the checks that predict a class and found something ask for."""
-        steps: list[Step] = []
-        for finding in self.findings:
-            if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
-                steps.extend(finding.remedy)
-        return steps
 
 
 def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:

@@ -298,16 +298,20 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
     """The interpreter and what to install, with its sources at hand; with ``resume`` what the last run was asked.
 
     Args:
-        fetch: fill the empty submodules of the sources.
+        fetch: fill the empty submodules of the sources, and say on standard error what came from where.
 
     Raises:
-        SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume.
+        SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume; ``no-git``,
+            ``submodules-not-fetched``: the checkout is then as it was.
     """
     interpreter = target_python(request.python)
     if request.resume:
         return interpreter, request_to_resume(interpreter)
-    if fetch:
-        _fetch_submodules(request.sources)
+    for folder in _checkouts(request.sources) if fetch else ():
+        message = f"Nothing was changed: {visible(str(folder))} is as it was."
+        with on_interrupt(message), one_line(console.err(), "Fetching submodules") as progress:
+            fetched = fetch_submodules(folder, tell=progress)
+        installation.show_fetched(console.err(), folder, fetched)
     sources = tuple(
         fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
     )
@@ -324,19 +328,6 @@ def _facts(interpreter: str, request: Request) -> Facts:
         cuda_home = str(Path(request.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
     return gather(interpreter, system=system)
-
-
-def _fetch_submodules(sources: Sequence[str]) -> None:
-    """Fetch what is lacking, and say on standard error what came from where.
-
-    Raises:
-        SplatfixError: ``no-git``, ``submodules-not-fetched``; the checkout is then as it was.
-    """
-    for folder in _checkouts(sources):
-        message = f"Nothing was changed: {visible(str(folder))} is as it was."
-        with on_interrupt(message), one_line(console.err(), "Fetching submodules") as progress:
-            fetched = fetch_submodules(folder, tell=progress)
-        installation.show_fetched(console.err(), folder, fetched)
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:

@@ -12,7 +12,7 @@ from splatfix.app.report import merge
 from splatfix.app.result import Result
 from splatfix.certify import report_lock
 from splatfix.certify.request import ContainerRequest as ContainerRequest  # built by the command line
-from splatfix.containers import ContainerResult, Lane, find_lane, load_lanes
+from splatfix.containers import Lane, find_lane, load_lanes
 from splatfix.containers import certify_in_container as certify_in_lane
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
@@ -54,7 +54,14 @@ def certify_in_container(request: ContainerRequest) -> Result:
         # several are in a folder that is locked
         with nullcontext() if several else report_lock(out):
             result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
-        return _single(lane, result, out)
+        content = {name: value for name, value in result.certificate.items() if name not in ENVELOPE}
+        page = out / "certificate.html"
+        return Result(
+            str(result.certificate.get("command", "certify")),
+            lambda: content,
+            lambda console: certificate.show_from_container(console, content, lane.name, page),
+            result.exit_code,
+        )
 
     tell = lanes_progress(err(), request.lanes)
     with on_interrupt("Interrupted: nothing was certified."):
@@ -62,17 +69,6 @@ def certify_in_container(request: ContainerRequest) -> Result:
             return certify(lanes[0])
         with report_lock(request.out):
             return _merged(request.out, _all(lanes, certify))
-
-
-def _single(lane: Lane, result: ContainerResult, out: Path) -> Result:
-    content = {name: value for name, value in result.certificate.items() if name not in ENVELOPE}
-    page = out / "certificate.html"
-    return Result(
-        str(result.certificate.get("command", "certify")),
-        lambda: content,
-        lambda console: certificate.show_from_container(console, content, lane.name, page),
-        result.exit_code,
-    )
 
 
 def _all(lanes: Sequence[Lane], certify: Callable[[Lane], Result]) -> dict[str, Result | SplatfixError]:

@@ -29,7 +29,10 @@ def measured(
         SplatfixError: ``computes-wrongly`` with the errors that were measured, or how the kernel's process ended.
     """
     called = {_top(module) for _, module in IMPLEMENTATIONS}
-    if not _has_gpu(facts) or not any(_tops(item) & called for item in outcome.items):
+    # nouveau is a driver too, and has no CUDA level
+    driver, gpus = facts.machine.driver.value, facts.machine.gpus.value or ()
+    has_gpu = driver and driver.cuda and any(gpu.vendor == "nvidia" for gpu in gpus)
+    if not has_gpu or not any(_tops(item) & called for item in outcome.items):
         return outcome
     checks = verify(outcome.plan.python, "cuda")
     items = []
@@ -59,13 +62,6 @@ def _computes(checks: list[KernelCheck]) -> Rung:
         return Rung(RungName.COMPUTES, True, text)
     details = "; ".join(check.detail for check in checks)
     return Rung(RungName.COMPUTES, None, details or "splatfix has no reference for it")
-
-
-def _has_gpu(facts: Facts) -> bool:
-    # nouveau is a driver too, and has no CUDA level
-    driver = facts.machine.driver.value
-    gpus = facts.machine.gpus.value or ()
-    return any(gpu.vendor == "nvidia" for gpu in gpus) and driver is not None and bool(driver.cuda)
 
 
 def _tops(item: InstalledItem) -> set[str]:

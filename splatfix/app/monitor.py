@@ -49,7 +49,12 @@ def monitor(
         target = target_of(arguments, quiet=as_json, environment=environment)
         summary = watch(target, out, interval=interval, tensorboard=tensorboard)
     if phases:
-        summary = _with_phases(summary, out)
+        costs, notes = costs_of(out / "phases"), summary.notes
+        if costs is None:
+            unseen = "no backward pass was seen in a Python of the command (-I and -S leave the observer out)"
+            notes = (*notes, f"no phases: {unseen}")
+        summary = replace(summary, phases=costs, notes=notes)
+        write_json(out / "summary.json", to_json(summary))
 
     def data() -> dict[str, Any]:
         content = {name: value for name, value in to_json(summary).items() if name != "exit_code"}
@@ -60,18 +65,6 @@ def monitor(
             paragraph(err(), escape(line), first=0, then=4)
 
     return Result("monitor", data, text, summary.exit_code or 0)
-
-
-def _with_phases(summary: Summary, out: Path) -> Summary:
-    costs, notes = costs_of(out / "phases"), summary.notes
-    if costs is None:
-        notes = (
-            *notes,
-            "no phases: no backward pass was seen in a Python of the command (-I and -S leave the observer out)",
-        )
-    summary = replace(summary, phases=costs, notes=notes)
-    write_json(out / "summary.json", to_json(summary))
-    return summary
 
 
 def summary_lines(summary: Summary) -> list[str]:

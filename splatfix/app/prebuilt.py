@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from splatfix.context import Context, Goal, Rejected, make_context
+from splatfix.context import Goal, Rejected, make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Facts, resolved_folder
 from splatfix.plan import Request, summarise
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import (
-    Candidate,
     Search,
     Verdict,
     chosen_indexes,
@@ -34,8 +33,16 @@ class Prebuilt(Struct, frozen=True):
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
-        lost = [search for search in self.searches if search.best is None]
-        return tuple(Rejected(f"a prebuilt wheel of {search.name}", _why_none(search)) for search in lost)
+        rejected = []
+        for search in self.searches:
+            if search.best is None:
+                reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
+                reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
+                if len(search.candidates) > 2:
+                    reasons.append(f"{len(search.candidates) - 2} more do not suit either")
+                why = "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
+                rejected.append(Rejected(f"a prebuilt wheel of {search.name}", why))
+        return tuple(rejected)
 
     @property
     def problem(self) -> SplatfixError | None:
@@ -94,26 +101,16 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
     steps = {}
     for label, search in searches.items():
         if search.best:
-            steps[label] = _step(search.name, search.best, context)
+            steps[label] = FetchWheel(
+                subject=search.name,
+                version=search.best.wheel.split("-")[1],
+                requirement=search.best.requirement,
+                targets=context.archs,
+                origin=search.best.index,
+            )
     return Prebuilt(steps, tuple(searches.values()))
 
 
 def is_package(source: str) -> bool:
     """A source is no folder but the name of a package."""
     return resolved_folder(source) is None and is_name(source)
-
-
-def _why_none(search: Search) -> str:
-    reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
-    reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
-    if len(search.candidates) > 2:
-        reasons.append(f"{len(search.candidates) - 2} more do not suit either")
-    return "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
-
-
-def _step(subject: str, wheel: Candidate, context: Context) -> FetchWheel:
-    version = wheel.wheel.split("-")[1]
-    requirement = wheel.requirement
-    return FetchWheel(
-        subject=subject, version=version, requirement=requirement, targets=context.archs, origin=wheel.index
-    )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from splatfix.app.certify import forms_of, next_step
 from splatfix.app.result import Result, show_message
-from splatfix.app.stored import NAME, Stored, read_stored, read_without_facts
+from splatfix.app.stored import NAME, Stored, read_stored
 from splatfix.certify import Certificate
 from splatfix.certify.baseline import compare, require_alike
 from splatfix.certify.levels import reproduces
@@ -22,10 +22,9 @@ from splatfix.core.files import make_folder, set_aside, sha256_of, write_json, w
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
-from splatfix.report import certificate, comparison, merged
+from splatfix.report import certificate, comparison, merged, merging
 from splatfix.report.documents import ENVELOPE, envelope
 from splatfix.report.html import certificate_page, matrix_page
-from splatfix.report.merging import Merger
 from splatfix.report.templates import fill_in
 
 PAGE, TEXT, ROWS, DATA = "certificates.html", "certificates.md", "certificates.csv", "certificates.json"
@@ -120,8 +119,9 @@ def _page(stored: Stored, sha256: str) -> str:
     if missing:
         files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
         show_message(f"Not in the page, because not in {stored.folder}: {files}.")
-    matrix = binary_matrix(make_context(stored.facts))
-    return certificate_page(stored.certificate, stored.facts, stored.folder, stored.options, matrix, sha256)
+    facts = stored.facts
+    matrix = binary_matrix(make_context(facts))
+    return certificate_page(stored.certificate, facts, stored.folder, stored.options, matrix, sha256)
 
 
 def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:
@@ -137,10 +137,26 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         SplatfixError: ``cannot-read`` (exit code 2) for a path that does not exist; ``cannot-write``.
     """
     for path in paths:
-        _require(path)
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError) as absent:
+            raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from absent
+        except OSError:
+            continue  # it may be there: whoever reads it lists it with the reason
     unreadable: list[tuple[str, str]] = []
-    merger = read_certificates(_files(paths, unreadable), out, unreadable)
-    matrix = merger.merged()
+    summaries = []
+    gc.disable()  # documents are trees, freed without it; looking through them for circles takes a fifth of the time
+    try:
+        for file in _files(paths, unreadable):
+            try:
+                stored = read_stored(Path(file))
+                link, sha256 = _link(file, out), _sha256(stored.path)
+                summaries.append(merging.summary_of(file, link, stored.certificate, stored.options, sha256))
+            except SplatfixError as problem:
+                unreadable.append((file, problem.what))
+    finally:
+        gc.enable()
+    matrix = merging.merge(summaries)
     refusals = refused or {}
     lanes = [(name, problem.what) for name, problem in refusals.items()]
     content: dict[str, Any] = {
@@ -150,7 +166,7 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         "files": [],
     }
     error, exit_code, page = None, Exit.OK, ""
-    if len(merger) or lanes:
+    if summaries or lanes:
         page = str(out / PAGE)
         names = (PAGE, TEXT, ROWS, DATA)
         content["files"] = [str(out / name) for name in names]
@@ -171,36 +187,6 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         exit_code,
         error,
     )
-
-
-def read_certificates(files: Iterable[str], out: Path, unreadable: list[tuple[str, str]]) -> Merger:
-    """Read all certificates; files that are none are added to ``unreadable``, with the reason."""
-    merger = Merger()
-    gc.disable()  # documents are trees, freed without it; looking through them for circles takes a tenth of the time
-    try:
-        for file in files:
-            try:
-                document = read_without_facts(file)
-                merger.add(file, _link(file, out), document, _sha256(Path(file)))
-            except SplatfixError as problem:
-                unreadable.append((file, problem.what))
-    finally:
-        gc.enable()
-    return merger
-
-
-def _require(path: Path) -> None:
-    """What was named exists.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise SplatfixError.of("app.nothing-to-read", path=path, todo=(_WHAT_TO_NAME,)) from error
-    except OSError:
-        return  # it may be there: whoever reads it lists it with the reason
 
 
 def _files(paths: Iterable[Path], unreadable: list[tuple[str, str]]) -> Iterator[str]:

@@ -7,27 +7,30 @@ missing, or of another type than it should be, is None (or empty) here, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from splatfix.core.lenient import decode
+from splatfix.core.lenient import LARGEST, decode
+
+Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Config(Struct, frozen=True):
     """The settings that results are judged and compared by. ``TrainingRecord.settings`` has all, as the trainer wrote them."""
 
-    iterations: int | None = None
+    iterations: Count | None = None
     """As many as were asked for."""
-    psnr_floor: float | None = None
+    psnr_floor: Number | None = None
     """In dB; None where there is no reference for this scene, length and size."""
     renderer: str | None = None
     device: str | None = None
-    resolution: int | None = None
+    resolution: Count | None = None
     strategy: str | None = None
-    sh_degree: int | None = None
-    seed: int | str | None = None
+    sh_degree: Count | None = None
+    seed: Count | str | None = None
     """A stack's own trainer does not tell its number."""
     groups: tuple[str, ...] = ()
     """Parameter groups of a stack's own trainer; those of the smoke trainer are always the same."""
@@ -54,7 +57,7 @@ class Implementation(Struct, frozen=True):
     file: str | None = None
     sha256: str | None = None
     """Of that file."""
-    calls: int | Mapping[str, int] | None = None
+    calls: Count | Mapping[str, int] | None = None
     """Of an extension that a stack's own trainer called: by function."""
 
 
@@ -62,11 +65,11 @@ class TrainingMachine(Struct, frozen=True):
     """What it ran on; memory in bytes."""
 
     cpu: str | None = None
-    cores: int | None = None
-    threads: int | None = None
-    memory: int | None = None
+    cores: Count | None = None
+    threads: Count | None = None
+    memory: Count | None = None
     gpu: str | None = None
-    gpu_memory: int | None = None
+    gpu_memory: Count | None = None
     gpu_integrated: bool | None = None
     """It shares the machine's memory (GB10, Thor, Jetson); None where that was not told."""
 
@@ -74,11 +77,11 @@ class TrainingMachine(Struct, frozen=True):
 class ImageQuality(Struct, frozen=True):
     """Means over views."""
 
-    psnr: float | None = None
+    psnr: Number | None = None
     """In dB."""
-    ssim: float | None = None
-    views: int | None = None
-    lpips: float | None = None
+    ssim: Number | None = None
+    views: Count | None = None
+    lpips: Number | None = None
     lpips_note: str = ""
     """Why LPIPS was not measured."""
 
@@ -86,78 +89,78 @@ class ImageQuality(Struct, frozen=True):
 class TrainLoss(Struct, frozen=True):
     """The loss of training views; None where it was not finite."""
 
-    first: float | None = None
+    first: Number | None = None
     """Mean of the first ten iterations."""
-    last: float | None = None
+    last: Number | None = None
 
 
 class GaussianCounts(Struct, frozen=True):
     """How many there were, and what densification did."""
 
-    initial: int | None = None
-    final: int | None = None
-    cloned: int | None = None
-    split: int | None = None
-    pruned: int | None = None
-    added: int | None = None
+    initial: Count | None = None
+    final: Count | None = None
+    cloned: Count | None = None
+    split: Count | None = None
+    pruned: Count | None = None
+    added: Count | None = None
     """From outside clones and splits are not told apart."""
-    removed: int | None = None
+    removed: Count | None = None
 
 
 class GroupGradients(Struct, frozen=True):
     """Norms of the gradient of one parameter group, over the steps in which it was trained."""
 
-    steps: int | None = None
-    zero_steps: int | None = None
+    steps: Count | None = None
+    zero_steps: Count | None = None
     """Those with no gradient at all included."""
-    none_steps: int | None = None
-    non_finite_steps: int | None = None
-    max: float | None = None
-    last_step: int | None = None
+    none_steps: Count | None = None
+    non_finite_steps: Count | None = None
+    max: Number | None = None
+    last_step: Count | None = None
     """The last iteration with a gradient that was not zero."""
     trained: bool = True
     """``requires_grad`` is on."""
-    shape: tuple[tuple[int, ...], ...] = ()
+    shape: tuple[tuple[Count, ...], ...] = ()
     """Of the group's first parameters."""
 
 
 class GroupUpdates(Struct, frozen=True):
     """Whether an optimizer moved one group in the steps that were looked at; see ``smoke_trainer/updates.py``."""
 
-    steps: int | None = None
+    steps: Count | None = None
     """Those in which the group had a gradient."""
-    moved: int | None = None
+    moved: Count | None = None
     """Those of them in which it moved."""
 
 
 class Reached(Struct, frozen=True):
     """The share of the Gaussians that a gradient reached in the last steps."""
 
-    share: float | None = None
-    steps: int | None = None
+    share: Number | None = None
+    steps: Count | None = None
 
 
 class HostPeaks(Struct, frozen=True):
     """Resident bytes: what the process held at the start, and the peaks of both phases."""
 
-    start: int | None = None
-    train: int | None = None
-    eval: int | None = None
+    start: Count | None = None
+    train: Count | None = None
+    eval: Count | None = None
 
 
 class MemoryGrowth(Struct, frozen=True):
     """Bytes per 1,000 iterations beyond what the model grew by, and the iterations between which they were measured."""
 
-    per_1000: float | None = None
-    start: int | None = field(default=None, name="from")
-    end: int | None = field(default=None, name="to")
+    per_1000: Number | None = None
+    start: Count | None = field(default=None, name="from")
+    end: Count | None = field(default=None, name="to")
 
 
 class CudaPeak(Struct, frozen=True):
     """Peak bytes of one phase."""
 
-    allocated: int | None = None
-    reserved: int | None = None
+    allocated: Count | None = None
+    reserved: Count | None = None
 
 
 class CudaMemory(Struct, frozen=True):
@@ -165,18 +168,18 @@ class CudaMemory(Struct, frozen=True):
 
     train: CudaPeak = field(default_factory=CudaPeak)
     eval: CudaPeak = field(default_factory=CudaPeak)
-    used_share: float | None = None
+    used_share: Number | None = None
     """Of all its memory, by all programs."""
-    spill: int | None = None
+    spill: Count | None = None
     """Bytes that Windows' driver, also under WSL2, moved to host memory, at least; None where no driver does that."""
 
 
 class Memory(Struct, frozen=True):
     """Memory of a run in bytes."""
 
-    rss: int | None = None
+    rss: Count | None = None
     """The peak of resident memory."""
-    limit: int | None = None
+    limit: Count | None = None
     """What the process may use."""
     host: HostPeaks = field(default_factory=HostPeaks)
     growth: MemoryGrowth = field(default_factory=MemoryGrowth)
@@ -187,29 +190,29 @@ class Memory(Struct, frozen=True):
 class Steadiness(Struct, frozen=True):
     """How even the iterations were; see ``smoke_trainer.timing``."""
 
-    slow: tuple[int, ...] = ()
-    lost: float | None = None
-    drift: float | None = None
-    others: float | None = None
+    slow: tuple[Count, ...] = ()
+    lost: Number | None = None
+    drift: Number | None = None
+    others: Number | None = None
     """Cores that other programs kept busy meanwhile."""
-    gpu_busy: float | None = None
+    gpu_busy: Number | None = None
     """Share of the time in which other programs computed on the GPU that trained, just before or after, whichever was more."""
 
 
 class PlyCheck(Struct, frozen=True):
     """The saved point cloud, rendered again."""
 
-    bytes: int | None = None
-    round_trip_difference: float | None = None
+    bytes: Count | None = None
+    round_trip_difference: Number | None = None
     """The largest difference of a pixel (0..1) from what was trained."""
-    tolerance: float | None = None
+    tolerance: Number | None = None
 
 
 class SavedCloud(Struct, frozen=True):
     """A PLY file that a stack's own trainer wrote."""
 
-    count: int | None = None
-    non_finite: int | None = None
+    count: Count | None = None
+    non_finite: Count | None = None
     whole: bool | None = None
     """It has as many values as its header says."""
     error: str | None = None
@@ -255,17 +258,18 @@ class TrainingRecord(Struct, frozen=True):
     status: str | None = None
     """``ok``, ``failed``, ``interrupted``, or the code of an error."""
     config: Config = field(default_factory=Config)
-    iterations: int | None = None
+    iterations: Count | None = None
     """As many as were done; None where the run did not come to a result."""
-    resolution: tuple[int, ...] = ()
+    resolution: tuple[Count, ...] = ()
     """Width and height in pixels."""
     split: Split = field(default_factory=Split)
     notes: tuple[str, ...] = ()
     """What the scene's files lacked, with what the trainer did about it."""
     implementations: Mapping[str, Implementation] = field(default_factory=dict)
     """By part: ``renderer``, ``ssim``, ``knn``, ``optimizer``; of a stack's own trainer by module."""
+    versions: Mapping[str, str | None] = field(default_factory=dict)
     machine: TrainingMachine = field(default_factory=TrainingMachine)
-    iterations_per_second: float | None = None
+    iterations_per_second: Number | None = None
     heldout: ImageQuality = field(default_factory=ImageQuality)
     training_views: ImageQuality = field(default_factory=ImageQuality)
     initial_heldout: ImageQuality = field(default_factory=ImageQuality)
@@ -275,10 +279,10 @@ class TrainingRecord(Struct, frozen=True):
     updates: Mapping[str, GroupUpdates] = field(default_factory=dict)
     reached: Reached = field(default_factory=Reached)
     memory: Memory = field(default_factory=Memory)
-    phases: Mapping[str, float | None] = field(default_factory=dict)
+    phases: Mapping[str, Number | None] = field(default_factory=dict)
     """Seconds of each phase of an iteration."""
     steadiness: Steadiness = field(default_factory=Steadiness)
-    seconds: Mapping[str, float | None] = field(default_factory=dict)
+    seconds: Mapping[str, Number | None] = field(default_factory=dict)
     """Of each stage: ``setup``, ``train``, ``eval``, ``warm_up``, ``total``."""
     ply: PlyCheck = field(default_factory=PlyCheck)
     error: TrainerError | None = None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 
@@ -21,14 +20,6 @@ LANES = options.names_of(lambda: app.lanes.list_lanes(), "lanes")
 SAMPLES = options.names_of(lambda: app.scenes.list_scenes(), "scenes")
 
 
-class RendererChoice(str, Enum):
-    """The rasterizers the trainer can draw with."""
-
-    torch = "torch"
-    gsplat = "gsplat"
-    inria = "inria"
-
-
 def certify(
     context: typer.Context,
     train_arguments: Annotated[Optional[list[str]], option("certify.train_arguments")] = None,
@@ -41,8 +32,8 @@ def certify(
     resolution: Annotated[Optional[int], option("certify.resolution")] = None,
     python: options.Python = None,
     out: Annotated[Path, option("certify.out")] = Path("splatfix-report"),
-    renderer: Annotated[RendererChoice, option("certify.renderer")] = RendererChoice.torch,
-    device: Annotated[options.Device, option("certify.device")] = options.Device.auto,
+    renderer: Annotated[Literal["torch", "gsplat", "inria"], option("certify.renderer")] = "torch",
+    device: Annotated[Literal["auto", "cpu", "cuda"], option("certify.device")] = "auto",
     seed: Annotated[int, option("certify.seed")] = 0,
     baseline: Annotated[Optional[str], option("certify.baseline")] = None,
     target: Annotated[Optional[list[str]], option("certify.target")] = None,
@@ -52,11 +43,11 @@ def certify(
     container: Annotated[Optional[str], option("certify.container", autocompletion=LANES)] = None,
     extension: Annotated[Optional[list[str]], option("certify.extension")] = None,
     verbose: options.Verbose = False,
-    form: options.Format = options.Form.text,
+    form: options.Format = "text",
     as_json: options.Json = False,
 ) -> None:
     """Train scenes, bundled ones or yours, in the target environment and report what was verified."""
-    options.one_form(as_json, form.value)
+    options.one_form(as_json, form)
     conflicts.refuse(context, {f"--level {level}"})
     if container == "list":
         finish(app.lanes.list_lanes(), as_json)
@@ -79,7 +70,7 @@ def certify(
             train_arguments=tuple(train_arguments or ()),
             python=python,
             out=out,
-            device=device.value,
+            device=device,
             iterations=iterations,
             resolution=resolution,
             targets=options.archs(target),
@@ -87,7 +78,7 @@ def certify(
         )
         if dry_run:
             finish(app.dry_run.dry_run(of_checkout, why=verbose), as_json)
-        finish(app.certify.rehearse(of_checkout), as_json, form.value)
+        finish(app.certify.rehearse(of_checkout), as_json, form)
     request = app.certify.CertifyRequest(
         suite=suite,
         scene=scene,
@@ -95,16 +86,16 @@ def certify(
         level=level,
         python=python,
         out=out,
-        device=device.value,
+        device=device,
         iterations=iterations,
         resolution=resolution,
         targets=options.archs(target),
-        renderer=renderer.value,
+        renderer=renderer,
         seed=seed,
         baseline=baseline,
         verbose=verbose,
     )
-    finish(app.certify.certify(request), as_json, form.value)
+    finish(app.certify.certify(request), as_json, form)
 
 
 def monitor(

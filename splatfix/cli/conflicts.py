@@ -46,9 +46,7 @@ def _given(context: Any) -> set[str]:
     names = set()
     for parameter in context.command.params:
         value = context.params.get(parameter.name)
-        # an enum's default stands for the word that is typed
-        default = getattr(parameter.default, "value", parameter.default)
-        if not value or value == default:
+        if not value or value == parameter.default:
             continue
         if parameter.param_type_name == "option":
             names.add(str(parameter.opts[0]))

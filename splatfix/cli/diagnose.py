@@ -2,7 +2,7 @@
 
 import gc
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 
@@ -27,7 +27,7 @@ def diagnose(
     redact: Annotated[bool, option("diagnose.redact")] = True,
     listing: Annotated[bool, option("diagnose.listing")] = False,
     code: Annotated[Optional[str], option("diagnose.code", autocompletion=CODES)] = None,
-    form: Annotated[options.Annotations, option("diagnose.form")] = options.Annotations.text,
+    form: Annotated[Literal["text", "github"], option("diagnose.form")] = "text",
     verbose: options.Verbose = False,
     as_json: options.Json = False,
 ) -> None:
@@ -35,7 +35,7 @@ def diagnose(
     gc.disable()  # a short-lived process; collecting among the imports takes a tenth of its time
     targets = options.archs(target)
     conflicts.refuse(context)
-    options.one_form(as_json, form.value)
+    options.one_form(as_json, form)
     if listing:
         finish(app.checks.list_checks(), as_json)
     if code is not None:
@@ -52,7 +52,7 @@ def diagnose(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json, form.value)
+    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json, form)
 
 
 def inspect(
@@ -62,5 +62,6 @@ def inspect(
     as_json: options.Json = False,
 ) -> None:
     """Show the SASS and PTX inside native files, and which GPU architectures can run them."""
-    inspected = app.inspect.inspect_files(paths, options.arch_names(target), verbose=verbose)
+    targets = tuple(arch.sm for arch in options.archs(target))
+    inspected = app.inspect.inspect_files(paths, targets, verbose=verbose)
     finish(inspected, as_json)

@@ -1,26 +1,18 @@
 """``splatfix dockerfile``: an image for a checkout."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 from splatfix import app
 from splatfix.cli import options
 from splatfix.cli.options import finish, option
 
 
-class ToolkitChoice(str, Enum):
-    """Where the compiler comes from."""
-
-    image = "image"
-    wheels = "wheels"
-
-
 def dockerfile(
     repo: Annotated[Path, option("dockerfile.repo")],
     target: options.Targets = None,
     out: Annotated[Optional[Path], option("dockerfile.out")] = None,
-    toolkit: Annotated[ToolkitChoice, option("dockerfile.toolkit")] = ToolkitChoice.image,
+    toolkit: Annotated[Literal["image", "wheels"], option("dockerfile.toolkit")] = "image",
     torch: Annotated[str, option("dockerfile.torch")] = "",
     jobs: Annotated[int, option("dockerfile.jobs")] = 4,
     force: Annotated[bool, option("dockerfile.force")] = False,
@@ -30,7 +22,7 @@ def dockerfile(
     request = app.dockerfile.DockerfileRequest(
         checkout=str(repo),
         targets=options.archs_or_auto(target),
-        toolkit=toolkit.value,
+        toolkit=toolkit,
         torch=torch,
         jobs=jobs,
         out=out,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 from msgspec.structs import replace
@@ -15,16 +14,6 @@ from splatfix.cli import conflicts, options
 from splatfix.cli.options import confirm_unless, examples, finish, option
 
 cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
-
-
-class Backend(str, Enum):
-    """What to install."""
-
-    native = "native"
-    wheels = "wheels"
-    pure = "pure"
-    nvrtc = "nvrtc"
-    auto = "auto"
 
 
 def _stacks_packages(incomplete: str) -> list[str]:
@@ -43,7 +32,9 @@ def install(
     ] = None,
     target: Annotated[Optional[list[str]], option("install.target")] = None,
     python: options.Python = None,
-    backend: Annotated[Backend, option("install.backend")] = Backend.native,
+    backend: Annotated[
+        Literal["native", "wheels", "pure", "nvrtc", "auto"], option("install.backend")
+    ] = "native",
     dry_run: Annotated[bool, option("install.dry_run")] = False,
     why: Annotated[bool, option("install.why")] = False,
     keep: Annotated[Optional[list[str]], option("install.keep")] = None,
@@ -72,7 +63,7 @@ def install(
     request = app.install.Request(
         sources=tuple(sources or ()),
         targets=options.archs_or_auto(target),
-        backend=backend.value,
+        backend=backend,
         jobs=jobs,
         cuda_home=cuda_home,
         in_place=in_place,

@@ -7,10 +7,9 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Optional
+from typing import Annotated, Any, Literal, NoReturn, Optional
 
 import typer
 
@@ -20,9 +19,6 @@ from splatfix.app.result import Result, deliver, is_terminal, show_message, show
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import say
 from splatfix.core.toml import parse_toml
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache
@@ -66,47 +62,14 @@ def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> C
     return complete
 
 
-class Device(str, Enum):
-    """Where the kernels run; ``auto`` is the GPU where there is one and torch is built for it."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Form(str, Enum):
-    """What ``certify`` prints."""
-
-    text = "text"
-    markdown = "markdown"
-    github = "github"
-
-
-class Annotations(str, Enum):
-    """What a check prints."""
-
-    text = "text"
-    github = "github"
-
-
-Python = Annotated[
-    Optional[str],
-    option("shared.python"),
-]
-Targets = Annotated[
-    Optional[list[str]],
-    option("shared.targets"),
-]
+Python = Annotated[Optional[str], option("shared.python")]
+Targets = Annotated[Optional[list[str]], option("shared.targets")]
 Indexes = Annotated[Optional[list[str]], option("shared.indexes")]
 Offline = Annotated[bool, option("shared.offline")]
 Json = Annotated[bool, option("shared.json")]
 Verbose = Annotated[bool, option("shared.verbose")]
 Yes = Annotated[bool, option("shared.yes")]
-
-Format = Annotated[
-    Form,
-    option("shared.format"),
-]
+Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 
 def finish(result: Result, as_json: bool, form: str = "") -> NoReturn:
@@ -163,14 +126,6 @@ def _answer(question: str) -> str:
     if not line:
         raise typer.Abort
     return line.strip().lower()
-
-
-# splatfix.knowledge, which both ask, is not needed for --help, and takes as long as all the rest of it.
-
-
-def arch_names(targets: list[str] | None) -> tuple[str, ...]:
-    """As :func:`archs`, by their canonical names (``12.0`` -> ``sm_120``)."""
-    return tuple(arch.sm for arch in archs(targets))
 
 
 def file_to_write(path: Path | None) -> Path | None:

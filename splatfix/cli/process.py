@@ -177,13 +177,9 @@ def error_of(error: Exception) -> SplatfixError:
     """What ended a command, as an error for people."""
     if isinstance(error, SplatfixError):
         return error
-    if isinstance(error, OSError):
-        return _os_error_of(error)
-    return SplatfixError.of("cli.internal-error", kind=type(error).__name__, error=error)
-
-
-def _os_error_of(error: OSError) -> SplatfixError:
-    """The operating system refused something that no command foresaw; not a defect of splatfix."""
+    if not isinstance(error, OSError):
+        return SplatfixError.of("cli.internal-error", kind=type(error).__name__, error=error)
+    # the operating system refused something that no command foresaw; not a defect of splatfix
     try:
         os.getcwd()  # noqa: PTH109 - Path.cwd() says the same and imports more
     except FileNotFoundError:

@@ -1,8 +1,7 @@
 """What certificates say: ``splatfix report``."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,47 +12,31 @@ from splatfix.cli.options import examples, finish, folder_to_write, one_form, op
 report_app = typer.Typer(help="Show, compare and merge certificates.", no_args_is_help=True)
 
 
-class ReportForm(str, Enum):
-    """What ``report show`` prints."""
-
-    text = "text"
-    markdown = "markdown"
-    github = "github"
-    html = "html"
-
-
-class DiffForm(str, Enum):
-    """What ``report diff`` prints."""
-
-    text = "text"
-    markdown = "markdown"
-
-
 CertificateFile = Annotated[Path, option("shared.certificate_file")]
 
 
 @report_app.command("show", epilog=examples("report-show"))
 def show(
     file: CertificateFile,
-    form: Annotated[ReportForm, option("report-show.form")] = ReportForm.text,
+    form: Annotated[Literal["text", "markdown", "github", "html"], option("report-show.form")] = "text",
     verbose: Annotated[bool, option("report-show.verbose")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Print a certificate in any form, as certify did; exits with 0 whatever its verdict is."""
-    one_form(as_json, form.value)
-    finish(app.report.show(file, verbose=verbose), as_json, form.value)
+    one_form(as_json, form)
+    finish(app.report.show(file, verbose=verbose), as_json, form)
 
 
 @report_app.command("diff", epilog=examples("report-diff"))
 def diff(
     a: Annotated[Path, option("report-diff.a")],
     b: Annotated[Path, option("report-diff.b")],
-    form: Annotated[DiffForm, option("report-diff.form")] = DiffForm.text,
+    form: Annotated[Literal["text", "markdown"], option("report-diff.form")] = "text",
     as_json: options.Json = False,
 ) -> None:
     """Compare two certificates as certify --baseline does; exits with 1 when B does not reproduce A."""
-    one_form(as_json, form.value)
-    finish(app.report.diff(a, b), as_json, form.value)
+    one_form(as_json, form)
+    finish(app.report.diff(a, b), as_json, form)
 
 
 @report_app.command("merge", epilog=examples("report-merge"))

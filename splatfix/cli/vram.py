@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 from splatfix import app
 from splatfix.cli import options
@@ -13,20 +12,6 @@ from splatfix.cli.options import file_to_write, finish, option
 from splatfix.core.errors import SplatfixError
 
 MOST_SIDE = 65_536
-
-
-class Strategy(str, Enum):
-    """Of densification."""
-
-    default = "default"
-    mcmc = "mcmc"
-
-
-class DataDevice(str, Enum):
-    """Where photos are kept."""
-
-    cuda = "cuda"
-    cpu = "cpu"
 
 
 def _stacks(incomplete: str) -> list[str]:
@@ -44,9 +29,9 @@ def vram(
     points: Annotated[Optional[int], option("vram.points")] = None,
     gaussians: Annotated[Optional[int], option("vram.gaussians")] = None,
     budget: Annotated[Optional[int], option("vram.budget")] = None,
-    strategy: Annotated[Strategy, option("vram.strategy")] = Strategy.default,
+    strategy: Annotated[Literal["default", "mcmc"], option("vram.strategy")] = "default",
     sh_degree: Annotated[int, option("vram.sh_degree")] = 3,
-    data_device: Annotated[DataDevice, option("vram.data_device")] = DataDevice.cuda,
+    data_device: Annotated[Literal["cuda", "cpu"], option("vram.data_device")] = "cuda",
     iterations: Annotated[int, option("vram.iterations")] = 30_000,
     autograd: Annotated[bool, option("vram.autograd")] = False,
     calibrate: Annotated[bool, option("vram.calibrate")] = False,
@@ -65,8 +50,8 @@ def vram(
         gaussians=gaussians,
         budget=budget,
         sh_degree=sh_degree,
-        strategy=strategy.value,
-        photos_on_cpu=data_device is DataDevice.cpu,
+        strategy=strategy,
+        photos_on_cpu=data_device == "cpu",
         autograd=autograd,
         iterations=iterations,
         calibrate=calibrate,

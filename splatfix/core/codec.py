@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct, convert
-from msgspec.structs import fields
 
 T = TypeVar("T")
 
@@ -15,11 +15,14 @@ T = TypeVar("T")
 def parse_json(text: str) -> Any:
     """A JSON document as plain types.
 
-    Not by msgspec, which refuses the lone surrogates that stand for the bytes of odd file names.
-
     Raises:
         ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
     """
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        # the standard library takes the lone surrogates that stand for bytes of odd file names, and says where it fails
+        pass
     try:
         return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_whole)
     except RecursionError as error:
@@ -49,7 +52,7 @@ def to_json(value: Any) -> Any:
     if hasattr(type(value), "to_json"):
         return value.to_json()
     if isinstance(value, Struct):
-        return {field.encode_name: to_json(getattr(value, field.name)) for field in fields(value)}
+        return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

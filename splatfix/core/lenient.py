@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, Struct, ValidationError, convert
 from msgspec.structs import FieldInfo, fields
 
 from splatfix.core.codec import parse_json
@@ -17,6 +17,7 @@ from splatfix.core.reading import read_text
 
 T = TypeVar("T")
 
+_UNIONS = (types.UnionType, typing.Union)
 LARGEST = 1e60
 """No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 
@@ -46,7 +47,11 @@ def decode(kind: type[T], document: object) -> T:
     Raises:
         ValueError: the class has a field with a fixed set of values (an enum), and the document has none of them.
     """
-    return cast(T, _struct(kind, document if isinstance(document, Mapping) else {}))
+    document = document if isinstance(document, Mapping) else {}
+    try:
+        return convert(document, kind)  # nearly all fit, and this is fifty times as fast
+    except ValidationError:
+        return cast(T, _struct(kind, document))
 
 
 _fields_of: Any = cache(fields)
@@ -66,7 +71,7 @@ def _struct(kind: Any, document: Any) -> Any:
 
 def _empty(item: FieldInfo) -> Any:
     kind: Any = typing.get_origin(item.type) or item.type
-    if kind is types.UnionType:
+    if kind in _UNIONS:
         return None
     if issubclass(kind, Struct):
         return decode(kind, {})
@@ -84,7 +89,9 @@ def _value(hint: Any, data: Any) -> Any:
     kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind is Any:
         return data
-    if kind is types.UnionType:
+    if kind is Annotated:
+        return _value(arguments[0], data)
+    if kind in _UNIONS:
         # so that one bad number of a list spoils no other
         return next((made for option in arguments for made in _fitting(option, data)), None)
     if kind in (int, float):

@@ -5,7 +5,7 @@ import posixpath
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix.core.codec import from_json
@@ -96,7 +96,7 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
 def _no_environment(reason: str) -> EnvironmentFacts:
     """No environment was meant: there is nothing to ask."""
     none = absent(reason, "the command line, the shell and the current folder")
-    names = {item.name for item in fields(EnvironmentFacts)} - {"installer", "imports", "chosen"}
+    names = set(EnvironmentFacts.__struct_fields__) - {"installer", "imports", "chosen"}
     facts: dict[str, Any] = dict.fromkeys(names, none)
     return EnvironmentFacts(**facts)
 

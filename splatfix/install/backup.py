@@ -16,9 +16,9 @@ from splatfix.core.step import run, say
 from splatfix.install.environment import Environment
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
-from splatfix.install.journal_paths import JournalPaths, OtherEnvironment, OutsidePath
+from splatfix.install.journal_paths import JournalPaths, OutsidePath
 from splatfix.install.stashes import find_stashes, remove_stash
-from splatfix.install.tampering import other_environment, refuse_link, tampered
+from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import WheelFile
 
 
@@ -60,7 +60,7 @@ class Backup(Struct, frozen=True):
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
     folder_modes: tuple[int, ...] = ()
-    """Of :attr:`folders_before`, in order; () before version 3 of the journal."""
+    """Of :attr:`folders_before`, in order."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
 
@@ -94,7 +94,16 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
     for distribution in replaced:
         listed |= dict.fromkeys(distribution.files)
     foreign = {path for path in listed if not paths.inside(path)}
-    _refuse_foreign(environment, paths, wheel, new, foreign)
+    # nothing outside of the environment is written or removed
+    elsewhere = [path for path in new if not paths.inside(path)]
+    # pip removes what a RECORD lists in the environment, the journal too
+    elsewhere += [path for path in foreign if path.is_relative_to(environment.state_folder)]
+    # pip leaves files alone that a RECORD lists outside of a virtual environment (UninstallPathSet._permitted), as uv
+    # does; outside of virtual environments pip removes them
+    if not environment.virtual and environment.installer.kind != "uv":
+        elsewhere += [path for path in foreign if path.exists()]
+    if elsewhere:
+        raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
     # a dict and not a set: blobs are numbered in this order, and a repeated backup has the same
     touched = dict.fromkeys(path for path in listed if path not in foreign)
@@ -154,7 +163,7 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
 
     Raises:
         SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
-            write; ``journal-of-another-environment``.
+            write.
     """
     file = folder / "backup.json"
     for path in (folder, file, folder / "blobs"):
@@ -175,8 +184,6 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         for path in backup.every_file:
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
-    except OtherEnvironment as error:
-        raise other_environment(file, str(error), todo) from error
     except (OutsidePath, ValueError) as error:
         raise tampered(file, str(error), todo) from error
     for item in backup.saved:
@@ -358,30 +365,6 @@ def _prune(environment: Environment, backup: Backup) -> None:
         new = str(folder) not in backup.folders_before
         if new and folder.is_dir() and next(folder.iterdir(), None) is None:
             folder.rmdir()
-
-
-def _refuse_foreign(
-    environment: Environment,
-    paths: JournalPaths,
-    wheel: WheelFile,
-    new: Iterable[Path],
-    foreign: Iterable[Path],
-) -> None:
-    """See that nothing outside of the environment will be written or removed.
-
-    pip leaves files alone that a RECORD lists outside of a virtual environment (``UninstallPathSet._permitted``), as uv does;
-    outside of virtual environments pip removes them.
-
-    Raises:
-        SplatfixError: ``cannot-back-up``.
-    """
-    elsewhere = [path for path in new if not paths.inside(path)]
-    # pip removes what a RECORD lists in the environment, the journal too
-    elsewhere += [path for path in foreign if path.is_relative_to(environment.state_folder)]
-    if not environment.virtual and environment.installer.kind != "uv":
-        elsewhere += [path for path in foreign if path.exists()]
-    if elsewhere:
-        raise SplatfixError.of("install.outside-environment", wheel_name=wheel.name, elsewhere=elsewhere[0])
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:

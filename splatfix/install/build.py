@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,7 +20,6 @@ from splatfix.facts import Facts, read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
-from splatfix.install.outcome import Tell
 from splatfix.install.scratch import Scratch, copy_source, name_of_copy, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
@@ -83,7 +82,7 @@ def build_wheel(
     runner: Runner,
     wheels: Path,
     log: Path,
-    tell: Tell,
+    tell: Callable[[str], None],
     cache: WheelCache | None,
     stop: threading.Event,
 ) -> Built:
@@ -138,7 +137,7 @@ def _run_pip(
     runner: Runner,
     scratch: Scratch,
     log: Path,
-    tell: Tell,
+    tell: Callable[[str], None],
     stop: threading.Event,
     more: Mapping[str, str],
 ) -> BuildFailure | None:
@@ -220,17 +219,14 @@ def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> B
     # a compiler cache gives compilers paths relative to where they run
     lines = tuple(re.sub(r"(?<!\S)(?:\.\./)+([^\s:(,]+)", without_dots, line) for line in cause.lines)
     named = next((name for edit in step.edits for name in edit.files if lines and name in lines[0]), None)
-    if cause.kind != "compiler" or named is None or not _moved(named, step, scratch):
+    if cause.kind != "compiler" or named is None:
+        return replace(cause, lines=lines)
+    before, after = (Path(folder, named).read_bytes() for folder in (step.source, scratch.source))
+    if before.count(b"\n") == after.count(b"\n"):
         return replace(cause, lines=lines)
     edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
     note = f"Line numbers of {named} are those after splatfix's edits ({edits}), which added lines."
     return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
-
-
-def _moved(name: str, step: BuildWheel, scratch: Scratch) -> bool:
-    """The edits changed the file's number of lines."""
-    original, edited = Path(step.source, name), scratch.source / name
-    return original.read_bytes().count(b"\n") != edited.read_bytes().count(b"\n")
 
 
 def _take_wheel(

@@ -72,7 +72,13 @@ def provide_toolkit(
             unpacked.mkdir(mode=0o700)
             wheels = _unpack(step.requirements, pip, making, unpacked, runner, log)
             toolkit = unpacked / root.relative_to(folder)
-            _complete(toolkit, step.links)
+            # the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost
+            for path, points_to in step.links:
+                if not (toolkit / path).exists() and (toolkit / path).parent.is_dir():
+                    (toolkit / path).symlink_to(points_to)
+            for program in (*toolkit.glob("bin/*"), *toolkit.glob("nvvm/bin/*")):
+                if program.is_file():
+                    program.chmod(program.stat().st_mode | 0o111)
             tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
             note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": wheels}
@@ -158,17 +164,6 @@ def _last_line(completed: Completed, marker: str) -> str:
     if not marked:
         return completed.why()
     return marked[-1]
-
-
-def _complete(root: Path, links: tuple[tuple[str, str], ...]) -> None:
-    """Add the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost."""
-    for path, points_to in links:
-        if not (root / path).exists() and (root / path).parent.is_dir():
-            (root / path).symlink_to(points_to)
-    for folder in (root / "bin", root / "nvvm" / "bin"):
-        for program in folder.glob("*"):
-            if program.is_file():
-                program.chmod(program.stat().st_mode | 0o111)
 
 
 def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:

@@ -66,7 +66,11 @@ def make_dropin_wheel(
             files[f"{dropin.folder}/{name}"] = _kernel(kernel)
         files |= {f"{dropin.folder}/cuda/{name}": code for name, code in compiled.items()}
     summary = f"Drop-in for {dropin.name} {_HOW[backend]}, by splatfix"
-    path = write_wheel(folder, dropin.distribution, version, files, summary, requires=_host_releases(dropin))
+    requires: tuple[str, ...] = ()
+    if dropin.host:  # so that pip names it where its host is upgraded
+        releases = sorted(dropin.host_releases, key=Version)
+        requires = (f"{dropin.host}>={releases[0]},<={releases[-1]}",)
+    path = write_wheel(folder, dropin.distribution, version, files, summary, requires=requires)
     manifest = {
         "schema_version": MANIFEST_VERSION,
         "kind": "drop-in",
@@ -80,14 +84,6 @@ def make_dropin_wheel(
         manifest["note"] = dropin.note  # it speaks of the speed and limits of plain PyTorch
     add_manifest(path, manifest)
     return path
-
-
-def _host_releases(dropin: Dropin) -> tuple[str, ...]:
-    """What it requires, so that pip names it where its host is upgraded."""
-    if not dropin.host:
-        return ()
-    releases = sorted(dropin.host_releases, key=Version)
-    return (f"{dropin.host}>={releases[0]},<={releases[-1]}",)
 
 
 def _kernel(name: str) -> bytes:

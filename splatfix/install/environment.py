@@ -175,7 +175,13 @@ def pip_install(
     """
     environment.state_folder.mkdir(parents=True, exist_ok=True)
     refuse_link(_pip_lock(environment))
-    _own_copies(environment)
+    # In an environment made of hard links (cp -al) pip would change the other side too where it edits a file in place: that is
+    # the list of development installs alone; it replaces everything else.
+    for path in (site / "easy-install.pth" for site in environment.sites):
+        if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
+            mode = path.stat().st_mode & 0o777
+            write_bytes(path, path.read_bytes())
+            path.chmod(mode)
     argv = [
         environment.python,
         "-c",
@@ -195,17 +201,6 @@ def pip_install(
         raise SplatfixError.of(
             "install.pip-failed", kind=environment.installer.kind, names=names, reason=reason, log=log
         )
-
-
-def _own_copies(environment: Environment) -> None:
-    """Give the files that pip edits in place no other names: in an environment made of hard links (``cp -al``) pip would
-    change the other side too. That is the list of development installs alone; it replaces everything else."""
-    for site in environment.sites:
-        path = site / "easy-install.pth"
-        if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
-            mode = path.stat().st_mode & 0o777
-            write_bytes(path, path.read_bytes())
-            path.chmod(mode)
 
 
 def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:

@@ -171,7 +171,11 @@ class _Execution(Struct):
         numbered = enumerate(self.plan.steps, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
-                self._build_all([(n, step) for n, step in group if isinstance(step, BuildWheel)])
+                # the journal and the progress are written by this thread; only the builds themselves run in others
+                pieces = [self._piece(n, step) for n, step in group if isinstance(step, BuildWheel)]
+                # the planner has divided the compilers among the builds; without its sum they go one after the other
+                budget = self.plan.jobs or max(piece.cost for piece in pieces)
+                parallel(pieces, budget, crowded_out=_killed_for_memory)
                 continue
             for number, step in group:
                 self.progress.begin(step, number, len(self.plan.steps))
@@ -265,13 +269,6 @@ class _Execution(Struct):
         root, digest = provide_toolkit(step, pip, self.runner, log, tell)
         self._finish(record, digest=digest, result=str(root))
         return str(root)
-
-    def _build_all(self, builds: Sequence[tuple[int, BuildWheel]]) -> None:
-        """The journal and the progress are written by this thread; only the builds themselves run in others."""
-        pieces = [self._piece(number, step) for number, step in builds]
-        # the planner has divided the compilers among the builds; without its sum they go one after the other
-        budget = self.plan.jobs or max(piece.cost for piece in pieces)
-        parallel(pieces, budget, crowded_out=_killed_for_memory)
 
     def _piece(self, number: int, step: BuildWheel) -> Piece[tuple[Built, float]]:
         record = StepRecord(step.kind, step.subject)
@@ -424,10 +421,10 @@ class _Execution(Struct):
 
     def _result(self, subject: str, item: _Item) -> InstalledItem:
         assert item.wheel is not None
-        forced = ""
-        for build in _builds(self.plan):
-            if build.subject == subject:
-                forced = build.cuda_mismatch
+        forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
+        computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
+        if not has_reference(subject):
+            computes, trains = "not run; splatfix has no reference for it", "not trained"
         if forced:
             reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
         elif item.origin:
@@ -448,7 +445,12 @@ class _Execution(Struct):
             modules=item.modules,
             wheel=item.wheel.path.name,
             seconds=item.seconds,
-            proof=(Rung(RungName.RESOLVED, not forced, reason), *item.rungs, *_not_verified(subject)),
+            proof=(
+                Rung(RungName.RESOLVED, not forced, reason),
+                *item.rungs,
+                Rung(RungName.COMPUTES, None, computes),
+                Rung(RungName.TRAINS, None, trains),
+            ),
         )
 
 
@@ -471,11 +473,3 @@ def _request_of(plan: InstallPlan) -> dict[str, str]:
 
 def _killed_for_memory(error: Exception) -> bool:
     return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"
-
-
-def _not_verified(subject: str) -> tuple[Rung, ...]:
-    """What an installation leaves open."""
-    computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
-    if not has_reference(subject):
-        computes, trains = "not run; splatfix has no reference for it", "not trained"
-    return (Rung(RungName.COMPUTES, None, computes), Rung(RungName.TRAINS, None, trains))

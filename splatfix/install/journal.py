@@ -26,8 +26,6 @@ from splatfix.install.tampering import refuse_link, tampered
 from splatfix.plan.option import Request
 
 JOURNAL_VERSION = 3
-_READABLE = (2, JOURNAL_VERSION)
-"""Version 2 named files by absolute paths; it is undone where they are the environment's own."""
 _ID = re.compile(r"\d{4,}-[A-Za-z0-9_.-]+")
 _BACKUP = re.compile(r"((backup|edits)-[A-Za-z0-9._-]+)?")
 BLOB_NAME = re.compile(r"\d{5}")
@@ -89,7 +87,7 @@ class Entry(Struct, frozen=True):
     kept: tuple[Kept, ...] = ()
     """Files that were changed since they were installed, and where undoing it put them."""
     environment: str = ""
-    """The environment's prefix at that time: tells a copied environment from a moved one; "" before version 3."""
+    """The environment's prefix at that time: tells a copied environment from a moved one."""
     schema_version: int = JOURNAL_VERSION
 
     @property
@@ -288,7 +286,7 @@ def load_entry(path: Path) -> Entry:
     except SplatfixError as error:
         raise _damaged(path, error.what) from error
     version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version not in _READABLE:
+    if isinstance(version, int) and version != JOURNAL_VERSION:
         if version > JOURNAL_VERSION:
             raise SplatfixError.of("install.journal-too-new", path=path, version=version)
         writer = document.get("splatfix")
@@ -307,7 +305,7 @@ def load_entry(path: Path) -> Entry:
             problems.append(f"{step.backup!r} is no backup of its own")
     if problems:
         raise tampered(path, problems[0], move_away(path, "Move the file away"))
-    return replace(entry, schema_version=JOURNAL_VERSION)
+    return entry
 
 
 def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:

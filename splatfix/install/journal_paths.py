@@ -19,10 +19,6 @@ from splatfix.install.environment import Environment
 _ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)
 
 
-class OtherEnvironment(ValueError):
-    """An absolute path, as splatfix wrote them before version 3 of the journal, into another environment."""
-
-
 class OutsidePath(ValueError):
     """A path that leads out of the environment, or into splatfix's own journal."""
 
@@ -79,21 +75,13 @@ class JournalPaths(Struct, frozen=True, dict=True):
         """The path in this environment that the journal's ``text`` names; see :meth:`check`.
 
         Raises:
-            OtherEnvironment, OutsidePath
+            OutsidePath
         """
         anchored = _ANCHORED.fullmatch(text)
         folder = dict(self.anchors).get(anchored[1]) if anchored else None
-        if anchored and folder is not None:
-            path = folder / PurePosixPath(anchored[2])
-        elif anchored or not Path(text).is_absolute():
+        if anchored is None or folder is None:
             raise OutsidePath(f"{text!r} names no folder of this environment")
-        else:
-            path = Path(text)
-            if not any(path.is_relative_to(folder) for _, folder in self.anchors):
-                path = _real(path)  # the same environment may be known by a link's name too
-            named = [str(folder) for _, folder in self.anchors]
-            if not any(_is_below(str(path), folder) for folder in (*named, *self.real_anchors)):
-                raise OtherEnvironment(f"{text} lies outside of {self.anchors[0][1]}")
+        path = folder / PurePosixPath(anchored[2])
         self.check(path)
         return path
 

@@ -1,7 +1,6 @@
 """Results of installing and reverting as data, and the listener that hears of an installation's progress."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -119,12 +118,6 @@ class RevertOutcome(Struct, frozen=True):
     dry_run: bool = False
     """Nothing was changed: the items are what would be."""
     notes: tuple[str, ...] = ()
-
-
-class Tell(Protocol):
-    """:meth:`InstallProgress.doing` of one step."""
-
-    def __call__(self, text: str) -> None: ...
 
 
 class InstallProgress:

@@ -39,7 +39,8 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
     info = Path(distribution.location) / f"{distribution.name}-{distribution.version}.dist-info"
     if not (info / "RECORD").is_file():
         raise _refused(distribution, "it has no RECORD, and pip cannot replace it")
-    if _text(info / "INSTALLER") == "conda":
+    installer = read_text(info / "INSTALLER")
+    if isinstance(installer, str) and installer.strip() == "conda":
         again = run("conda", "install", "--force-reinstall", f"{distribution.name}={distribution.version}")
         raise _refused(distribution, "conda installed it", again)
     if distribution.dropin:
@@ -47,7 +48,10 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
             sources=(distribution.dropin,), backend=str(object_in(info / MANIFEST).get("backend"))
         )
     elif distribution.made_by_splatfix:
-        request = _as_built(distribution)
+        if not distribution.source or distribution.built is None:
+            raise _refused(distribution, "splatfix built it from a folder that is gone")
+        targets = tuple(map(parse_target, distribution.built.targets))
+        request = Request(sources=(distribution.source,), targets=targets)
     else:
         return _with_wheel(distribution, _requirement(distribution, info), facts)
     return plan_install(request, make_context(facts, Goal(request.targets)))
@@ -63,13 +67,6 @@ def _installed(name: str, facts: Facts) -> Distribution:
         f"There is no package {name} in this environment.",
         run("splatfix", "diagnose", *python_option(facts), text="See what is installed, and altered"),
     )
-
-
-def _as_built(distribution: Distribution) -> Request:
-    if not distribution.source or distribution.built is None:
-        raise _refused(distribution, "splatfix built it from a folder that is gone")
-    targets = tuple(map(parse_target, distribution.built.targets))
-    return Request(sources=(distribution.source,), targets=targets)
 
 
 def _requirement(distribution: Distribution, info: Path) -> str:
@@ -130,10 +127,3 @@ _ON_TORCHS_INDEX = ("torch", "torchvision", "torchaudio")
 def _refused(distribution: Distribution, reason: str, *todo: Step) -> SplatfixError:
     subject = f"{distribution.name} {distribution.version}"
     return SplatfixError.of("install.cannot-repair", subject=subject, reason=reason, todo=todo or None)
-
-
-def _text(path: Path) -> str:
-    text = read_text(path)
-    if isinstance(text, str):
-        return text.strip()
-    return ""

@@ -41,7 +41,7 @@ def revert(
     Raises:
         SplatfixError: ``nothing-to-revert`` or ``unknown-entry`` (exit 2), ``later-change`` when a newer entry touched the
             same distribution, ``changed-since`` when somebody else did, ``backup-damaged``, ``journal-tampered``,
-            ``journal-of-another-environment``, ``environment-busy``.
+            ``environment-busy``.
     """
     with _opened(python, runner, dry_run) as reverter:
         interrupted = reverter.recover()

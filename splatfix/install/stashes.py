@@ -26,7 +26,9 @@ def remove_stash(environment: Environment, stash: Path, saved: Collection[Path],
         saved: the files that the backup has.
         digests: SHA-256 of their contents.
     """
-    tops = {_top_of(environment, path) for path in saved}
+    # the files and folders in site-packages that the saved ones lie in
+    sites = [(site, path) for path in saved for site in environment.sites if path.is_relative_to(site)]
+    tops = {path.relative_to(site).parts[0] for site, path in sites}
     if not any(_is_stash_of(stash.name, top) for top in tops):
         return False
     contents = [stash]
@@ -41,14 +43,6 @@ def remove_stash(environment: Environment, stash: Path, saved: Collection[Path],
         else:
             path.unlink(missing_ok=True)
     return True
-
-
-def _top_of(environment: Environment, path: Path) -> str:
-    """The file or folder in site-packages that a path lies in; "" for one elsewhere."""
-    for site in environment.sites:
-        if path.is_relative_to(site):
-            return path.relative_to(site).parts[0]
-    return ""
 
 
 def _is_stash_of(stash: str, name: str) -> bool:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import Step, run
+from splatfix.core.step import Step
 
 
 def refuse_link(path: Path) -> None:
@@ -15,11 +15,3 @@ def refuse_link(path: Path) -> None:
 def tampered(path: Path, reason: str, *todo: Step) -> SplatfixError:
     """The refusal of something in the journal that splatfix did not write."""
     return SplatfixError.of("install.journal-tampered", path=path, reason=reason, todo=todo or None)
-
-
-def other_environment(backup: Path, reason: str, todo: Step) -> SplatfixError:
-    """The refusal of an old journal that came here with a copied or moved environment."""
-    again = run("splatfix", "install", "SOURCE", "--reinstall", text="Then install again")
-    return SplatfixError.of(
-        "install.journal-of-another-environment", backup=backup, reason=reason, todo=(todo, again)
-    )

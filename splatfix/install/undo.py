@@ -123,7 +123,7 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
 def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str:
     """Why a copied environment leaves an edited checkout alone; "" where it is this environment's to restore."""
     here = journal.folder.parent.parent
-    if step.kind != "edit-source" or not entry.environment or Path(step.source).is_relative_to(here):
+    if step.kind != "edit-source" or Path(step.source).is_relative_to(here):
         return ""  # one inside the environment was copied with it
     original = Path(entry.environment)
     if os.path.realpath(original) == os.path.realpath(here):

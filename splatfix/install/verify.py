@@ -188,22 +188,18 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
             siblings = [other for other in unpacked.values() if other != path]
             lost = missing_exports(names, [*libraries, *siblings])
             if lost:
-                raise _symbols_missing(member, lost, torch)
+                raise SplatfixError.of(
+                    "install.torch-symbols-missing",
+                    details={"member": member, "missing": list(lost[:50])},
+                    member=member,
+                    symbols=counted(len(lost), "symbol"),
+                    torch=torch.version,
+                    first=lost[0],
+                )
             count += len(names)
     if not count:
         return "needs nothing of torch"
     return f"all {counted(count, 'torch symbol')} found in torch {torch.version}"
-
-
-def _symbols_missing(member: str, lost: Sequence[str], torch: Torch) -> SplatfixError:
-    return SplatfixError.of(
-        "install.torch-symbols-missing",
-        details={"member": member, "missing": list(lost[:50])},
-        member=member,
-        symbols=counted(len(lost), "symbol"),
-        torch=torch.version,
-        first=lost[0],
-    )
 
 
 def check_import(

@@ -183,7 +183,7 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
         if install is None:
             return False
         # gone once this torch is there, and no other failure begins; asked of the checks themselves
-        context = make_context(with_torch(assessment.facts, install), assessment.context.goal)
+        context = make_context(with_torch(assessment.context.facts, install), assessment.context.goal)
         failing = _failing(context, families)
         return finding.code not in failing and failing <= _failing(assessment.context, families)
     parts = _parts_of(finding, assessment)
@@ -199,7 +199,7 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
 
 def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
     """The extensions that are meant and that a failure is about."""
-    facts = assessment.facts
+    facts = assessment.context.facts
     names: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
     for package in facts.environment.packages.value or ():
         if is_about(finding, package, files_of(package, facts)):
@@ -252,8 +252,8 @@ def _also_needed(finding: Finding, options: Options, assessment: Assessment) -> 
 
 def _install_sets_it(finding: Finding, assessment: Assessment) -> bool:
     """An installation here finds a toolkit and a compiler, and gives every build the variable that this is about."""
-    torch = assessment.torch
-    if not assessment.targets or torch is None or torch.cuda is None:
+    torch = assessment.context.torch
+    if not assessment.context.targets or torch is None or torch.cuda is None:
         return False
     try:
         tools = tools_here(assessment.context, torch)

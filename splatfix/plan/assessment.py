@@ -8,14 +8,13 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
-from splatfix.context import Context, Target, make_context
+from splatfix.context import Context, make_context
 from splatfix.context.installed import installed_driver
-from splatfix.context.torch_wheels import no_wheels
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, FatbinGroup, Torch
+from splatfix.facts import FatbinGroup
 from splatfix.knowledge import Arch, drivers
-from splatfix.knowledge.drivers import Platform, driver_words
+from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
 from splatfix.plan.option import NO_SOURCES, SourceSummary
 from splatfix.plan.parts import NativePart, native_parts
@@ -40,42 +39,20 @@ class Assessment(Struct, frozen=True):
     """What must be done to driver or container before anything runs on this machine's GPU."""
 
     @property
-    def facts(self) -> Facts:
-        return self.context.facts
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        return self.context.targets
-
-    @property
-    def archs(self) -> tuple[Arch, ...]:
-        return self.context.archs
-
-    @property
     def here(self) -> bool:
         """At least one target is a GPU of this machine, so that its driver has a say."""
-        return any(target.here for target in self.targets)
+        return any(target.here for target in self.context.targets)
 
     @property
     def away(self) -> tuple[Arch, ...]:
         """The targets that no GPU of this machine is."""
-        return tuple(target.arch for target in self.targets if not target.here)
+        return tuple(target.arch for target in self.context.targets if not target.here)
 
     @property
     def not_asked_for(self) -> tuple[Arch, ...]:
         """GPUs of this machine that are no target."""
-        requested = {arch.plain for arch in self.archs}
+        requested = {arch.plain for arch in self.context.archs}
         return tuple(arch for arch in sorted(self.context.own_archs()) if arch not in requested)
-
-    @property
-    def torch(self) -> Torch | None:
-        """The installed torch, when it can be read."""
-        return self.context.torch
-
-    @property
-    def platform(self) -> Platform | None:
-        """``linux`` or ``windows``; None where there is no CUDA (macOS)."""
-        return self.context.platform
 
     @property
     def driver(self) -> tuple[int, ...] | None:
@@ -92,7 +69,7 @@ class Assessment(Struct, frozen=True):
     @property
     def driver_version(self) -> str:
         """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
-        return installed_driver(self.facts)
+        return installed_driver(self.context.facts)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -111,24 +88,9 @@ class Assessment(Struct, frozen=True):
         return tuple(part.name for part in self.parts)
 
     @property
-    def python(self) -> tuple[int, int] | None:
-        """(major, minor) of the target interpreter."""
-        return self.context.python
-
-    @property
-    def glibc(self) -> tuple[int, int] | None:
-        """(major, minor) of the C library."""
-        return self.context.glibc
-
-    @property
-    def no_wheels(self) -> str:
-        """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
-        return no_wheels(self.facts)
-
-    @property
     def names(self) -> str:
         """The targets for a sentence."""
-        return names_of_archs(self.archs)
+        return names_of_archs(self.context.archs)
 
 
 def names_of_archs(archs: Iterable[Arch]) -> str:
@@ -177,18 +139,25 @@ def lacks_code(assessment: Assessment, part: NativePart) -> bool:
         return True
     if part.anywhere:
         return False
-    return any(code_serves(assessment, part.code, arch).ok is False for arch in assessment.archs)
+    return any(code_serves(assessment, part.code, arch).ok is False for arch in assessment.context.archs)
 
 
 def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
     """What speaks against building for the targets beside the torch that is here, and what is not known about it."""
-    torch = assessment.torch
+    torch = assessment.context.torch
     if torch is None:
-        return [_why_no_torch(assessment.facts)], []
+        environment = assessment.context.facts.environment
+        interpreter = environment.interpreter
+        if environment.torch_installed.value is False:
+            return ["torch is not installed"], []
+        if interpreter.value is None:
+            error = interpreter.error or "it is not known"
+            return [f"the target Python cannot be used ({error}), so nothing is known of its torch"], []
+        return ["the installed torch cannot be read"], []
     if torch.cuda is None:
         return [f"torch {torch.version} is a {torch.built_for} build"], []
     against, unsure = [], []
-    for arch in assessment.archs:
+    for arch in assessment.context.archs:
         unread = f"what GPU code torch {torch.version} carries is not known"
         verdict = code_serves(assessment, torch.code, arch, unread)
         if verdict.ok is False:
@@ -203,16 +172,6 @@ def torch_obstacles(assessment: Assessment) -> tuple[list[str], list[str]]:
     return against, unsure
 
 
-def _why_no_torch(facts: Facts) -> str:
-    interpreter = facts.environment.interpreter
-    if facts.environment.torch_installed.value is False:
-        return "torch is not installed"
-    if interpreter.value is None:
-        error = interpreter.error or "it is not known"
-        return f"the target Python cannot be used ({error}), so nothing is known of its torch"
-    return "the installed torch cannot be read"
-
-
 def driver_objection(assessment: Assessment, cuda: str) -> Compatibility:
     """Whether this machine's driver starts a CUDA runtime; asked only where a target is here."""
     if not assessment.here:
@@ -223,7 +182,7 @@ def driver_objection(assessment: Assessment, cuda: str) -> Compatibility:
 def own_driver_starts(assessment: Assessment, cuda: str) -> Compatibility:
     """Whether this machine's driver starts a CUDA runtime, wherever the targets are."""
     numbers = release(cuda)
-    floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.platform or "linux")
+    floor = drivers.runtime_floor((numbers[0], numbers[1]), assessment.context.platform or "linux")
     if floor is None:
         return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
     oldest = driver_words(floor)

@@ -178,7 +178,9 @@ def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
     compiling = [source for source in sources if _compiles(source)]
     parts, reason = [total.count] * len(compiling), total.why
     if len(compiling) > 1:
-        parts = shares(total.count, [_files(source) or total.count for source in compiling])
+        # files that are compiled one by one; none where setup.py computes the list
+        files = (sum(len(module.sources) for module in source.modules) for source in compiling)
+        parts = shares(total.count, [number or total.count for number in files])
         reason = f"its share of {total.count} ({total.why})"
     left = iter(parts)
     jobs = []
@@ -214,8 +216,3 @@ def shares(total: int, files: Sequence[int]) -> list[int]:
         free -= part
         heapq.heappush(running, (now + -(-count // part), part))
     return parts
-
-
-def _files(source: Source) -> int:
-    """Files that are compiled one by one; 0 when setup.py computes the list."""
-    return sum(len(module.sources) for module in source.modules)

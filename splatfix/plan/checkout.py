@@ -26,7 +26,6 @@ from splatfix.facts import (
     MOST_FOLDERS,
     Checkout,
     Facts,
-    FirstUse,
     ImportedModule,
     Pin,
     Source,
@@ -95,9 +94,20 @@ def sources_in(
     for text in named:
         for path in _extension_folders(text, facts, checkout, notes):
             source = read_source(path)
-            _require_whole(source)
+            if source.error:
+                raise SplatfixError.of(
+                    "plan.source-unreadable", source_folder=source.folder, error=source.error
+                )
+            if source.lacking:
+                raise incomplete(source.label, Path(source.folder), source.lacking)
             sources[str(path)] = source
-    _require_one_of_each_name(sources.values())
+    by_name: dict[str, str] = {}
+    for source in sources.values():
+        other = by_name.setdefault(canonicalize_name(source.label), source.folder)
+        if other != source.folder:
+            raise SplatfixError.of(
+                "plan.same-name-twice", other=other, source_folder=source.folder, source_label=source.label
+            )
     return tuple(sources.values()), tuple(notes)
 
 
@@ -408,7 +418,8 @@ def _nothing_to_build(
     if photos := _photos(folder):
         return photos
     if at := compiled_at_first_use(folder):
-        return _nothing_beforehand(folder, at)
+        lines = few([f"{item.file}:{item.line}{f' ({item.name})' if item.name else ''}" for item in at])
+        return SplatfixError.of("plan.compiled-at-first-use", folder=folder, lines=lines)
     return usage_error(
         "not-an-extension",
         f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
@@ -429,16 +440,6 @@ def _brought_otherwise(folder: Path) -> Iterator[Step]:
         if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
             clone = ("git", "clone", "--recursive", address)
             yield run(*clone, text="Its README clones this; install its folder")
-
-
-def _nothing_beforehand(folder: Path, at: Sequence[FirstUse]) -> SplatfixError:
-    lines = []
-    for item in at:
-        line = f"{item.file}:{item.line}"
-        if item.name:
-            line += f" ({item.name})"
-        lines.append(line)
-    return SplatfixError.of("plan.compiled-at-first-use", folder=folder, lines=few(lines))
 
 
 def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
@@ -561,23 +562,6 @@ def _notes_on(folder: Path, known: StackRecipe | None, recognition: Recognition 
         elif part.note:
             notes.append(f"{part.path}: {part.note}")
     return notes
-
-
-def _require_whole(source: Source) -> None:
-    if source.error:
-        raise SplatfixError.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
-    if source.lacking:
-        raise incomplete(source.label, Path(source.folder), source.lacking)
-
-
-def _require_one_of_each_name(sources: Iterable[Source]) -> None:
-    by_name: dict[str, str] = {}
-    for source in sources:
-        other = by_name.setdefault(canonicalize_name(source.label), source.folder)
-        if other != source.folder:
-            raise SplatfixError.of(
-                "plan.same-name-twice", other=other, source_folder=source.folder, source_label=source.label
-            )
 
 
 def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:

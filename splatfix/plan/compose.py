@@ -49,7 +49,9 @@ def make_option(
 ) -> Option:
     """An available option, with what this machine can and cannot verify about it."""
     proves, limits = _provable(assessment, native=native)
-    title = kind.title(first_build=assessment.nothing_installed, torch_is_there=assessment.torch is not None)
+    title = kind.title(
+        first_build=assessment.nothing_installed, torch_is_there=assessment.context.torch is not None
+    )
     # what is kept works only after the repair, so its title must not promise that nothing is to be done
     if kind is OptionKind.KEEP and assessment.repairs:
         manual = "manual steps"
@@ -71,7 +73,7 @@ def make_option(
         tuple(limits),
         (*reasons, *conflicts),
         tuple(dict.fromkeys(unsure)),
-        targets=assessment.archs,
+        targets=assessment.context.archs,
     )
 
 
@@ -84,7 +86,7 @@ def _provable(assessment: Assessment, *, native: bool) -> tuple[list[RungName], 
         limits.append(_NOTHING_NATIVE)
     proves.append(RungName.LOADS)
     away = names_of_archs(assessment.away)
-    if assessment.targets and not assessment.here:
+    if assessment.context.targets and not assessment.here:
         reason = f"no {away} GPU is in this machine"
         if not native:
             reason += "; on the CPU it can be verified"
@@ -106,15 +108,15 @@ def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Opt
 
 def splatfix(assessment: Assessment, *arguments: str) -> Command:
     """A command of splatfix for the target environment."""
-    argv = ("splatfix", *arguments, *python_option(assessment.facts))
+    argv = ("splatfix", *arguments, *python_option(assessment.context.facts))
     return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
 
 
 def confirm(assessment: Assessment) -> Confirm:
     """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
-    if assessment.targets and not assessment.here:
-        checkout = assessment.facts.checkout.value
-        options = target_options(assessment.archs)
+    if assessment.context.targets and not assessment.here:
+        checkout = assessment.context.facts.checkout.value
+        options = target_options(assessment.context.archs)
         if checkout:
             options = ("--repo", checkout.folder, *options)
         command = splatfix(assessment, "diagnose", *options)
@@ -179,6 +181,14 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
     if wheels.kind is OptionKind.DROPIN:
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
+    # whose rasterizer is replaced by another stack's
+    variants = {canonicalize_name(name): keys for name, keys in wheels.variants.items()}
+    conflicts = []
+    for package in facts.environment.packages.value or ():
+        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
+        for name in dict.fromkeys(names):
+            if sentence := conflict_with(package, variants.get(name, ())):
+                conflicts.append(sentence)
     dependencies = wheels.dependencies
     title = wheels.kind.title()
     if wheels.kind is OptionKind.REBUILD and not wheels.targets:
@@ -190,21 +200,9 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         proves=tuple(proves),
         cannot_prove=tuple(limits),
         considered=tuple(dict.fromkeys(wheels.considered)),
-        notes=(*wheels.notes, *_conflicts(context, wheels.variants), *dependencies.notes),
+        notes=(*wheels.notes, *conflicts, *dependencies.notes),
         targets=wheels.targets,
         python=interpreter.executable,
         prefix=interpreter.prefix,
         jobs=wheels.jobs,
     )
-
-
-def _conflicts(context: Context, variants_by_name: Mapping[str, Sequence[str]]) -> list[str]:
-    """Whose rasterizer is replaced by another stack's, each as a sentence."""
-    variants = {canonicalize_name(name): keys for name, keys in variants_by_name.items()}
-    sentences = []
-    for package in context.facts.environment.packages.value or ():
-        names = (canonicalize_name(text) for text in (package.module, *package.distributions))
-        for name in dict.fromkeys(names):
-            if sentence := conflict_with(package, variants.get(name, ())):
-                sentences.append(sentence)
-    return sentences

@@ -1,6 +1,6 @@
 """What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -58,7 +58,12 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source]) -> Lacks
         declared=declared_by(Path(source.folder)),
         brought=brought_by((source, *together)),
     )
-    to_build = [name for name in _build_tools(facts, source) if version_of(facts, name) is None]
+    tools = ["setuptools"]
+    if needs_wheel(facts):
+        tools.append("wheel")
+    if source.uses_torch_builder:
+        tools.append("ninja")
+    to_build = [name for name in tools if version_of(facts, name) is None]
     to_build += [text for text in source.build_requires if not met(facts, text)]
     _add_unlisted(to_build, by_setup.requirements, to_build)
     declared = tuple(unmet(facts, source))
@@ -81,14 +86,6 @@ def _add_unlisted(requirements: list[str], more: Sequence[str], listed: Sequence
     """Add what is not among the listed ones under another version already."""
     names = {name_of(text) for text in listed}
     requirements += [text for text in more if name_of(text) not in names]
-
-
-def _build_tools(facts: Facts, source: Source) -> Iterator[str]:
-    yield "setuptools"
-    if needs_wheel(facts):
-        yield "wheel"
-    if source.uses_torch_builder:
-        yield "ninja"
 
 
 def require_build_tools(

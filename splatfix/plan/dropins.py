@@ -182,14 +182,10 @@ def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
         if keys.isdisjoint(needed):
             continue
         for key in needed:
-            dropin = dropin_for_variant(key) or _dropin_by_module(key)
+            dropin = dropin_for_variant(key)
+            for other in DROPINS:
+                if not other.variant and key in (other.module, other.distribution, other.host):
+                    dropin = dropin or other
             if dropin is not None:
                 names.add(dropin.name)
     return tuple(sorted(names))
-
-
-def _dropin_by_module(name: str) -> Dropin | None:
-    for dropin in DROPINS:
-        if not dropin.variant and name in (dropin.module, dropin.distribution, dropin.host):
-            return dropin
-    return None

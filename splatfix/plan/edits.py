@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.source_pattern import SourcePattern, without_comments
+from splatfix.core.source_pattern import without_comments
 from splatfix.facts import source_texts
 from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
@@ -105,13 +105,10 @@ def _breaking(
             continue
         applies = _applies(record, conditions, texts.values())
         if applies or record.always_edit:
-            files = tuple(name for name, code in texts.items() if _shows(record.find, name, code))
+            find = record.find
+            files = tuple(name for name, code in texts.items() if find.looks_at(name) and find.find(code))
             if files:
                 yield record, applies, files
-
-
-def _shows(find: SourcePattern, name: str, code: str) -> bool:
-    return find.looks_at(name) and find.find(code) is not None
 
 
 def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:

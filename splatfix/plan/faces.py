@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
 from splatfix.core.words import counted
 from splatfix.facts import Checkout, ExtensionCall, PackageSource, RenderCall
-from splatfix.knowledge.dropins import Dropin, Face, declared_dropin, face_of
+from splatfix.knowledge.dropins import Dropin, declared_dropin, face_of
 from splatfix.knowledge.faces import (
     BASE_ARGUMENTS,
     ROLES,
@@ -38,7 +38,11 @@ def derived_dropin(module: str, checkout: Checkout, order: Sequence[str] = ()) -
     """
     face = derive_face(module, checkout, order)
     dropin = declared_dropin(face)
-    _refuse_calls_that_do_not_fit(checkout.calls, module, face_of(dropin))
+    for (file, function, called), group in alternatives(checkout.calls).items():
+        problems = fewest(group, face_of(dropin)) if called == module else []
+        if problems:
+            place = f"{function}() in {file}:{group[0].line}"
+            raise NotReadable(f"{place} calls it otherwise than it is made: {'; '.join(problems)}")
     return dropin
 
 
@@ -65,7 +69,9 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     elif known and len(known.results) == source.returns:
         results = known.results
     elif values and len(values) == source.returns:
-        ignored = _read_by_nobody(calls, len(values))
+        # results that every caller gives the name ``_``: whatever they are, they need no meaning
+        names = [call.results for call in calls if call.unpacks == len(values) == len(call.results)]
+        ignored = {at for at in range(len(values)) if names and all(each[at] == "_" for each in names)}
         results = tuple(
             UNREAD if number in ignored else _role(name, number, place) for number, name in enumerate(values)
         )
@@ -236,12 +242,6 @@ def _roles(names: Iterable[str]) -> dict[str, str]:
     return roles
 
 
-def _read_by_nobody(calls: Iterable[RenderCall], count: int) -> set[int]:
-    """Positions of results that every caller gives the name ``_``: whatever they are, they need no meaning."""
-    names = [call.results for call in calls if call.unpacks == count == len(call.results)]
-    return {number for number in range(count) if names and all(each[number] == "_" for each in names)}
-
-
 def _role(name: str, number: int, place: str) -> str:
     role = role_of_result(name)
     if not role:
@@ -256,14 +256,6 @@ def _say_it(order: Sequence[str] = ()) -> str:
     if order:
         return ""
     return ": say it with --face, as --face color,radii,depth"
-
-
-def _refuse_calls_that_do_not_fit(calls: Iterable[RenderCall], module: str, face: Face) -> None:
-    for (file, function, called), group in alternatives(calls).items():
-        problems = fewest(group, face) if called == module else []
-        if problems:
-            place = f"{function}() in {file}:{group[0].line}"
-            raise NotReadable(f"{place} calls it otherwise than it is made: {'; '.join(problems)}")
 
 
 def order_of(text: str) -> tuple[str, ...]:

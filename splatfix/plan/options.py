@@ -141,7 +141,14 @@ def find_options(
     assessment = assess(context, sources, keep)
     if context.no_target:
         problem = context.no_target
-        return _without_target(assessment, " ".join([problem.what, *(step.text for step in problem.todo)]))
+        # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
+        reason = " ".join([problem.what, *(step.text for step in problem.todo)])
+        pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
+        kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
+        others = [rejected(kind, reason) for kind in kinds]
+        if pure.rejected_because:
+            return Options((), (), (), (*others, pure))
+        return Options((), (), (pure,), tuple(others))
     options = list(_every_option(assessment, lanes))
     without_native_code = (OptionKind.CONTAINER, *REPLACING)
     opened = any(not option.rejected_because and option.kind not in without_native_code for option in options)
@@ -158,7 +165,7 @@ def find_options(
     upgrade = partial(driver, first_with=first_with, opened=opened)
     options.append(_tried(OptionKind.DRIVER, upgrade, assessment))
     return Options(
-        assessment.archs,
+        assessment.context.archs,
         assessment.subjects,
         tuple(option for option in options if not option.rejected_because),
         tuple(option for option in options if option.rejected_because),
@@ -204,7 +211,7 @@ def _every_option(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Itera
 
 def _in_environment_to_be(assessment: Assessment) -> Assessment:
     """Where the Python refuses installations (PEP 668): an environment that is made first, with nothing in it but pip."""
-    facts = assessment.facts
+    facts = assessment.context.facts
     python = facts.environment.interpreter.value
     if python is None or not python.externally_managed:
         return assessment
@@ -224,19 +231,9 @@ def _in_environment_to_be(assessment: Assessment) -> Assessment:
     )
 
 
-def _without_target(assessment: Assessment, reason: str) -> Options:
-    """No NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none."""
-    pure = _tried(OptionKind.DROPIN, dropins, _in_environment_to_be(assessment))
-    kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
-    others = [rejected(kind, reason) for kind in kinds]
-    if pure.rejected_because:
-        return Options((), (), (), (*others, pure))
-    return Options((), (), (pure,), tuple(others))
-
-
 def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
     notes = []
-    if not opened and len(assessment.targets) > 1:
+    if not opened and len(assessment.context.targets) > 1:
         notes.append(f"no native option covers {assessment.names} together: name one at a time with --target")
     if assessment.away:
         names = names_of_archs(assessment.away)
@@ -247,7 +244,7 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
     # GPUs of this machine that run none of the code for the targets
     lost = []
     for own in assessment.not_asked_for:
-        if not any(cubin_runs_on(arch, own) for arch in assessment.archs):
+        if not any(cubin_runs_on(arch, own) for arch in assessment.context.archs):
             lost.append(own)
     if lost and any(part.code for part in assessment.parts):
         own_gpus = names_of_archs(lost)

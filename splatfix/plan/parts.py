@@ -68,7 +68,11 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
     # those of the sources that were named; else the checkout's, of which no variant is known yet
     variants_by_name = dict(summary.variants) or dict.fromkeys(sources, ())
     sources |= summary.built_from
-    aliases = {name: _aliases(name, sources.get(name)) for name in variants_by_name}
+    # the normalised names under which each can be installed
+    aliases: dict[str, frozenset[str]] = {}
+    for name in variants_by_name:
+        built = names_built(sources[name]) if name in sources else frozenset[str]()
+        aliases[name] = frozenset({canonicalize_name(name)}) | built
     packages = list(context.packages)
     for name in variants_by_name:
         loose = _loose(context, aliases[name], sources.get(name))
@@ -98,14 +102,6 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
         else:
             parts.append(NativePart(name, key))
     return tuple(parts)
-
-
-def _aliases(name: str, source: Source | None) -> frozenset[str]:
-    """The normalised names under which an extension can be installed."""
-    names = frozenset({canonicalize_name(name)})
-    if source:
-        return names | names_built(source)
-    return names
 
 
 def names_of(package: SplatPackage) -> frozenset[str]:
@@ -156,9 +152,13 @@ def _installed(
         if not (code or dropin or error or package.native or package.native_missing or known):
             continue
         keys = keys_of(package)
-        unfit = list(failures_of(package, files, findings))
-        # how it is called says more than which variant it is
-        if not its_call_fits(package, findings):
+        failed = [item for item in findings if item.status is Status.FAIL and is_about(item, package, files)]
+        unfit = list(dict.fromkeys(item.summary.rstrip(".") for item in failed))
+        # a checkout's own call of the package was compared with it, and fits: that says more than the variant's name
+        compared = (
+            item for item in findings if item.code == "rasterizer-api-mismatch" and item.status is Status.PASS
+        )
+        if not any(fact.name == package.folder for item in compared for fact in item.evidence):
             unfit.append(other_variant(package, keys))
         variant_key = ""
         if known:
@@ -174,14 +174,6 @@ def _installed(
             names=names_of(package),
             conflict=conflict_with(package, keys),
         )
-
-
-def failures_of(
-    package: SplatPackage, files: Iterable[Extension], findings: Iterable[Finding]
-) -> tuple[str, ...]:
-    """Summaries of the failures that are about an installed package: their subject names it, or they stand on its files."""
-    mine = [item for item in findings if item.status is Status.FAIL and is_about(item, package, files)]
-    return tuple(dict.fromkeys(item.summary.rstrip(".") for item in mine))
 
 
 def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
@@ -204,15 +196,6 @@ def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]
     return bool(subject) and (
         canonicalize_name(subject) in names_of(package) or subject.startswith(f"{package.module}.")
     )
-
-
-def its_call_fits(package: SplatPackage, findings: Iterable[Finding]) -> bool:
-    """A checkout's own call of the package was compared with it, and fits: that says more than the variant's name."""
-    for item in findings:
-        about_calls = item.code == "rasterizer-api-mismatch" and item.status is Status.PASS
-        if about_calls and any(fact.name == package.folder for fact in item.evidence):
-            return True
-    return False
 
 
 def other_variant(package: SplatPackage, expected: Collection[str]) -> str:

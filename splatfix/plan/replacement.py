@@ -11,7 +11,7 @@ from splatfix.checks.checkout.recognition import stack_of
 from splatfix.facts import Checkout, PackageSource, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
-from splatfix.knowledge.stacks import Stack, Traits, explain_mismatch, variant
+from splatfix.knowledge.stacks import Traits, explain_mismatch, variant
 from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, with_assumptions
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
@@ -30,33 +30,25 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     dropins: list[Dropin] = []
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
-        chosen = _refused_by_address(module, checkout) or _by_tables(module, checkout)
+        known = known_rasterizer(module, checkout)
+        chosen: Dropin | Native | str
+        # nothing replaces a rasterizer whose source is not there, where its repository is known for it
+        if known and known.refused and own_source(module, checkout)[1] is None:
+            chosen = Native(module, f"{known.refused} ({known.repository})")
+        else:
+            chosen = _by_tables(module, checkout)
         if isinstance(chosen, str):
             chosen = Native(module, chosen)
-        if isinstance(chosen, Native) and _may_be_declared(module, checkout):
-            chosen = _declared(chosen, checkout, order)
+        if isinstance(chosen, Native) and canonicalize_name(module) not in IRREPLACEABLE:
+            called = any(call.module == module for call in checkout.calls)
+            # a rasterizer that no table says nothing replaces
+            if called or own_source(module, checkout)[1] is not None:
+                chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
             dropins.append(with_assumptions(chosen, checkout))
         else:
             native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
-
-
-def _may_be_declared(module: str, checkout: Checkout) -> bool:
-    """It is a rasterizer, and not one that a table says nothing replaces."""
-    if canonicalize_name(module) in IRREPLACEABLE:
-        return False
-    if any(call.module == module for call in checkout.calls):
-        return True
-    return own_source(module, checkout)[1] is not None
-
-
-def _refused_by_address(module: str, checkout: Checkout) -> Native | None:
-    """Why nothing replaces a rasterizer whose source is not there, where its repository is known for it."""
-    known = known_rasterizer(module, checkout)
-    if known and known.refused and own_source(module, checkout)[1] is None:
-        return Native(module, f"{known.refused} ({known.repository})")
-    return None
 
 
 def _declared(native: Native, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
@@ -128,8 +120,10 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     face = own_source(module, checkout)[1]
     if face:
         keys = variants_of_face(face)
-    else:
-        keys = _needed(stack_of(checkout), module)
+    else:  # those that the stack calls
+        stack = stack_of(checkout)
+        rows = map(variant, stack.needs if stack else ())
+        keys = tuple(row.key for row in rows if row and row.module == module)
     if face and not keys:
         differences = _nearest_variant(face, candidates)
         return f"its own source is a variant that splatfix does not know ({differences})"
@@ -160,18 +154,6 @@ def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
     """How much a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
     problems = [problem for _, of_call in calls for problem in of_call]
     return len(problems), sum("leaves out" in problem for problem in problems)
-
-
-def _needed(stack: Stack | None, module: str) -> tuple[str, ...]:
-    """Keys of the variants of a module that a stack calls."""
-    if stack is None:
-        return ()
-    keys = []
-    for key in stack.needs:
-        row = variant(key)
-        if row and row.module == module:
-            keys.append(key)
-    return tuple(keys)
 
 
 def _nearest_variant(face: PackageSource, candidates: Iterable[Dropin]) -> str:

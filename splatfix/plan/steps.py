@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import fields, force_setattr
+from msgspec.structs import force_setattr
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Command, Step, step_json
@@ -56,9 +56,7 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        own = {
-            item.name: to_json(getattr(self, item.name)) for item in fields(self) if item.name != "command"
-        }
+        own = {name: to_json(getattr(self, name)) for name in self.__struct_fields__ if name != "command"}
         return {**own, **step_json(self)}
 
 

@@ -258,16 +258,12 @@ def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit
         folder=str(folder),
         root=str(root),
         requirements=(wheels.requirement, *(f"{name}=={minor}.*" for name in KEPT_IN_STEP)),
-        links=wheels_links(wheels),
+        # what the wheels' layout lacks beside an installer's
+        links=tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path),
         reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
     )
     toolkit = toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc"))
     return toolkit, step, is_file(folder / MARKER)
-
-
-def wheels_links(wheels: WheelToolkit) -> tuple[tuple[str, str], ...]:
-    """What the wheels' layout lacks beside an installer's: path, and what it points to."""
-    return tuple((fix.path, fix.links_to) for fix in wheels.fixes if fix.path)
 
 
 def why_none_provided(torch: Torch, system: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from splatfix.context import Context, Rejected, make_context
@@ -24,7 +23,7 @@ from splatfix.facts import (
     repository_of,
     source_texts,
 )
-from splatfix.knowledge.breakages import Breakage, breakage, cures_of_include
+from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
 from splatfix.plan.edits import BuildConditions, Cures, PlannedEdit, build_conditions, edited, needed_cures
 from splatfix.plan.steps import BuildWheel, Reason
@@ -42,21 +41,26 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     archs, cures = _archs_and_cures(source, context.facts, tools)
     downloads = _require_headers(source, context.facts, tools, cures.edits)
     environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
-    copy = _copy_of(source)
+    repository, of_copy, copy_reasons = _copy_of(source)
     edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
-    curing, cure_reasons = _curing_variables(cures.by_variables)
+    curing: dict[str, str] = {}
+    cure_reasons = []
+    for record in cures.by_variables:
+        curing.update(record.variables)
+        for name, value in record.variables.items():
+            cure_reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=copy.repository,
+        repository=repository,
         targets=context.archs,
         cuda_mismatch=tools.mismatch,
-        variables={**environment.variables, **copy.variables, **curing},
+        variables={**environment.variables, **of_copy, **curing},
         unset=tuple(name for name in environment.unset if name not in curing),
         path_first=environment.path_first,
         edits=cures.edits,
         downloads=downloads,
-        reasons=(*environment.reasons, *copy.reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
+        reasons=(*environment.reasons, *copy_reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -81,17 +85,6 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(without_numbers, why=reason), without
     return require(choice), cures
-
-
-def _curing_variables(records: Sequence[Breakage]) -> tuple[dict[str, str], list[Reason]]:
-    """Variables that cure known breakages in a build, and which."""
-    variables: dict[str, str] = {}
-    reasons = []
-    for record in records:
-        variables.update(record.variables)
-        for name, value in record.variables.items():
-            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
-    return variables, reasons
 
 
 def require_gpu(source: Source, facts: Facts) -> None:
@@ -203,29 +196,21 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         SplatfixError: ``headers-missing``.
     """
     downloads = _require_headers(source, facts, None)
-    copy = _copy_of(source)
+    repository, of_copy, copy_reasons = _copy_of(source)
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     return BuildWheel(
         subject=source.label,
         source=source.folder,
-        repository=copy.repository,
-        variables={"MAX_JOBS": str(jobs.count), **copy.variables},
+        repository=repository,
+        variables={"MAX_JOBS": str(jobs.count), **of_copy},
         path_first=(scripts,),
         downloads=downloads,
-        reasons=(no_cuda, jobs.reason, *copy.reasons, *_fetching(downloads)),
+        reasons=(no_cuda, jobs.reason, *copy_reasons, *_fetching(downloads)),
     )
 
 
-class _ScratchCopy(Struct, frozen=True):
-    """What the scratch copy asks of a build."""
-
-    repository: str = ""
-    """What must be copied beside the source itself; "" for nothing."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    reasons: tuple[Reason, ...] = ()
-
-
-def _copy_of(source: Source) -> _ScratchCopy:
+def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
+    """What the scratch copy asks of a build: what must be copied beside the source itself ("" for nothing), variables, why."""
     folder = Path(source.folder)
     repository = repository_of(folder)
     reasons, copied = [], ""
@@ -242,4 +227,4 @@ def _copy_of(source: Source) -> _ScratchCopy:
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
         reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
-    return _ScratchCopy(copied, variables, tuple(reasons))
+    return copied, variables, reasons

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, Criterion, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
@@ -16,14 +16,7 @@ from splatfix.report.comparison import show_baseline
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import ABSENT, Badge, Mark
 from splatfix.report.options import show_suggestion
-from splatfix.report.view import (
-    OUTCOMES,
-    CertificateView,
-    Kernel,
-    Level,
-    count_met,
-    headline,
-)
+from splatfix.report.view import OUTCOMES, CertificateView, count_met, errors_of, headline
 
 _STYLES = {Mark.GOOD: "green", Mark.BAD: "bold red", Mark.UNSURE: "bold yellow"}
 """Of a headline."""
@@ -70,27 +63,23 @@ def show(
     if next_step is not None:
         show_step(console, next_step, indent=2)
     section(console, "Levels of proof")
-    for level in view.levels:
-        _show_level(console, level)
+    for rung, badge, _ in view.levels:
+        if rung.needed:
+            text = f"{badge.mark.markup} {rung.name.value:<10}  "
+            prose(console, f"  {text}", escape(rung.shown_by))
+        else:  # neither reached nor missing: no mark
+            prose(console, f"    {rung.name.value:<10}  ", escape(f"{badge.text}: {rung.shown_by}"))
     if verbose and certificate.diagnosis:
         section(console, "Diagnosis")
         for check in certificate.diagnosis:
             marked(console, OUTCOMES[check.outcome].mark, f"{check.code}: {escape(check.measured)}")
     if verbose or not certificate.scenes:
         section(console, "Kernels")
-        for kernel in view.kernels:
+        for kernel in certificate.kernels:
             _show_kernel(console, kernel)
     _show_scenes(console, view, verbose=verbose)
     if verbose and view.baseline:
         show_baseline(console, view.baseline)
-
-
-def _show_level(console: Console, level: Level) -> None:
-    if level.needed:
-        text = f"{level.badge.mark.markup} {level.name:<10}  "
-        prose(console, f"  {text}", escape(level.evidence))
-    else:  # neither reached nor missing: no mark
-        prose(console, f"    {level.name:<10}  ", escape(f"{level.badge.text}: {level.evidence}"))
 
 
 def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> None:
@@ -103,7 +92,11 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
         prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", _scene_summary(run))
         if verbose:
             for criterion in run.criteria:
-                _show_criterion(console, criterion)
+                required = f"[dim](required: {escape(criterion.required)})[/]"
+                text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
+                if criterion.outcome is Outcome.UNDETERMINED:
+                    text += f" {escape(criterion.why)}"
+                marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
     for reason, names in view.skipped.items():
         marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
 
@@ -120,14 +113,6 @@ def _scene_summary(run: SceneRun) -> str:
         parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
     parts.append(f"{run.seconds:.0f} s")
     return ", ".join(parts)
-
-
-def _show_criterion(console: Console, criterion: Criterion) -> None:
-    required = f"[dim](required: {escape(criterion.required)})[/]"
-    text = f"{escape(criterion.code)}: {escape(criterion.measured)} {required}"
-    if criterion.outcome is Outcome.UNDETERMINED:
-        text += f" {escape(criterion.why)}"
-    marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:
@@ -148,19 +133,20 @@ def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequenc
     prose(console, "  Report: ", escape(str(report)))
 
 
-def _show_kernel(console: Console, kernel: Kernel) -> None:
+def _show_kernel(console: Console, kernel: KernelCheck) -> None:
     label = f"{OUTCOMES[kernel.outcome].mark.markup} {kernel.name:<10}  "
     text = escape(kernel.implementation)
     if kernel.kind:
         text += f" [dim]({kernel.kind})[/]"
     prose(console, label, text)
     parts = []
-    if kernel.value_error != ABSENT:
-        parts.append(f"value error {kernel.value_error}")
-        if kernel.gradient_error != ABSENT:
-            parts.append(f"gradient error {kernel.gradient_error}")
-        if kernel.own_difference != ABSENT:
-            parts.append(f"from splatfix's own {kernel.own_difference}")
+    value, gradient, own = errors_of(kernel)
+    if value != ABSENT:
+        parts.append(f"value error {value}")
+        if gradient != ABSENT:
+            parts.append(f"gradient error {gradient}")
+        if own != ABSENT:
+            parts.append(f"from splatfix's own {own}")
     if kernel.detail:
         parts.append(kernel.detail)
     prose(console, " " * 14, f"[dim]{escape(', '.join(parts))}[/]")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.model import Finding, Status
 from splatfix.core.step import Command, Step, commands
 from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
@@ -71,7 +71,8 @@ def show(
     short: Callable[[str], str] = str
     if not verbose:
         short = environment_paths(facts)
-    mended = _mended_by(options)
+    # codes of what the suggested fix mends without anybody's doing
+    mended = options.advice.mended if options and options.advice else ()
     _show_verdict(console, findings, mended)
     if options is not None:
         # of no use where nothing failed, and a tenth of the time of a diagnosis: it knows all of plan
@@ -83,8 +84,13 @@ def show(
 
     # the suggestion comes first, and a problem below it would say the same once more
     said, steps_shown = _said_above(options)
-    if not verbose:
-        _show_mended(console, findings, mended)
+    codes = dict.fromkeys(
+        item.code for item in findings if item.code in mended and item.status is not Status.PASS
+    )
+    if codes and not verbose:
+        heading = "[bold]Mended by splatfix install itself[/] (other builds meet them; details with -v): "
+        console.print()
+        paragraph(console, heading + ", ".join(codes), first=0, then=2)
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
         if not verbose:
@@ -144,23 +150,6 @@ def _said_above(options: Options | None) -> tuple[set[str], set[Step | Command]]
     return {item.text for item in needed}, {*steps, *commands(steps)}
 
 
-def _mended_by(options: Options | None) -> tuple[str, ...]:
-    """Codes of what the suggested fix mends without anybody's doing."""
-    if options is None or options.advice is None:
-        return ()
-    return options.advice.mended
-
-
-def _show_mended(console: Console, findings: Sequence[Finding], mended: Sequence[str]) -> None:
-    codes = dict.fromkeys(
-        item.code for item in findings if item.code in mended and item.status is not Status.PASS
-    )
-    if codes:
-        heading = "[bold]Mended by splatfix install itself[/] (other builds meet them; details with -v): "
-        console.print()
-        paragraph(console, heading + ", ".join(codes), first=0, then=2)
-
-
 def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Sequence[str] = ()) -> None:
     number = Counter(item.status for item in findings)
     failed = number[Status.FAIL] + number[Status.CRASH]
@@ -214,7 +203,8 @@ def show_finding(
     if needs_attention or evidence:
         new = item.evidence
         if most is not None:
-            new = tuple(entry for entry in new if not _is_in(item.summary, entry))
+            said = item.summary
+            new = tuple(entry for entry in new if entry.name not in said or entry.value not in said)
         for entry in new[:most]:
             text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
             if entry.found_via:
@@ -230,10 +220,6 @@ def show_finding(
         show_todo(console, item.remedy, indent=6, windows=windows)
     if item.link and needs_attention:
         console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
-
-
-def _is_in(summary: str, evidence: Evidence) -> bool:
-    return evidence.name in summary and evidence.value in summary
 
 
 def environment_paths(facts: Facts) -> Callable[[str], str]:

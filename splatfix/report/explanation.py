@@ -1,6 +1,6 @@
 """The causes of a failed command, for people and as the content of a JSON document."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -36,21 +36,27 @@ def document(
         explanation = Explanation((), (), 0, 0)
     return {
         "recognised": explanation.recognised,
-        "causes": [_cause_json(cause) for cause in explanation.causes],
+        "causes": [
+            {**_by_class(cause), "fix": [step_json(step) for step in cause.fix]}
+            for cause in explanation.causes
+        ],
         "first_error": list(explanation.first_error),
         "collect": [step_json(step) for step in collect],
         "facts": facts,
         "lines_read": explanation.lines_read,
         "bytes_read": explanation.bytes_read,
         "command_exit_code": command_exit_code,
-        "classes": [_class_json(item) for item in classes],
+        "classes": list(map(_by_class, classes)),
     }
 
 
 def show(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
     """The first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure."""
     if not explanation.causes:
-        _show_unrecognised(console, explanation, collect)
+        headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
+        prose(console, "", headline)
+        _show_lines(console, "The first error that it reports", explanation.first_error, ())
+        show_todo(console, collect, indent=2)
         return
     if not explanation.recognised:
         prose(
@@ -69,13 +75,6 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
             prose(console, "  ", f"[dim]{text}[/]")
         else:
             prose(console, "  ", f"also possible: {_named(cause)} {escape(cause.why)}")
-    show_todo(console, collect, indent=2)
-
-
-def _show_unrecognised(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
-    headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
-    prose(console, "", headline)
-    _show_lines(console, "The first error that it reports", explanation.first_error, ())
     show_todo(console, collect, indent=2)
 
 
@@ -117,11 +116,6 @@ def _share(cause: FailureCause) -> str:
     return f"[dim]({100 * cause.confidence:.0f} %)[/]"
 
 
-def _cause_json(cause: FailureCause) -> dict[str, Any]:
-    row = to_json(cause)
-    return {"class": row.pop("name"), **row, "fix": [step_json(step) for step in cause.fix]}
-
-
-def _class_json(item: KnownClass) -> Mapping[str, Any]:
+def _by_class(item: FailureCause | KnownClass) -> dict[str, Any]:
     row = to_json(item)
     return {"class": row.pop("name"), **row}

@@ -114,21 +114,8 @@ _NO_GPU_CODE: dict[str, Any] = {
 
 def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
     binary = item.binary
-    return {
-        "path": binary.path,
-        "format": binary.format,
-        "machine": binary.machine,
-        "size": binary.size,
-        "needed": list(binary.needed),
-        "fatbins": _fatbins_json(item),
-        "sections": [to_json(fatbin.section) for fatbin in binary.fatbins],
-        "verdicts": _verdicts_json(item, targets),
-    }
-
-
-def _fatbins_json(item: InspectedFile) -> list[list[dict[str, Any]]]:
     fatbins = []
-    for fatbin in item.binary.fatbins:
+    for fatbin in binary.fatbins:
         entries = []
         for entry in fatbin.entries:
             row = {
@@ -140,7 +127,16 @@ def _fatbins_json(item: InspectedFile) -> list[list[dict[str, Any]]]:
             }
             entries.append(row)
         fatbins.append(entries)
-    return fatbins
+    return {
+        "path": binary.path,
+        "format": binary.format,
+        "machine": binary.machine,
+        "size": binary.size,
+        "needed": list(binary.needed),
+        "fatbins": fatbins,
+        "sections": [to_json(fatbin.section) for fatbin in binary.fatbins],
+        "verdicts": _verdicts_json(item, targets),
+    }
 
 
 def _verdicts_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, dict[str, Any]]:

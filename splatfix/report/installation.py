@@ -52,13 +52,6 @@ def revert_document(
     return {"outcomes": to_json(tuple(outcomes)), "journal": to_json(entries)}
 
 
-def cache_document(
-    folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The content of ``cache list``'s JSON document; ``refused`` says what is not used, and why."""
-    return {"folder": str(folder), "wheels": to_json(tuple(entries)), "refused": list(refused)}
-
-
 def show_cache(
     console: Console, folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
 ) -> None:
@@ -231,8 +224,8 @@ def show_revert(console: Console, outcome: RevertOutcome) -> None:
         if not left_alone:
             prose(console, "  ", escape(_restored(item, dry_run=outcome.dry_run)))
         _show_kept(console, item.kept)
-        _show_notes(console, item.notes)
-    _show_notes(console, outcome.notes)
+        show_notes(console, item.notes, indent=2)
+    show_notes(console, outcome.notes, indent=2)
 
 
 def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> None:
@@ -244,11 +237,6 @@ def show_left(console: Console, folder: Path, wheels: Sequence[CachedWheel]) -> 
     amount = f"{counted(len(wheels), 'built wheel')}, {size:.1f} MiB"
     text = f"Kept in {folder}, so that installing again takes seconds: {amount}. Remove with"
     show_step(console, run("splatfix", "cache", "clear", text=text), indent=0)
-
-
-def _show_notes(console: Console, notes: Sequence[str]) -> None:
-    for note in notes:
-        prose(console, "  [yellow]Note:[/] ", escape(note))
 
 
 def _show_kept(console: Console, kept: Sequence[Kept]) -> None:

@@ -2,26 +2,36 @@
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from splatfix.certify.model import Outcome, Verdict
+from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.step import run
+from splatfix.core.words import counted, few
+from splatfix.plan.option import Options
+from splatfix.report.marks import Badge, Mark, Table
 from splatfix.report.recorded import (
     PARTS,
+    SUCCESS,
     Fix,
     Problem,
-    StoredCertificate,
+    driver_of,
     fix_of,
+    gpu_of,
     natural,
+    parts_of,
     problems_of,
-    short,
 )
 
-T = TypeVar("T", bound=Hashable)
-
+VERDICTS: Mapping[Verdict, Badge] = {
+    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
+    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
+    Verdict.REHEARSED: Badge(Mark.GOOD, "rehearsed"),
+    Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
+}
+"""How each verdict is shown, the one that matters most first."""
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
 
@@ -47,6 +57,11 @@ class Listed(Struct, frozen=True):
     def name(self) -> str:
         """Its report folder, or its file where that has another name."""
         return re.sub(r"[/\\]certificate\.json\Z", "", self.file)
+
+    @property
+    def remark(self) -> str:
+        """That it trained nothing; "" where it did."""
+        return f"run level {self.level}, nothing trained" if self.level in (1, 2) else ""
 
 
 class Cell(Struct, frozen=True):
@@ -93,6 +108,37 @@ class Group(Struct, frozen=True):
     """How many of the certificates themselves advise it; 0 where none has any advice."""
     certificates: tuple[Listed, ...]
 
+    @property
+    def badge(self) -> Badge:
+        """Undetermined only where all of them are."""
+        if all(entry.verdict is Verdict.UNDETERMINED for entry in self.certificates):
+            return VERDICTS[Verdict.UNDETERMINED]
+        return VERDICTS[Verdict.NOT_CERTIFIED]
+
+    @property
+    def problem(self) -> str:
+        """``criterion loss-falls``."""
+        return f"{self.kind} {self.code}"
+
+    @property
+    def cause(self) -> str:
+        """The first cause that differs, in words that claim no more."""
+        if self.part:
+            return f"first differs from certified ones: {self.label} {self.value}"
+        return "differs from no certified one in what was recorded before"
+
+    @property
+    def peers(self) -> str:
+        """What the certified ones have there."""
+        return few([value for value in self.certified_with if value])
+
+    @property
+    def cure(self) -> str:
+        """The fix, and how many of the certificates advise it."""
+        if not self.advised:
+            return f"{self.fix.title} (none of these certificates has advice)"
+        return f"{self.fix.title} (advised by {self.advised} of {len(self.certificates)})"
+
 
 class Merged(Struct, frozen=True):
     """The outcome of merging."""
@@ -102,8 +148,44 @@ class Merged(Struct, frozen=True):
     groups: tuple[Group, ...]
     """The largest first."""
 
+    @property
+    def title(self) -> str:
+        """How many there are."""
+        return counted(sum(self.verdicts.values()), "certificate")
 
-class _Summary(Struct, frozen=True):
+    @property
+    def badges(self) -> Sequence[Badge]:
+        """How many there are of each verdict that occurs: ``3 not certified``."""
+        badges = []
+        for verdict, badge in VERDICTS.items():
+            number, remark = self.verdicts[verdict.value], ""
+            if verdict is Verdict.CERTIFIED:
+                entries = (entry for cell in self.cells for entry in cell.certificates)
+                untrained = sum(entry.verdict is verdict and bool(entry.remark) for entry in entries)
+                if untrained:
+                    remark = f", {untrained} of them without training"
+            if number:
+                badges.append(Badge(badge.mark, f"{number} {badge.text}{remark}"))
+        return badges
+
+    @property
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """The name of each stack, and its cells: GPU, driver, and for each torch its cell, None where there is none."""
+        stacks: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            stacks.setdefault(cell.stack, []).append(cell)
+        for stack, cells in stacks.items():
+            # 2.9 before 2.13, as people read versions
+            torches = sorted({cell.torch for cell in cells}, key=natural)
+            by_place = {(cell.gpu, cell.driver, cell.torch): cell for cell in cells}
+            rows = []
+            for gpu, driver in dict.fromkeys((cell.gpu, cell.driver) for cell in cells):
+                rows.append((gpu, driver, *(by_place.get((gpu, driver, torch)) for torch in torches)))
+            named = (torch or "torch not recorded" for torch in torches)
+            yield stack or "stack not recorded", Table(("GPU", "driver", *named), rows)
+
+
+class Summary(Struct, frozen=True):
     """What merging needs of one certificate until all are read."""
 
     entry: Listed
@@ -117,102 +199,58 @@ class _Summary(Struct, frozen=True):
     others: tuple[str, ...]
     fix: Fix | None
 
-    @property
-    def succeeded(self) -> bool:
-        """It certifies something."""
-        return self.entry.verdict in (Verdict.CERTIFIED, Verdict.REHEARSED)
+
+def summary_of(
+    file: str, link: str, certificate: Certificate, options: Options | None, sha256: str = ""
+) -> Summary:
+    """What merging keeps of a certificate.
+
+    Args:
+        file, link, sha256: see :class:`Listed`.
+        options: what a diagnosis of the same environment advised.
+    """
+    problems = list(problems_of(certificate))
+    first, fix, problem = None, None, ""
+    if problems:
+        first = problems[0]
+        fix, problem = fix_of(options, first), f"{first.kind} {first.code}"
+    entry = Listed(
+        file,
+        link,
+        certificate.verdict,
+        certificate.level,
+        certificate.issued,
+        certificate.suite,
+        problem,
+        sha256,
+    )
+    torch, recorded = certificate.environment.get("torch", ""), parts_of(certificate)
+    # the renderer that was asked for, and the implementation that ran
+    stack = ": ".join(filter(None, (certificate.renderer, certificate.environment.get("renderer"))))
+    return Summary(
+        entry,
+        not entry.remark,
+        (gpu_of(certificate), driver_of(certificate), torch, stack),
+        tuple(recorded.get(part, "") for part in PARTS),
+        first,
+        tuple(dict.fromkeys(item.code for item in problems if first and item.code != first.code)),
+        fix,
+    )
 
 
-_DIAGNOSE = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),))
-"""Where no certificate of a group has any advice."""
-
-
-class Merger:
-    """Takes certificates one by one, and keeps little of each."""
-
-    def __init__(self) -> None:
-        self._summaries: list[_Summary] = []
-        self._values: dict[Any, Any] = {}
-
-    def add(self, file: str, link: str, document: Mapping[str, Any], sha256: str = "") -> None:
-        """Add a certificate.
-
-        Raises:
-            ValueError: it has no verdict.
-        """
-        stored = StoredCertificate(_with_problems_only(document))
-        problems = list(problems_of(stored))
-        first, problem = None, ""
-        if problems:
-            first = problems[0]
-            problem = f"{first.kind} {first.code}"
-        certificate = stored.certificate
-        entry = Listed(
-            file,
-            link,
-            certificate.verdict,
-            certificate.level,
-            short(certificate.issued),
-            self._shared(short(certificate.suite)),
-            self._shared(problem),
-            sha256,
-        )
-        recorded = stored.parts()
-        others = dict.fromkeys(item.code for item in problems if first and item.code != first.code)
-        summary = _Summary(
-            entry,
-            stored.trains,
-            self._shared((stored.gpu, stored.driver, stored.environment("torch"), stored.stack)),
-            self._shared(tuple(self._shared(recorded.get(part, "")) for part in PARTS)),
-            self._shared(first),
-            self._shared(tuple(others)),
-            self._shared(fix_of(stored, first) if first else None),
-        )
-        self._summaries.append(summary)
-
-    def _shared(self, value: T) -> T:
-        """The same object for equal values: thousands of certificates hold few different ones."""
-        shared: T = self._values.setdefault(value, value)
-        return shared
-
-    def __len__(self) -> int:
-        return len(self._summaries)
-
-    def merged(self) -> Merged:
-        """The matrix and the groups of all that were added."""
-        # all that certificates have in common is only known once every one is read
-        number = Counter(item.entry.verdict for item in self._summaries)
-        groups = sorted(
-            _groups(self._summaries), key=lambda group: (-len(group.certificates), group.kind, group.code)
-        )
-        verdicts = {verdict.value: number[verdict] for verdict in Verdict}
-        return Merged(verdicts, tuple(_cells(self._summaries)), tuple(groups))
-
-
-def _with_problems_only(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out the criteria that were met: nothing is told of them, and to decode them takes two thirds of the time."""
-
-    def left(scene: Any) -> Any:
-        criteria = scene.get("criteria") if isinstance(scene, Mapping) else None
-        if not isinstance(criteria, list):
-            return scene
-        return {**scene, "criteria": [item for item in criteria if not _is_met(item)]}
-
-    scenes = document.get("scenes")
-    if not isinstance(scenes, list):
-        return document
-    return {**document, "scenes": list(map(left, scenes))}
-
-
-def _is_met(criterion: Any) -> bool:
-    return isinstance(criterion, Mapping) and criterion.get("outcome") == Outcome.MET.value
+def merge(summaries: Sequence[Summary]) -> Merged:
+    """The matrix and the groups of all certificates: what they have in common is only known once every one is read."""
+    number = Counter(item.entry.verdict for item in summaries)
+    groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
+    verdicts = {verdict.value: number[verdict] for verdict in Verdict}
+    return Merged(verdicts, tuple(_cells(summaries)), tuple(groups))
 
 
 def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
     return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
 
 
-def _cells(summaries: Sequence[_Summary]) -> Iterator[Cell]:
+def _cells(summaries: Sequence[Summary]) -> Iterator[Cell]:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
         entries.setdefault(item.cell, []).append(item.entry)
@@ -240,16 +278,10 @@ class Peers:
             node = self._tree
             for value in parts:
                 node = node.setdefault(value, {})
-        self._causes: dict[tuple[str, ...], tuple[int, tuple[str, ...]]] = {}
 
     def first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         """The place of the first part in which this differs from every peer that is equal before it, and
         what those have there; -1 where there is none. What one of the two did not record does not differ."""
-        if parts not in self._causes:
-            self._causes[parts] = self._first_difference(parts)
-        return self._causes[parts]
-
-    def _first_difference(self, parts: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
         nodes = [self._tree] if self._tree else []
         for at, value in enumerate(parts):
             if not nodes:
@@ -266,7 +298,7 @@ class Peers:
             nodes = matching
         return -1, ()
 
-    def in_common(self, items: Sequence[_Summary]) -> Iterator[str]:
+    def in_common(self, items: Sequence[Summary]) -> Iterator[str]:
         """The parts in which these agree, and in which a certified certificate has another value."""
         values = zip(*(item.parts for item in items), strict=True)
         certified = zip(*self._parts, strict=True)
@@ -275,62 +307,50 @@ class Peers:
                 yield f"{label} {ours[0]}"
 
 
-def _groups(summaries: Sequence[_Summary]) -> Iterator[Group]:
-    succeeded = [item for item in summaries if item.succeeded]
+def _groups(summaries: Sequence[Summary]) -> Iterator[Group]:
+    succeeded = [item for item in summaries if item.entry.verdict in SUCCESS]
     # a diagnosis that passed shows nothing about a training that failed
     certified = {
         True: Peers(item.parts for item in succeeded if item.trains),
         False: Peers(item.parts for item in succeeded),
     }
     # The same criterion fails for many reasons: a group shares the problem and the first cause that differs.
-    groups: dict[tuple[str, str, int, str], list[_Summary]] = {}
+    groups: dict[tuple[Problem, int, str], list[Summary]] = {}
+    peers: dict[tuple[Problem, int, str], Counter[str]] = {}
     for item in summaries:
-        if item.succeeded:
+        if item.entry.verdict in SUCCESS:
             continue
-        at, _ = certified[item.trains].first_difference(item.parts)
-        value = ""
-        if at >= 0:
-            value = item.parts[at]
-        problem = ("run", "no-reason-recorded")
+        at, values = certified[item.trains].first_difference(item.parts)
+        problem = Problem("run", "no-reason-recorded", "")
         if item.first:
-            problem = (item.first.kind, item.first.code)
-        groups.setdefault((*problem, at, value), []).append(item)
-    for (kind, code, at, value), items in groups.items():
-        yield _group(kind, code, at, value, items, certified)
-
-
-def _group(
-    kind: str, code: str, at: int, value: str, items: Sequence[_Summary], certified: Mapping[bool, Peers]
-) -> Group:
-    part, label = "", ""
-    if at >= 0:
-        part, label = list(PARTS.items())[at]
-    others: Counter[str] = Counter()
-    certified_with: Counter[str] = Counter()
-    for item in items:
-        others.update(item.others)
-        _, values = certified[item.trains].first_difference(item.parts)
-        certified_with.update(values)
-    advice = Counter(item.fix for item in items if item.fix is not None)
-    fix, advised = _DIAGNOSE, 0
-    if advice:  # one fix for all: what most of them advise
-        fix, advised = advice.most_common(1)[0]
-    in_common: tuple[str, ...] = ()
-    if len(items) > 1:  # what one has in common with itself says nothing
-        in_common = tuple(certified[any(item.trains for item in items)].in_common(items))
-    first = items[0].first or Problem(kind, code, "", "")
-    return Group(
-        kind,
-        code,
-        first.why,
-        first.measured,
-        tuple(name for name, _ in others.most_common()),
-        part,
-        label,
-        value,
-        tuple(name for name, _ in certified_with.most_common(MOST_VALUES)),
-        in_common,
-        fix,
-        advised,
-        _newest(item.entry for item in items),
-    )
+            problem = Problem(item.first.kind, item.first.code, "")
+        key = (problem, at, item.parts[at] if at >= 0 else "")
+        groups.setdefault(key, []).append(item)
+        peers.setdefault(key, Counter()).update(values)
+    for key, items in groups.items():
+        problem, at, value = key
+        others = Counter(code for item in items for code in item.others)
+        advice = Counter(item.fix for item in items if item.fix is not None)
+        fix, advised = Fix("look for the cause where it failed", (run("splatfix", "diagnose"),)), 0
+        if advice:  # one fix for all: what most of them advise
+            fix, advised = advice.most_common(1)[0]
+        in_common: tuple[str, ...] = ()
+        if len(items) > 1:  # what one has in common with itself says nothing
+            in_common = tuple(certified[any(item.trains for item in items)].in_common(items))
+        first = items[0].first or problem
+        part, label = list(PARTS.items())[at] if at >= 0 else ("", "")
+        yield Group(
+            problem.kind,
+            problem.code,
+            first.why,
+            first.measured,
+            tuple(name for name, _ in others.most_common()),
+            part,
+            label,
+            value,
+            tuple(name for name, _ in peers[key].most_common(MOST_VALUES)),
+            in_common,
+            fix,
+            advised,
+            _newest(item.entry for item in items),
+        )

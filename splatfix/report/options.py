@@ -15,20 +15,6 @@ from splatfix.report.console import escape, escape_lines, paragraph, prose, show
 _WINDOWS = os.name == "nt"
 
 
-def alternatives(options: Options) -> tuple[Option, ...]:
-    """The options that would do as well as the advised one.
-
-    Those above it in the ranking would leave the failures as they are, and where what is installed serves, nothing else is
-    needed.
-    """
-    if options.advice is None or options.advice.option is None:
-        return ()
-    advised = options.advice.option
-    if advised.kind is OptionKind.KEEP:
-        return ()
-    return options.available[options.available.index(advised) + 1 :]
-
-
 def show_suggestion(
     console: Console, options: Options, why: Step | None, *, windows: bool = _WINDOWS
 ) -> None:
@@ -39,9 +25,11 @@ def show_suggestion(
     if advice.option is not None:
         prose(console, "[bold]Suggested fix:[/] ", escape(advice.option.title))
         show_steps(console, advice.option, windows=windows)
-        others = alternatives(options)
-        if others:
-            titles = "; ".join(item.title for item in others)
+        # what is above it in the ranking would leave the failures as they are; where what is installed serves, nothing else is
+        # needed
+        below = options.available[options.available.index(advice.option) + 1 :]
+        if below and advice.option.kind is not OptionKind.KEEP:
+            titles = "; ".join(item.title for item in below)
             prose(console, "  [dim]Alternatives:[/] ", escape(titles))
     for number, item in enumerate(advice.also_needed):
         # without an option that cures it, the first failure's own remedy is the fix
@@ -200,10 +188,10 @@ def show_rejected(console: Console, item: Rejected) -> None:
     paragraph(console, f"{escape(item.what)}: [dim]{escape(item.why)}[/]", first=2, then=4)
 
 
-def show_notes(console: Console, notes: Sequence[str]) -> None:
+def show_notes(console: Console, notes: Sequence[str], indent: int = 0) -> None:
     """What the user should know although it stops nothing."""
     for note in notes:
-        prose(console, "[yellow]Note:[/] ", escape(note))
+        prose(console, f"{' ' * indent}[yellow]Note:[/] ", escape(note))
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:

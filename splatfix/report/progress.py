@@ -99,23 +99,18 @@ class _Bars(Progress):
     def show(self, where: str, state: Mapping[str, Any]) -> None:
         """See :func:`training`."""
         if where not in self._tasks_by_name:
-            self._end_last()
+            # one thing runs after the other: what ran before is over
+            self._state = ""
+            for last in self.tasks[-1:]:
+                self.stop_task(last.id)
+                if last.total is None:  # a bar of unknown length would go on moving
+                    self.update(last.id, total=1, completed=1)
             self._tasks_by_name[where] = self.add_task(escape(title(where, state)), total=None)
         text = words(state)
         if text:
             self._state = text
             task = self._tasks_by_name[where]
             self.update(task, total=state["iterations"], completed=state["iteration"])
-
-    def _end_last(self) -> None:
-        """One thing runs after the other: what ran before is over."""
-        self._state = ""
-        if not self.tasks:
-            return
-        last = self.tasks[-1]
-        self.stop_task(last.id)
-        if last.total is None:  # a bar of unknown length would go on moving
-            self.update(last.id, total=1, completed=1)
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """See :class:`rich.progress.Progress`."""
@@ -285,11 +280,7 @@ class _LoggedProgress(_ConsoleProgress):
             for (_, subject), (began, text) in under_way:
                 if now - began < self._every / 2:  # what has just begun has just said so
                     continue
-                state = ", ".join(filter(None, (_minutes(now - began), text)))
+                seconds = now - began
+                lasted = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+                state = ", ".join(filter(None, (lasted, text)))
                 self._console.print(escape(f"      {subject}: {state}"), soft_wrap=True)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"

@@ -79,10 +79,7 @@ def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
 
 def show(console: Console, checked: CheckedScene) -> None:
     """On the terminal."""
-    mark = Mark.GOOD
-    if checked.verdict:
-        mark = Mark.BAD
-    marked(console, mark, escape(headline(checked)), indent=0)
+    marked(console, Mark.BAD if checked.verdict else Mark.GOOD, escape(headline(checked)), indent=0)
     for name, value in facts_of(checked):
         if value:
             prose(console, f"  {name:<12}", escape(value))
@@ -134,7 +131,7 @@ def document(checked: CheckedScene) -> dict[str, Any]:
 
 def page(checked: CheckedScene) -> str:
     """The same as one HTML file, with a contact sheet."""
-    from splatfix.report.html import scene_page  # templates and certificates, which nothing else here needs
+    from splatfix.report import html  # templates and certificates, which nothing else here needs
 
     findings = [
         (
@@ -149,12 +146,10 @@ def page(checked: CheckedScene) -> str:
     rows = []
     for verdict in checked.stacks:
         rows.append((verdict.reader, answer(verdict), verdict.source))
-    mark = Mark.GOOD
-    if checked.verdict:
-        mark = Mark.BAD
-    return scene_page(
+    return html.page(
+        "scene.html",
         headline=headline(checked),
-        mark=mark.value,
+        mark=(Mark.BAD if checked.verdict else Mark.GOOD).value,
         facts=[(name, value) for name, value in facts_of(checked) if value],
         findings=findings,
         stacks=Table(("loader", "verdict", "read in"), rows),

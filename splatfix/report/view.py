@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from splatfix.certify.model import (
-    NOT_REACHED,
     Certificate,
     Criterion,
     KernelCheck,
@@ -17,7 +16,7 @@ from splatfix.certify.model import (
     Verdict,
     vagueness,
 )
-from splatfix.certify.record import Implementation
+from splatfix.core.proof import Rung
 from splatfix.report.comparison import Baseline, baseline_of
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
 from splatfix.report.results import HEADERS, legend, number, row
@@ -51,33 +50,6 @@ _PASSED = {
 }
 _NOT_READABLE = Badge(Mark.NONE, "not readable")
 _REACHED = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}
-
-
-class Level(Struct, frozen=True):
-    """A level of proof."""
-
-    name: str
-    badge: Badge
-    evidence: str
-    means: str
-    """What it is, for a reader who never saw one."""
-    reached: bool | None
-    needed: bool
-
-
-class Kernel(Struct, frozen=True):
-    """A kernel beside its float64 reference."""
-
-    name: str
-    implementation: str
-    kind: str
-    badge: Badge
-    outcome: Outcome
-    value_error: str
-    gradient_error: str
-    own_difference: str
-    """From splatfix's own kernel."""
-    detail: str
 
 
 class Trouble(Struct, frozen=True):
@@ -128,7 +100,8 @@ class CertificateView(Struct, frozen=True):
         text = text[:1].upper() + text[1:]
         if certificate.scenes:
             text += f", renderer {certificate.renderer}"
-        return f"{text}, on {device_name(certificate.device)}."
+        device = "the CPU" if certificate.device == "cpu" else certificate.device
+        return f"{text}, on {device}."
 
     @property
     def ended(self) -> bool:
@@ -154,46 +127,31 @@ class CertificateView(Struct, frozen=True):
         return scenes
 
     @property
-    def not_reached(self) -> Sequence[str]:
-        """The scenes that a run which did not come to its end left untrained."""
-        return [item.scene for item in self.certificate.skipped if item.reason == NOT_REACHED]
-
-    @property
-    def levels(self) -> Sequence[Level]:
-        """The levels of proof, lowest first."""
+    def levels(self) -> Sequence[tuple[Rung, Badge, str]]:
+        """The levels of proof, lowest first: each with its result, and what it is for a reader who never saw one."""
         means = dict(LEVEL_MEANS)
         # without a GPU there is no driver and no toolkit that could fit or not
         if self.certificate.device == "cpu":
             means |= LEVEL_MEANS_ON_THE_CPU
-        levels = []
-        for rung in self.certificate.proof:
-            name, badge = rung.name.value, Badge(_REACHED[rung.reached], rung.words)
-            levels.append(Level(name, badge, rung.shown_by, means[name], rung.reached, rung.needed))
-        return levels
+        return [
+            (rung, Badge(_REACHED[rung.reached], rung.words), means[rung.name.value])
+            for rung in self.certificate.proof
+        ]
 
     @property
-    def kernels(self) -> Sequence[Kernel]:
-        """The kernels."""
-        return [kernel_view(check) for check in self.certificate.kernels]
-
-    @property
-    def kernel_table(self) -> Table:
+    def kernels(self) -> Table:
         """A row for each kernel; a column for splatfix's own where some kernel was held against that."""
-        compared = any(check.own_difference is not None for check in self.certificate.kernels)
-        own_header: tuple[str, ...] = ()
-        if compared:
-            own_header = ("from splatfix's own",)
+        columns = ["value error", "gradient error"]
+        if any(check.own_difference is not None for check in self.certificate.kernels):
+            columns.append("from splatfix's own")
         rows = []
-        for kernel in self.kernels:
-            implementation = kernel.implementation
-            if kernel.kind:
-                implementation += f" ({kernel.kind})"
-            errors = [kernel.value_error, kernel.gradient_error]
-            if compared:
-                errors.append(kernel.own_difference)
-            rows.append((kernel.name, implementation, kernel.badge, *errors, kernel.detail or ABSENT))
-        columns = ("value error", "gradient error", *own_header, "detail")
-        return Table(("kernel", "implementation", "result", *columns), rows)
+        for check in self.certificate.kernels:
+            implementation = check.implementation
+            if check.kind:
+                implementation += f" ({check.kind})"
+            errors = errors_of(check)[: len(columns)]
+            rows.append((check.name, implementation, _kernel_badge(check), *errors, check.detail or ABSENT))
+        return Table(("kernel", "implementation", "result", *columns, "detail"), rows)
 
     @property
     def results(self) -> Table | None:
@@ -237,15 +195,17 @@ class CertificateView(Struct, frozen=True):
         runs = [run for run in self.certificate.scenes if run.record.implementations]
         scenes: dict[tuple[str, ...], list[str]] = {}
         for run in runs:
-            for part, implementation in run.record.implementations.items():
-                scenes.setdefault((part, *implementation_cells(implementation)), []).append(run.scene)
+            for part, item in run.record.implementations.items():
+                cells = (item.name, item.version, item.engine, item.file, item.sha256)
+                scenes.setdefault((part, *(cell or ABSENT for cell in cells)), []).append(run.scene)
         rows = []
-        for cells, names in scenes.items():
+        for row_cells, names in scenes.items():
             which = ", ".join(names)
             if len(names) == len(runs):
                 which = "all"
-            rows.append((*cells, which))
-        return Table(("part", *IMPLEMENTATION, "scenes"), rows) if rows else None
+            rows.append((*row_cells, which))
+        headers = ("part", "name", "version", "engine", "file", "SHA-256", "scenes")
+        return Table(headers, rows) if rows else None
 
     @property
     def troubles(self) -> dict[str, list[Trouble]]:
@@ -283,11 +243,6 @@ def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
     return badge
 
 
-def device_name(device: str) -> str:
-    """The device in a sentence."""
-    return "the CPU" if device == "cpu" else device
-
-
 def scene_badge(run: SceneRun) -> Badge:
     """The result of a scene."""
     return _NOT_READABLE if run.unreadable else _PASSED[run.passed]
@@ -299,22 +254,16 @@ def count_met(criteria: Iterable[Criterion]) -> str:
     return f"{outcomes.count(Outcome.MET)} of {len(outcomes)}"
 
 
-def kernel_view(check: KernelCheck) -> Kernel:
-    """A kernel's row."""
+def errors_of(check: KernelCheck) -> tuple[str, str, str]:
+    """A kernel's errors: of its value, of its gradient, and both from splatfix's own kernel; – for what was not compared."""
     differences = []
     for difference in (check.own_difference, check.own_gradient_difference):
         if difference is not None:
             differences.append(f"{difference:.1e}")
-    return Kernel(
-        check.name,
-        check.implementation,
-        check.kind,
-        _kernel_badge(check),
-        check.outcome,
+    return (
         _error(check.value_error, check.value_allowed),
         _error(check.gradient_error, check.gradient_allowed),
         ", ".join(differences) or ABSENT,
-        check.detail,
     )
 
 
@@ -335,16 +284,6 @@ def _error(error: float | None, allowed: float | None) -> str:
     if not allowed:
         return ABSENT
     return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
-
-
-IMPLEMENTATION = ("name", "version", "engine", "file", "SHA-256")
-"""Of :func:`implementation_cells`."""
-
-
-def implementation_cells(item: Implementation) -> tuple[str, ...]:
-    """Which code ran."""
-    parts = (item.name, item.version, item.engine, item.file, item.sha256)
-    return tuple(part or ABSENT for part in parts)
 
 
 def _by_scene(values: dict[str, object]) -> str:

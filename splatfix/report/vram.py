@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from splatfix.budget.model import Budget, Expected, Phase, Verdict
+from splatfix.budget.model import Budget, Expected, Part, Phase, Verdict
 from splatfix.core.words import verb
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.marks import ABSENT, Mark, Table
@@ -83,7 +83,11 @@ def show(console: Console, budget: Budget) -> None:
         (part.bytes for phase in budget.phases.values() if phase for part in phase.parts), default=1
     )
     for name, phase in budget.phases.items():
-        _show_phase(console, name, phase, longest)
+        section(console, f"{name.capitalize()}: {with_error(phase) if phase else 'not known'}")
+        for part in phase.parts if phase else ():
+            bar = "█" * max(1, round(_BAR * part.bytes / longest))
+            label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
+            console.print(f"  {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
     if hosts:
         section(console, "Host memory")
@@ -100,17 +104,6 @@ def show(console: Console, budget: Budget) -> None:
     section(console, "Maximum on this card, everything else unchanged")
     for name, limit in largest(budget):
         prose(console, f"  {name:<11}", escape(limit))
-
-
-def _show_phase(console: Console, name: str, phase: Phase | None, longest: int) -> None:
-    if phase is None:
-        section(console, f"{name.capitalize()}: not known")
-        return
-    section(console, f"{name.capitalize()}: {with_error(phase)}")
-    for part in phase.parts:
-        bar = "█" * max(1, round(_BAR * part.bytes / longest))
-        label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
-        console.print(f"  {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
 
 
 def count(number: float) -> str:
@@ -159,16 +152,11 @@ def largest(budget: Budget) -> Sequence[tuple[str, str]]:
         size = "x".join(map(str, limits.resolution))
     if limits.resolution == (0, 0):
         size = "none"
-    unlimited = "no limit by this card"
+    unlimited, gaussians = "no limit by this card", _down(limits.gaussians) or "not known"
     if budget.loading is None:  # nothing is known of what photos take
         unlimited = "not known"
     elif limits.gaussians == 0:
-        return [
-            (budget.unit, "none: the photos alone do not fit"),
-            ("resolution", size or unlimited),
-            ("photos", _down(limits.photos) or unlimited),
-        ]
-    gaussians = _down(limits.gaussians) or "not known"
+        gaussians = "none: the photos alone do not fit"
     return [
         (budget.unit, gaussians),
         ("resolution", size or unlimited),
@@ -199,19 +187,20 @@ def bars(phase: Phase, longest: int) -> Sequence[tuple[float, float, int, str]]:
 
 def page(budget: Budget) -> str:
     """The same as one HTML file."""
-    from splatfix.report.html import budget_page  # templates and certificates, which nothing else here needs
+    from splatfix.report import html  # templates and certificates, which nothing else here needs
 
     phases = {name: phase for name, phase in budget.phases.items() if phase is not None}
     longest = max([budget.limit_bytes, *(phase.peak_bytes for phase in phases.values())])
     headers = ("part", "takes", "at least, at most", "figure")
     expected = [(budget.unit, in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
-    return budget_page(
+    return html.page(
+        "vram.html",
         headline=headline(budget),
         mark=_MARKS[budget.verdict].value,
         limit=100.0 * budget.limit_bytes / longest,
         phases=[
-            (name, with_error(phase), bars(phase, longest), Table(headers, _part_rows(phase)))
+            (name, with_error(phase), bars(phase, longest), Table(headers, list(map(_part_row, phase.parts))))
             for name, phase in phases.items()
         ],
         changes=Table(CHANGES, change_rows(budget)),
@@ -221,9 +210,6 @@ def page(budget: Budget) -> str:
     )
 
 
-def _part_rows(phase: Phase) -> Sequence[tuple[str, ...]]:
-    rows = []
-    for part in phase.parts:
-        error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
-        rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
-    return rows
+def _part_row(part: Part) -> tuple[str, ...]:
+    error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
+    return (part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}")

@@ -6,7 +6,7 @@ the CUDA and torch of the environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
@@ -83,10 +83,12 @@ def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Lin
     Raises:
         WebError: its page, or every page that it leads to, could not be had.
     """
-    if index.packages and canonicalize_name(name) not in map(canonicalize_name, index.packages):
+    if not may_list(index, name):
         return ()
     if not is_remote(index):
-        return tuple(_in_folder(index, name))
+        files = sorted(islice(Path(index.address).rglob("*.whl"), _MOST_FILES))
+        ours = (path for path in files if _is_of(path.name, name))
+        return tuple(Link(path.name, str(path), index.name, path.parent.as_posix()) for path in ours)
     cuda, release_of_torch = f"cu{(torch.cuda or '').replace('.', '')}", dotted(release(torch.version)[:2])
     fields = {"name": canonicalize_name(name), "cuda": cuda, "torch": release_of_torch}
     address = index.address
@@ -95,10 +97,10 @@ def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Lin
     return tuple(_Pages(index, name, torch, web).wheels(address))
 
 
-def _in_folder(index: WheelIndex, name: str) -> Iterator[Link]:
-    for path in sorted(islice(Path(index.address).rglob("*.whl"), _MOST_FILES)):
-        if _is_of(path.name, name):
-            yield Link(path.name, str(path), index.name, path.parent.as_posix())
+def may_list(index: WheelIndex, name: str) -> bool:
+    """It is for every package, or for this one too."""
+    names = [canonicalize_name(package) for package in index.packages]
+    return not names or canonicalize_name(name) in names
 
 
 def _is_of(wheel: str, name: str) -> bool:
@@ -148,6 +150,7 @@ class _Pages(Struct):
     def _folders(self, page: str, hrefs: Iterable[str]) -> list[str]:
         """Pages below this one that are called after the package, then those called after this CUDA and torch."""
         below = page.rpartition("/")[0]
+        torch, cuda = release(self.torch.version)[:2], release(self.torch.cuda or "")[:1]
         packages, builds = [], []
         for address in dict.fromkeys(urldefrag(_joined(page, href))[0] for href in hrefs):
             segment = address.rstrip("/").removesuffix("/index.html").rpartition("/")[2].removesuffix(".html")
@@ -156,13 +159,9 @@ class _Pages(Struct):
             stated = built_for(segment)
             if canonicalize_name(segment) == canonicalize_name(self.name):
                 packages.append(address)
-            elif (stated.torch or stated.cuda) and self._suits(stated.torch, stated.cuda):
+            elif (stated.torch[:2], stated.cuda[:1]) in (((), cuda), (torch, ()), (torch, cuda)):
                 builds.append(address)
         return packages or builds
-
-    def _suits(self, torch: tuple[int, ...], cuda: tuple[int, ...]) -> bool:
-        here = release(self.torch.version)[:2], release(self.torch.cuda or "")[:1]
-        return (not torch or torch[:2] == here[0]) and (not cuda or cuda[:1] == here[1])
 
 
 def _joined(page: str, href: str) -> str:

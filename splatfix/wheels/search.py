@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
@@ -16,7 +15,7 @@ from splatfix.core.redact import without_credentials
 from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.wheels.contents import Contents, Refused
-from splatfix.wheels.listing import Link, wheels_in
+from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
 from splatfix.wheels.web import RemoteFile, Web, WebError
@@ -49,13 +48,8 @@ def find_wheels(
             if not error.missing:
                 unanswered.append(Unanswered(index.name, without_credentials(index.address), str(error)))
     search = _Search(wanted, context, interpreter, torch, web)
-    asked = tuple(index.name for index in indexes if _may_have(index, wanted))
+    asked = tuple(index.name for index in indexes if may_list(index, wanted.name))
     return Search(wanted.name, wanted.source, tuple(search.judged(links)), tuple(unanswered), asked)
-
-
-def _may_have(index: WheelIndex, wanted: Wanted) -> bool:
-    names = [canonicalize_name(name) for name in index.packages]
-    return not names or canonicalize_name(wanted.name) in names
 
 
 class _Search(Struct, frozen=True):

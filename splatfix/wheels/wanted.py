@@ -45,11 +45,8 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text.strip()) is not None
 
 
-def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
+def wanted_by_name(text: str) -> Wanted:
     """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
-
-    Args:
-        variants: keys of those that will do.
 
     Raises:
         SplatfixError: ``not-a-package`` (exit code 2).
@@ -60,5 +57,4 @@ def wanted_by_name(text: str, variants: tuple[str, ...] = ()) -> Wanted:
     named = _NAME.fullmatch(text.strip())
     if named is None:
         raise SplatfixError.of("wheels.not-a-package", text=text)
-    version = named.group(2) or ""
-    return Wanted(named.group(1), version, variants=variants, source=text)
+    return Wanted(named.group(1), named.group(2) or "", source=text)

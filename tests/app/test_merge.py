@@ -5,17 +5,18 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Verdict
-from splatfix.core.codec import to_json
-from splatfix.core.step import run
+from splatfix.certify import Certificate, Verdict
+from splatfix.core.codec import from_json, to_json
+from splatfix.core.step import Command, run
+from splatfix.plan.option import Advice, Option, OptionKind, Options
 from splatfix.report.html import matrix_page
-from splatfix.report.merged import MergedView, markdown, show
-from splatfix.report.merging import Group, Merged, Merger
+from splatfix.report.merged import markdown, show
+from splatfix.report.merging import Group, Merged, Summary, merge, summary_of
 from tests.certify.conftest import RESULT
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
@@ -24,29 +25,41 @@ from tests.report.certificates import DRIVERS, GPUS, TORCHES, varied
 from tests.report.html.outline import Outline
 from tests.screens import on_screen
 
-MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1"}
+MET = {"code": "loss-falls", "outcome": "met", "measured": "0.3 to 0.1", "required": "it falls"}
+KERNEL = {"name": "ssim", "implementation": "fused_ssim", "outcome": "failed"}
 BASE: dict[str, Any] = {
     "schema_version": 2,
     "command": "certify",
     "splatfix_version": "0.1.0",
     "verdict": "certified",
+    "summary": "",
+    "reasons": [],
+    "repeat": to_json(Command(("splatfix", "certify"))),
+    "issued": "2026-01-01T12:00:00+00:00",
+    "seconds": 1.0,
     "device": "cuda",
     "renderer": "gsplat",
     "suite": "quick",
     "proof": [],
     "kernels": [],
     "environment": {"python": "3.11.7"},
-    "scenes": [{"scene": "fruit", "criteria": [MET], "result": RESULT}],
+    "scenes": [{"scene": "fruit", "criteria": [MET], "seconds": 1.0, "result": RESULT}],
     "options": None,
     "facts": {},
 }
+OTHERS = ("schema_version", "command", "splatfix_version", "options", "facts")
+"""What of a document is no part of the certificate itself."""
+
+
+def summary(folder: str, document: dict[str, Any]) -> Summary:
+    content = {name: value for name, value in document.items() if name not in OTHERS}
+    options: Options | None = from_json(Options | None, document["options"])  # type: ignore[arg-type]
+    file = f"{folder}/certificate.json"
+    return summary_of(file, quote(file), from_json(Certificate, content), options)
 
 
 def merged(*documents: dict[str, Any]) -> Merged:
-    merger = Merger()
-    for number, document in enumerate(documents):
-        merger.add(f"{number}/certificate.json", f"{number}/certificate.json", document)
-    return merger.merged()
+    return merge([summary(str(number), document) for number, document in enumerate(documents)])
 
 
 def write(folder: Path, document: dict[str, Any]) -> Path:
@@ -62,10 +75,10 @@ def test_every_certificate_is_in_one_cell() -> None:
     assert found.verdicts == {
         verdict.value: sum(item["verdict"] == verdict.value for item in lab) for verdict in Verdict
     }
-    gsplat, inria = MergedView(found).tables
-    assert gsplat.name.startswith("gsplat: ") and inria.name.startswith("inria: ")
-    assert gsplat.table.headers[2:] == TORCHES, "2.9 comes before 2.11"
-    gpu, driver, *cells = gsplat.table.rows[0]
+    (gsplat, table), (inria, _) = found.tables
+    assert gsplat.startswith("gsplat: ") and inria.startswith("inria: ")
+    assert table.headers[2:] == TORCHES, "2.9 comes before 2.11"
+    gpu, driver, *cells = table.rows[0]
     assert gpu in GPUS and driver == DRIVERS[0] and [cell and cell.torch for cell in cells] == list(TORCHES)
 
 
@@ -111,8 +124,9 @@ def test_the_screen_shows_twenty_groups_at_most(groups: int, shown: int) -> None
 
 
 def advised(title: str) -> dict[str, Any]:
-    step = to_json(run("splatfix", "install", "a b", text="Rebuild it"))
-    return {"advice": {"option": {"title": title, "steps": [step]}}}
+    option = Option(OptionKind.REBUILD, title, (run("splatfix", "install", "a b", text="Rebuild it"),))
+    document: dict[str, Any] = to_json(Options((), (), (option,), advice=Advice(option)))
+    return document
 
 
 def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
@@ -126,20 +140,18 @@ def test_a_group_has_one_fix_and_says_how_many_advise_it() -> None:
     assert command is not None and command.argv == ("splatfix", "install", "a b")
     again = group_of(ended)
     assert (again.fix.title, again.fix.steps, again.advised) == ("run it again", (), 1)
-    kernel = {"name": "ssim", "outcome": "failed"}
-    old = {"code": "driver-too-old", "outcome": "failed", "advice": "Install a newer driver."}
-    unadvised = changed(verdict="not-certified", diagnosis=[old], kernels=[kernel])
+    old = {**MET, "code": "driver-too-old", "outcome": "failed", "advice": "Install a newer driver."}
+    unadvised = changed(verdict="not-certified", diagnosis=[old], kernels=[KERNEL])
     group = group_of(unadvised, unadvised)
     assert (group.kind, group.code, group.also) == ("diagnosis", "driver-too-old", ("ssim",))
     assert (group.fix.title, group.advised) == ("Install a newer driver.", 2)
-    bare = group_of(changed(verdict="not-certified", kernels=[kernel]))
+    bare = group_of(changed(verdict="not-certified", kernels=[KERNEL]))
     assert bare.advised == 0 and bare.fix.steps
 
 
 def test_a_diagnosis_that_passed_is_no_peer_of_a_training_that_failed() -> None:
-    kernel = {"name": "ssim", "outcome": "failed"}
     failed = changed(
-        verdict="not-certified", kernels=[kernel], environment={"python": "3.11.7", "torch": "2.6"}
+        verdict="not-certified", kernels=[KERNEL], environment={"python": "3.11.7", "torch": "2.6"}
     )
     diagnosed = changed(level=1, scenes=[], environment={"python": "3.11.7", "torch": "2.13"})
     assert (group_of(diagnosed, failed).part, group_of(diagnosed, failed).certified_with) == ("", ())
@@ -174,9 +186,10 @@ def test_every_cell_is_linked_and_what_cannot_be_read_is_listed(splatfix: Splatf
         for item in document["unreadable"]
     }
     assert "schema_version 1" in reasons["lab/old"] and "not a certificate" in reasons["lab/other"]
-    assert "nested too deeply" in reasons["lab/deep"] and "line 1" in reasons["lab/cut"]
-    assert reasons["lab/gone"] == "there is no such file"
-    assert "JSON" in reasons["lab/text.json"] and reasons["lab/pipe"] == "there is no certificate.json in it"
+    assert "nested too deeply" in reasons["lab/deep"] and "is not a certificate" in reasons["lab/cut"]
+    assert "No such file" in reasons["lab/gone"]
+    assert "is not a certificate" in reasons["lab/text.json"]
+    assert reasons["lab/pipe"] == "there is no certificate.json in it"
     assert len(reasons) == len(document["unreadable"]) == 7
     linked = [unquote(item["link"]) for cell in document["cells"] for item in cell["certificates"]]
     assert {(out / link).resolve() for link in linked} == {
@@ -229,8 +242,8 @@ def test_nothing_that_can_be_read_is_undetermined_and_writes_nothing(
 
 def test_words_of_strangers_stay_words() -> None:
     said = CONTROL + UNICODE + MARKUP + "<script>alert(1)</script>\n| x |"
-    failed = [{"code": said, "outcome": "failed", "measured": said, "why": said}]
-    option = {"title": said, "steps": [to_json(run(said, text=said))]}
+    failed = [{"code": said, "outcome": "failed", "measured": said, "required": said, "why": said}]
+    option = Option(OptionKind.REBUILD, said, (run(said, text=said),))
     hostile = changed(
         verdict="not-certified",
         device=said,
@@ -238,8 +251,8 @@ def test_words_of_strangers_stay_words() -> None:
         suite=said,
         issued=said,
         environment=dict.fromkeys(("GPU", "driver", "torch", "renderer"), said),
-        scenes=[{"scene": said, "criteria": failed}],
-        options={"advice": {"option": option}},
+        scenes=[{"scene": said, "criteria": failed, "seconds": 1.0}],
+        options=to_json(Options((), (), (option,), advice=Advice(option))),
     )
     found = merged(hostile, BASE)
     page = matrix_page(found, [(said, said)], "certificates.json")

@@ -19,12 +19,11 @@ from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict,
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
 from splatfix.certify.model import NOT_REACHED
 from splatfix.certify.smoke import ended_early
-from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
 from splatfix.facts import Facts
-from splatfix.report.recorded import StoredCertificate
+from splatfix.report.recorded import parts_of
 from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
@@ -134,10 +133,10 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     )
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
-    parts, of_whole = (StoredCertificate(to_json(item)).parts() for item in (found, whole))
+    parts, of_whole = parts_of(found), parts_of(whole)
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
     early = incomplete(replace(found, under_way={}, skipped=()), SUITES["quick"].scenes, {}, interrupted=True)
-    assert StoredCertificate(to_json(early)).parts()["seed"] == "0", "by the command line"
+    assert parts_of(early)["seed"] == "0", "by the command line"
     assert parts.items() <= of_whole.items() and {"processor", "seed", "iterations"} <= parts.keys()
 
 

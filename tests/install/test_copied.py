@@ -44,18 +44,6 @@ def killed_in_the_middle(target: Environment) -> None:
     edit(entry_file(target), lambda it: it.update(status="running"))
 
 
-def as_version_2(target: Environment, prefix: Path) -> None:
-    """Paths as splatfix wrote them before version 3: absolute."""
-    for path in (target.state_folder / "journal").rglob("*.json"):
-        path.write_text(path.read_text().replace("<prefix>", str(prefix)))
-
-    def older(document: dict[str, object]) -> None:
-        document["schema_version"] = 2
-        del document["environment"]
-
-    edit(entry_file(target), older)
-
-
 @pytest.mark.parametrize("arrive", [copy_of, moved])
 def test_revert_restores_the_environment_it_is_asked_of(
     stages: Stages, tmp_path: Path, arrive: Callable[[Environment, Path], Environment]
@@ -77,31 +65,6 @@ def test_a_killed_installation_is_rolled_back_in_the_copy_alone(stages: Stages, 
     assert len(outcome.recovered) == 1 and everything(original) == untouched
     revert(copy.python)
     assert snapshot(copy) == stages.files["one"]
-
-
-@pytest.mark.parametrize("known_as", ["env", "link"])
-def test_a_journal_of_before_is_undone_in_its_own_environment(stages: Stages, known_as: str) -> None:
-    """An environment has the names of its links too."""
-    original = stages.at("two")
-    (stages.folder / "link").unlink(missing_ok=True)
-    (stages.folder / "link").symlink_to(original.prefix)
-    as_version_2(original, stages.folder / known_as)
-    revert(original.python)
-    assert snapshot(original) == stages.files["one"]
-
-
-@pytest.mark.parametrize("arrive", [copy_of, moved])
-def test_a_journal_of_before_is_refused_elsewhere(
-    stages: Stages, tmp_path: Path, arrive: Callable[[Environment, Path], Environment]
-) -> None:
-    original = stages.at("two")
-    as_version_2(original, original.prefix)
-    there = arrive(original, tmp_path / "new")
-    held = everything(there, ("lock", "pip.lock"))
-    for dry_run in (True, False):
-        assert refused(revert, there.python, dry_run=dry_run).code == "journal-of-another-environment"
-    assert everything(there, ("lock", "pip.lock")) == held
-    assert original.prefix.exists() is (arrive is copy_of)
 
 
 def test_a_copy_leaves_the_checkout_to_the_original(stages: Stages, tmp_path: Path) -> None:

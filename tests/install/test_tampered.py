@@ -114,7 +114,6 @@ TAMPERINGS: list[Tampering] = [
     entry_is_a_link,
     own_journal,
 ]
-CODES = {"journal-tampered", "journal-of-another-environment"}
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda it: it.__name__)
@@ -126,11 +125,11 @@ def test_tampering_is_refused_and_nothing_is_touched(
     held = (contents(tmp_path, LOCKS), contents(environment.prefix, LOCKS))
     for dry_run in (True, False):
         error = refused(revert, environment.python, dry_run=dry_run)
-        assert error.code in CODES and error.todo
+        assert error.code == "journal-tampered" and error.todo
         assert (contents(tmp_path, LOCKS), contents(environment.prefix, LOCKS)) == held
     edit(entry_file(environment), lambda it: it.update(status="running"))  # as after a kill
     error = refused(install, environment, write_extension(tmp_path / "three", name="other_probe"))
-    assert error.code in CODES
+    assert error.code == "journal-tampered"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "link to all of it"])

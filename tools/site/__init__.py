@@ -1,7 +1,7 @@
 """The page "Which torch for my GPU": splatfix's plan for each machine of ``machines.toml``, in one file without requests.
 
 The answers are the options that ``splatfix install --dry-run --why --facts`` gives for the simulated machine; here they are only
-written down, each distinct one once. ``python -m tools.site OUT.html`` writes the page alone.
+written down, each distinct one once.
 """
 
 from __future__ import annotations
@@ -127,15 +127,15 @@ def answer(machine: Machine) -> Answer:
 def plain_pip(facts: Facts) -> tuple[str, str]:
     """Why the torch that ``pip install torch`` brings does not run here, with its source; "" where it does."""
     assessment = assess(make_context(facts))
-    if assessment.platform == "windows":
+    if assessment.context.platform == "windows":
         source = str(table("torch_releases")["source"]["releases"])
         return "pip install torch brings a build without CUDA on Windows", source
-    python = assessment.python
+    python = assessment.context.python
     assert python is not None, "simulated machines have one"
     release = next(item for item in reversed(releases()) if item.supports_python(python))
     build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
-    (arch,) = assessment.archs
+    (arch,) = assessment.context.archs
     if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
         return f"{name}, which has no code for {arch.sm}", build.source
     objection = driver_objection(assessment, ".".join(map(str, build.cuda)))
@@ -232,21 +232,18 @@ def stack_rows() -> list[dict[str, Any]]:
 
 def _known_trouble(stack: Mapping[str, Any], notes: Sequence[str]) -> list[str]:
     trouble = [note for note in (stack.get("note", ""), *notes) if note]
-    for key in _edits_of({stack["repository"], *stack.get("addresses", ())}):
+    repositories = {stack["repository"], *stack.get("addresses", ())}
+    # what splatfix edited in the recorded real builds of its extensions
+    edits: dict[str, None] = {}
+    for build in json.loads(BUILDS.read_text(encoding="utf-8"))["builds"]:
+        if any(repository in build["source"] for repository in repositories):
+            edits.update(dict.fromkeys(build["edits"]))
+    for key in edits:
         record = breakage(key)
         when = ", ".join(f"{name} {limit}" for name, limit in record.when.versions.items())
         where = f" ({when})" if when else ""
         trouble.append(f"{record.title}{where}. splatfix install edits it: {record.cure}")
     return trouble
-
-
-def _edits_of(repositories: set[str]) -> list[str]:
-    """What splatfix edited in the recorded real builds of a stack's extensions."""
-    edits: dict[str, None] = {}
-    for build in json.loads(BUILDS.read_text(encoding="utf-8"))["builds"]:
-        if any(repository in build["source"] for repository in repositories):
-            edits.update(dict.fromkeys(build["edits"]))
-    return list(edits)
 
 
 # The page

@@ -16,7 +16,7 @@ from splatfix.plan.steps import Reason, RunLane
 
 def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
     """The first lane with a GPU that serves the targets."""
-    machine = assessment.facts.machine
+    machine = assessment.context.facts.machine
     if machine.container and "docker" not in machine.tools:
         raise NotApplicable(f"this is a {machine.container} container already; call splatfix on its host")
     if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
@@ -31,19 +31,17 @@ def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
             continue
         objection, unsure = _objection(assessment, lane)
         if not objection:
-            return _run(assessment, lane, unsure)
+            command = Command(("splatfix", "certify", "--container", lane.name))
+            reason = Reason(
+                "torch and everything else come from the image; only the driver is this machine's"
+            )
+            step = RunLane(command=command, lane=lane.name, torch=lane.torch)
+            option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
+            limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
+            proves = tuple(rung for rung in option.proves if rung is not limit.rung)
+            return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
         against.append(f"lane {lane.name}: {objection}")
     raise NotApplicable("; ".join(against) or "no lane with a GPU is defined")
-
-
-def _run(assessment: Assessment, lane: LaneSummary, unsure: Sequence[str]) -> Option:
-    command = Command(("splatfix", "certify", "--container", lane.name))
-    reason = Reason("torch and everything else come from the image; only the driver is this machine's")
-    step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-    option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
-    limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
-    proves = tuple(rung for rung in option.proves if rung is not limit.rung)
-    return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
 
 
 def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str]]:
@@ -54,7 +52,7 @@ def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str
     if release is None:
         return "", [f"what GPU code {lane.torch} carries"]
     unsure = []
-    for arch in assessment.archs:
+    for arch in assessment.context.archs:
         runs = build_runs_on(release, arch)
         if runs is False:
             return f"{lane.torch} has no code for {arch.sm}", []

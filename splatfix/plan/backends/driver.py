@@ -42,17 +42,17 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
     need = _need(assessment, opened=opened)
     if need is None:
         raise NotApplicable(f"driver {assessment.driver_version} is new enough for what is installed")
-    for arch in assessment.archs:
+    for arch in assessment.context.archs:
         last = drivers.gpu_last_branch(arch)
         if last and need.version[0] > last[0]:
             raise NotApplicable(f"{need.reason}, but driver {last[0]} is the last for {arch.sm}")
     which = "the NVIDIA driver"
-    if assessment.facts.machine.wsl:
+    if assessment.context.facts.machine.wsl:
         which = "the Windows driver (WSL2 uses it)"
     upgrade = say(f"upgrade {which} to {driver_words(need.version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(need.version)
     newer = Driver(driver_words(need.version), dotted(level or ()) or None)
-    facts = assessment.facts
+    facts = assessment.context.facts
     machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
     following = first_with(replace(facts, machine=machine))
     if following is None:
@@ -77,13 +77,13 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
         return None
     build, floor = later
     torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
-    source = drivers.source_of_floors(build.cuda, assessment.archs)
+    source = drivers.source_of_floors(build.cuda, assessment.context.archs)
     return _Need(floor, f"{torch}, needs driver {driver_words(floor)}", source)
 
 
 def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
     """The oldest drivers for the GPUs here."""
-    for target in assessment.targets:
+    for target in assessment.context.targets:
         floor = drivers.gpu_driver_floor(target.arch)
         if target.here and floor:
             source = drivers.source_of_floors(None, [target.arch])
@@ -95,7 +95,7 @@ def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
     cuda = assessment.context.torch_cuda
     if cuda is None:
         return
-    floor = drivers.runtime_floor(cuda, assessment.platform or "linux")
+    floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
     if floor:
         source = drivers.source_of_floors(cuda, ())
         yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}", source)
@@ -107,7 +107,7 @@ def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
         branch = _oldest_for_ptx(part)
         if branch is None:
             continue
-        for arch in assessment.archs:
+        for arch in assessment.context.archs:
             verdict = assessment.context.judge(part.code, arch)
             if verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"

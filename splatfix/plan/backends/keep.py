@@ -27,7 +27,15 @@ def keep(assessment: Assessment) -> Option:
         guess = "what GPU code is installed could not be read, so keeping it would be a guess"
         raise NotApplicable(f"{guess}: {'; '.join(unsure)}")
     steps = (Keep(subjects=assessment.subjects), confirm(assessment))
-    return make_option(assessment, OptionKind.KEEP, steps, _reasons(assessment), unsure)
+    parts, reasons = assessment.parts, []
+    if native := ", ".join(part.name for part in parts if not part.anywhere):
+        text = f"every fatbin of {native} has code for {assessment.names}"
+        reasons.append(Reason(text, "their bytes"))
+    if without_gpu_code := ", ".join(part.name for part in parts if part.cpu):
+        reasons.append(Reason(f"installed, and without GPU code: {without_gpu_code}", "pip's list"))
+    if dropins := ", ".join(part.name for part in parts if part.dropin):
+        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
+    return make_option(assessment, OptionKind.KEEP, steps, reasons, unsure)
 
 
 def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str], list[str]]:
@@ -37,7 +45,7 @@ def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str],
     if part.error:
         return [f"{part.name}: {part.error}"], []
     against, unsure = [], []
-    archs = assessment.archs
+    archs = assessment.context.archs
     if part.anywhere:
         archs = ()
     for arch in archs:
@@ -50,16 +58,3 @@ def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str],
     if not against:
         against = [f"{part.name}: {reason}" for reason in part.unfit]
     return against, unsure
-
-
-def _reasons(assessment: Assessment) -> list[Reason]:
-    parts = assessment.parts
-    reasons = []
-    if native := ", ".join(part.name for part in parts if not part.anywhere):
-        text = f"every fatbin of {native} has code for {assessment.names}"
-        reasons.append(Reason(text, "their bytes"))
-    if without_gpu_code := ", ".join(part.name for part in parts if part.cpu):
-        reasons.append(Reason(f"installed, and without GPU code: {without_gpu_code}", "pip's list"))
-    if dropins := ", ".join(part.name for part in parts if part.dropin):
-        reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
-    return reasons

@@ -53,7 +53,12 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
     Raises:
         NotApplicable: why it cannot be done here, or need not be.
     """
-    torch, unsure = _torch_to_build_for(assessment)
+    against, unsure = torch_obstacles(assessment)
+    if assessment.kept and len(assessment.kept) == len(assessment.parts):
+        against.append(f"{', '.join(assessment.kept)} must not change (--keep)")
+    torch = assessment.context.torch
+    if against or torch is None:
+        raise NotApplicable("; ".join(against))
     here: Tools | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
         here = _tools_without_toolkit(assessment, torch, unsure)
@@ -80,27 +85,13 @@ def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
     if chosen.ptx is None:
         raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
     newer = []
-    for arch in assessment.archs:
+    for arch in assessment.context.archs:
         if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
             newer.append(arch)
     return Reason(
         f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
         f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
     )
-
-
-def _torch_to_build_for(assessment: Assessment) -> tuple[Torch, list[str]]:
-    """The torch that is here and what is not known about it.
-
-    Raises:
-        NotApplicable: what rules out compiling anything beside it.
-    """
-    against, unsure = torch_obstacles(assessment)
-    if assessment.kept and len(assessment.kept) == len(assessment.parts):
-        against.append(f"{', '.join(assessment.kept)} must not change (--keep)")
-    if against or assessment.torch is None:
-        raise NotApplicable("; ".join(against))
-    return assessment.torch, unsure
 
 
 def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
@@ -118,7 +109,7 @@ def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[st
         here = None
     if here and not here.before:
         raise NotApplicable("not needed: a toolkit that fits is here")
-    toolkits = assessment.facts.machine.toolkits
+    toolkits = assessment.context.facts.machine.toolkits
     if toolkits.value is None:
         text = f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
         unsure.append(text)
@@ -142,15 +133,15 @@ def rebuild_steps(
     # those that lack code for a target, or all where none is known to
     lacking = [part for part in ours if not everything and lacks_code(assessment, part)]
     names = tuple(part.name for part in lacking or ours)
-    sources = assessment.sources.named or sources_of(assessment.facts, names) or ("SOURCE",)
+    sources = assessment.sources.named or sources_of(assessment.context.facts, names) or ("SOURCE",)
     if assessment.sources.fetch:
         options = (*options, FETCH)
-    command = splatfix(assessment, "install", *sources, *target_options(assessment.archs), *options)
+    command = splatfix(assessment, "install", *sources, *target_options(assessment.context.archs), *options)
     arch_list = [arch.cc for arch in dict.fromkeys(tools.chosen.build_archs)]
     if tools.chosen.ptx:
         arch_list.append(f"{tools.chosen.ptx.cc}+PTX")
     sources_of_names = [assessment.sources.built_from.get(name) for name in names]
-    targets = assessment.archs
+    targets = assessment.context.archs
     last: tuple[Step, ...] = (confirm(assessment),)
     if names and all(source and not source.needs_cuda for source in sources_of_names):
         targets, last = (), ()

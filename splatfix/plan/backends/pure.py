@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from splatfix import __version__
 from splatfix.context import Context, Rejected
 from splatfix.context.commands import pip
-from splatfix.context.torch_wheels import preference
+from splatfix.context.torch_wheels import no_wheels, preference
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import target_options
@@ -41,19 +41,23 @@ def dropins(assessment: Assessment) -> Option:
     replacement = _usable_dropins(assessment)
     against, unsure = torch_obstacles(assessment)
     install_torch: tuple[InstallTorch, ...] = ()
-    if assessment.torch is None:
+    if assessment.context.torch is None:
         step = _first_torch(assessment)
         if step is None:
-            no_wheels = assessment.no_wheels or "no release in the tables has a wheel for this Python"
-            raise NotApplicable(f"{against[0]}, and {no_wheels}")
+            lacking = (
+                no_wheels(assessment.context.facts) or "no release in the tables has a wheel for this Python"
+            )
+            raise NotApplicable(f"{against[0]}, and {lacking}")
         install_torch = (step,)
         against = []
-        if assessment.targets and step.tag == "cpu":
+        if assessment.context.targets and step.tag == "cpu":
             against = [f"no CUDA build of torch in the tables serves {assessment.names} here"]
-    elif not assessment.targets:
+    elif not assessment.context.targets:
         # ROCm and Metal run plain PyTorch; whether all of it was never tried
         against = []
-        unsure = [f"whether the drop-ins run on anything but the CPU with torch {assessment.torch.version}"]
+        unsure = [
+            f"whether the drop-ins run on anything but the CPU with torch {assessment.context.torch.version}"
+        ]
     steps = _use(assessment, replacement, "pure", on_the_cpu=bool(against))
     must_be_native, unknown_names = _reasons(replacement)
     slow = Reason("same values within rounding; far slower than CUDA, for small scenes")
@@ -85,7 +89,7 @@ def dropins_on_gpu(assessment: Assessment) -> Option:
         if error.code == "cpu-only-torch" and error.todo and error.todo[0].command:
             obstacle += f"; possible after: {error.todo[0].line()}"
         raise NotApplicable(obstacle) from error
-    targets = target_options(assessment.archs)
+    targets = target_options(assessment.context.archs)
     steps = _use(assessment, replacement, "nvrtc", *targets, on_the_cpu=not assessment.here)
     must_be_native, unknown_names = _reasons(replacement)
     needs_no_tools = Reason("made in seconds; no toolkit, host compiler or ninja is needed")
@@ -139,7 +143,7 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     """
     if assessment.kept:
         raise NotApplicable(f"{', '.join(assessment.kept)} must not change (--keep)")
-    sources, checkout = assessment.sources, assessment.facts.checkout.value
+    sources, checkout = assessment.sources, assessment.context.facts.checkout.value
     installed = {name for part in assessment.parts if part.dropin and not part.unfit for name in part.names}
     if sources.replacement.dropins or sources.replacement.native:
         # the sources themselves have told, by how they call it
@@ -209,12 +213,15 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
 
 def _first_torch(assessment: Assessment) -> InstallTorch | None:
     """The torch to install where there is none: one that serves the targets, else the newest for the CPU; None: no wheel."""
-    facts = assessment.facts
+    facts = assessment.context.facts
     candidates = other_builds(assessment)
     if candidates:
         best = min(
             candidates,
-            key=lambda item: (item.runs == "unknown", preference(facts, item.build, assessment.archs)),
+            key=lambda item: (
+                item.runs == "unknown",
+                preference(facts, item.build, assessment.context.archs),
+            ),
         )
         version, tag = best.build.torch, best.build.tag
     elif release := _release_for_the_cpu(assessment):
@@ -227,9 +234,9 @@ def _first_torch(assessment: Assessment) -> InstallTorch | None:
 
 def _release_for_the_cpu(assessment: Assessment) -> str:
     """The newest release with wheels for this Python and C library; "" where there is none."""
-    if assessment.no_wheels:
+    if no_wheels(assessment.context.facts):
         return ""
-    python, glibc = assessment.python, assessment.glibc
+    python, glibc = assessment.context.python, assessment.context.glibc
     for item in reversed(releases()):
         python_fits = python is None or item.supports_python(python) is not False
         glibc_fits = glibc is None or item.min_glibc is None or glibc >= item.min_glibc

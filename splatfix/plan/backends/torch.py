@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, make_context
-from splatfix.context.torch_wheels import builds_for_all, install_command, preference
+from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
 from splatfix.core.versions import release
 from splatfix.facts import Torch
 from splatfix.knowledge import Arch, drivers
@@ -23,7 +23,6 @@ from splatfix.knowledge.torch_releases import (
 )
 from splatfix.plan.assessment import (
     Assessment,
-    Compatibility,
     driver_objection,
     names_of_archs,
     own_driver_starts,
@@ -57,7 +56,7 @@ def other_torch(assessment: Assessment) -> Option:
     """The published build that serves every target under this driver and Python, and asks least of the machine."""
     if obstacle := why_torch_stays(assessment):
         raise NotApplicable(obstacle)
-    torch = assessment.torch
+    torch = assessment.context.torch
     against, _ = torch_obstacles(assessment)
     if torch and not against:
         tools = tools_for(assessment.context, torch)
@@ -84,24 +83,33 @@ def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[
     if least is None:
         raise NotApplicable(serves)
     if tools.cost <= least.cost:
-        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({_asks(least)})")
+        asks = "an installed toolkit"
+        if least.manual:
+            asks = "a toolkit or compiler that you install"
+        elif least.before:
+            asks = "a toolkit from PyPI wheels"
+        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({asks})")
     return offers
 
 
 def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
     best = best_offer(assessment, offers)
     build = best.build
-    version, step = install_command(build, assessment.facts)
+    version, step = install_command(build, assessment.context.facts)
     carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {assessment.names}"
     driver = driver_objection(assessment, cuda_of(build))
     reasons = [Reason(carries, build.source)]
-    if why_driver := _why_driver(assessment, build, driver):
-        reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.archs)))
+    why_driver = driver.reason
+    if not driver.ok:
+        oldest = oldest_driver(build, assessment.context.archs, assessment.context.platform or "linux")
+        why_driver = f"where it runs, the driver must be {oldest} or newer" if oldest else ""
+    if why_driver:
+        reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.context.archs)))
     reasons += [*best.tools.reasons, *_other_reasons(assessment, best, offers)]
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
-    if assessment.python is None:
+    if assessment.context.python is None:
         unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
     if assessment.here and driver.ok is None:
         unsure.append(driver.reason)
@@ -122,26 +130,12 @@ def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer])
         reasons.append(Reason(f"alternatives: {names}"))
     if lost := _lost_here(assessment, best.build):
         reasons.append(Reason(lost))
-    if linked := ", ".join(_linked_to_torch(assessment)):
+    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
+    extensions = assessment.context.facts.environment.extensions.value or ()
+    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
+    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
         reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     return reasons
-
-
-def _asks(tools: Tools) -> str:
-    if tools.manual:
-        return "a toolkit or compiler that you install"
-    if tools.before:
-        return "a toolkit from PyPI wheels"
-    return "an installed toolkit"
-
-
-def _why_driver(assessment: Assessment, build: TorchBuild, driver: Compatibility) -> str:
-    if driver.ok:
-        return driver.reason
-    oldest = oldest_driver(build, assessment.archs, assessment.platform or "linux")
-    if not oldest:
-        return ""
-    return f"where it runs, the driver must be {oldest} or newer"
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
@@ -158,11 +152,11 @@ def _why_no_build(assessment: Assessment) -> str:
     text = "no torch build in the tables supports"
     if builds:
         text = "no toolkit works here with any torch build that would fit"
-    text += f" {assessment.names} on {assessment.platform} {assessment.facts.machine.machine}"
-    if assessment.python:
-        text += f" with Python {assessment.python[0]}.{assessment.python[1]}"
-    if assessment.glibc:
-        text += f" and glibc {assessment.glibc[0]}.{assessment.glibc[1]}"
+    text += f" {assessment.names} on {assessment.context.platform} {assessment.context.facts.machine.machine}"
+    if assessment.context.python:
+        text += f" with Python {assessment.context.python[0]}.{assessment.context.python[1]}"
+    if assessment.context.glibc:
+        text += f" and glibc {assessment.context.glibc[0]}.{assessment.context.glibc[1]}"
     if later := torch_of_newer_driver(assessment):
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
@@ -181,10 +175,10 @@ def _wheel_obstacle(assessment: Assessment) -> str:
         for item in other_builds(assessment, leaving_out=name)[:1]:
             text = wheel_obstacle(
                 item.build,
-                assessment.platform or "linux",
-                assessment.facts.machine.machine,
-                python=assessment.python,
-                glibc=assessment.glibc,
+                assessment.context.platform or "linux",
+                assessment.context.facts.machine.machine,
+                python=assessment.context.python,
+                glibc=assessment.context.glibc,
             )
             if text:
                 return text.rstrip(".")
@@ -193,13 +187,13 @@ def _wheel_obstacle(assessment: Assessment) -> str:
 
 def _one_at_a_time(assessment: Assessment) -> list[str]:
     """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
-    if len(assessment.targets) < 2:
+    if len(assessment.context.targets) < 2:
         return []
     served = []
-    for target in assessment.targets:
-        alone = replace(assessment, context=make_context(assessment.facts, Goal((target.arch,))))
-        if assessment.torch is not None and not torch_obstacles(alone)[0]:
-            served.append(f"{target.arch.sm} by torch {assessment.torch.version}, which is installed")
+    for target in assessment.context.targets:
+        alone = replace(assessment, context=make_context(assessment.context.facts, Goal((target.arch,))))
+        if assessment.context.torch is not None and not torch_obstacles(alone)[0]:
+            served.append(f"{target.arch.sm} by torch {assessment.context.torch.version}, which is installed")
         elif offers := offers_for(alone):
             build = best_offer(alone, offers).build
             served.append(f"{target.arch.sm} by torch {build.torch} {build.tag}")
@@ -210,7 +204,7 @@ def _one_at_a_time(assessment: Assessment) -> list[str]:
 
 def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
     """Which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
-    platform, machine = assessment.platform or "linux", assessment.facts.machine.machine
+    platform, machine = assessment.context.platform or "linux", assessment.context.facts.machine.machine
     others = assessment.not_asked_for
     lost = [arch for arch in others if build_runs_on(build, arch, platform, machine) is False]
     reason = f"torch {build.torch} {build.tag} has no code for it"
@@ -225,17 +219,6 @@ def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
     )
 
 
-def _linked_to_torch(assessment: Assessment) -> list[str]:
-    """Distributions that are compiled against the installed torch and are none of the extensions that are rebuilt."""
-    rebuilt = {canonicalize_name(name) for name in assessment.subjects}
-    linked = set()
-    for item in assessment.facts.environment.extensions.value or ():
-        name = canonicalize_name(item.distribution or "torch")
-        if item.links_torch and item.distribution and name not in {*rebuilt, *COMPANIONS, "torch"}:
-            linked.add(item.distribution)
-    return sorted(linked)
-
-
 def why_torch_stays(assessment: Assessment) -> str:
     """What rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in assessment.keep:
@@ -246,9 +229,9 @@ def why_torch_stays(assessment: Assessment) -> str:
             kept.append(part.name)
     if kept:
         return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
-    if assessment.platform is None:
-        return f"PyTorch publishes no CUDA build for {assessment.facts.machine.system}"
-    return assessment.no_wheels
+    if assessment.context.platform is None:
+        return f"PyTorch publishes no CUDA build for {assessment.context.facts.machine.system}"
+    return no_wheels(assessment.context.facts)
 
 
 def offers_for(assessment: Assessment) -> list[Offer]:
@@ -278,23 +261,22 @@ def other_builds(assessment: Assessment, *, leaving_out: str = "") -> list[Ranke
         driver = None
     for include_unknown in (False, True):
         every = builds_for_all(
-            assessment.archs,
-            assessment.facts,
+            assessment.context.archs,
+            assessment.context.facts,
             driver=driver,
             leaving_out=leaving_out,
             include_unknown=include_unknown,
         )
-        others = [item for item in every if not _is_installed(assessment, item.build)]
+        others = every
+        if torch := assessment.context.torch:
+            others = [
+                item
+                for item in every
+                if not torch.version.startswith(f"{item.build.release}.") or torch.cuda != cuda_of(item.build)
+            ]
         if others:
             return others
     return []
-
-
-def _is_installed(assessment: Assessment, build: TorchBuild) -> bool:
-    torch = assessment.torch
-    if torch is None:
-        return False
-    return torch.version.startswith(f"{build.release}.") and torch.cuda == cuda_of(build)
 
 
 def cuda_of(build: TorchBuild) -> str:
@@ -317,7 +299,11 @@ def best_offer(assessment: Assessment, offers: Sequence[Offer]) -> Offer:
 
     def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
         is_unknown = offer.ranked.runs == "unknown"
-        return is_unknown, preference(assessment.facts, offer.build, assessment.archs), offer.tools.cost
+        return (
+            is_unknown,
+            preference(assessment.context.facts, offer.build, assessment.context.archs),
+            offer.tools.cost,
+        )
 
     return min(offers, key=rank)
 
@@ -327,7 +313,7 @@ def torch_of_newer_driver(assessment: Assessment) -> tuple[TorchBuild, tuple[int
     if assessment.driver is None or why_torch_stays(assessment) or offers_for(assessment):
         return None
     for item in other_builds(assessment, leaving_out="driver"):
-        floor = drivers.runtime_floor(item.build.cuda, assessment.platform or "linux")
+        floor = drivers.runtime_floor(item.build.cuda, assessment.context.platform or "linux")
         too_new = floor is not None and assessment.driver < floor
         if floor and too_new and tools_for(assessment.context, as_torch(item.build)):
             return item.build, floor

@@ -25,7 +25,7 @@ def wheels(assessment: Assessment) -> Option:
     if against:
         raise NotApplicable("; ".join(against))
     sources = assessment.sources.named
-    options = ["--backend", "wheels", *target_options(assessment.archs)]
+    options = ["--backend", "wheels", *target_options(assessment.context.archs)]
     for index in dict.fromkeys(step.origin for step in prebuilt.values()):
         options += ["--index", index]
     command = splatfix(assessment, "install", *sources, *options)

@@ -18,8 +18,8 @@ from splatfix.plan.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
-from splatfix.report.merged import NO_CERTIFICATE, VERDICTS, MergedView, remark
-from splatfix.report.merging import Listed, Merged
+from splatfix.report.merged import NO_CERTIFICATE
+from splatfix.report.merging import VERDICTS, Listed, Merged
 from splatfix.report.templates import fill_in
 from splatfix.report.view import OUTCOMES, CertificateView
 from splatfix.report.wording import GLOSSARY, HELD_OUT, SLIDE, statement, title_of
@@ -54,7 +54,7 @@ def certificate_page(
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
-    return _page(
+    return page(
         "certificate.html",
         certificate=certificate,
         view=view,
@@ -91,15 +91,14 @@ def matrix_page(
         data: the JSON document beside it, as a relative URL.
         refused: container lanes without a certificate, and why.
     """
-    return _page(
+    return page(
         "certificates.html",
         refused=refused,
         no_certificate=NO_CERTIFICATE,
-        view=MergedView(merged),
+        merged=merged,
         opened=OPENED,
         verdicts=VERDICTS,
         failed_first=_failed_first,
-        remark=remark,
         most_links=MOST_LINKS,
         unreadable=unreadable,
         most_unreadable=MOST_UNREADABLE,
@@ -107,17 +106,8 @@ def matrix_page(
     )
 
 
-def budget_page(**values: Any) -> str:
-    """What is foretold of a training as one HTML file, from what ``report.vram`` has put in words."""
-    return _page("vram.html", **values)
-
-
-def scene_page(**values: Any) -> str:
-    """A checked scene as one HTML file, from what ``report.scene`` has put in words."""
-    return _page("scene.html", **values)
-
-
-def _page(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
+    """A template filled in as one HTML file, with style and script."""
     script = _own("viewer.js")
     return fill_in(
         template,

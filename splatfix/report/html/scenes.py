@@ -40,19 +40,9 @@ class Scene(Struct, frozen=True):
         return scene_badge(self.run)
 
     @property
-    def notes(self) -> Sequence[str]:
-        """What a success does not cover."""
-        return self.run.record.notes
-
-    @property
     def resolution(self) -> str:
         """That of the training, such as ``1600x1064``."""
         return resolution(self.run.record)
-
-    @property
-    def sha256(self) -> str:
-        """Of the scene's files."""
-        return self.run.record.scene_sha256 or "not known"
 
 
 def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:

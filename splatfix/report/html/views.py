@@ -61,41 +61,32 @@ def read_views(folder: Path, runs: Sequence[SceneRun], most: int = MOST_PICTURES
             if number >= len(run.images):
                 continue
             name = run.images[number]
-            try:
-                view = _read(folder, name, room)
-            except _Unshowable as obstacle:
-                left_out[scene].append(f"{name}: {obstacle}")
+            view = _read(folder, name, room)
+            if isinstance(view, str):
+                left_out[scene].append(f"{name}: {view}")
             else:
                 shown[scene].append(view)
                 room -= len(view.data)
     return [Views(tuple(views), tuple(missing)) for views, missing in zip(shown, left_out, strict=True)]
 
 
-class _Unshowable(Exception):
-    """Why a picture is not in the page."""
-
-
-def _read(folder: Path, name: str, room: int) -> View:
-    """A view.
-
-    Raises:
-        _Unshowable: there is none, or it is no such picture.
-    """
+def _read(folder: Path, name: str, room: int) -> View | str:
+    """A view, or why it is not in the page: there is none, or it is no such picture."""
     path = PurePosixPath(name)
     smaller = folder.joinpath(*path.parts[:-2], "thumbnails", path.name)
     content = read_bytes(smaller, MOST_PICTURES)
     if content is None:
         content = read_bytes(folder / path, MOST_PICTURES)
     if content is None:
-        raise _Unshowable("there is no such file")
+        return "there is no such file"
     if not isinstance(content, bytes):
-        raise _Unshowable(content.reason)
+        return content.reason
     if len(content) > room:
-        raise _Unshowable("the pictures before it take the room that this file has for them")
+        return "the pictures before it take the room that this file has for them"
     # A PNG begins with its signature and the chunk IHDR, whose first two numbers are width and height.
     if content[:8] != _SIGNATURE or content[12:16] != b"IHDR" or len(content) < 33:
-        raise _Unshowable("it is no PNG")
+        return "it is no PNG"
     width, height = struct.unpack(">II", content[16:24])
     if width < 2 or width % 2 or not height:
-        raise _Unshowable(f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide")
+        return f"it does not hold two pictures side by side: {counted(width, 'pixel')} wide"
     return View(name, width // 2, height, content)

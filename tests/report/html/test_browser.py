@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.report.html import matrix_page
-from splatfix.report.merging import Merger
-from tests.app.test_merge import BASE
+from splatfix.report.merging import merge
+from tests.app.test_merge import BASE, summary
 from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
 from tests.report.html.conftest import Render
@@ -39,12 +39,11 @@ def test_no_error(chromium: Page, file: Path) -> None:
 
 
 def test_the_matrix_has_no_error_and_its_parts_are_found(chromium: Page, tmp_path: Path) -> None:
-    merger = Merger()
+    summaries = []
     for number, document in enumerate(varied(BASE)):
-        for copy in range(1 + number % 3):
-            merger.add(f"run {number} {copy}/certificate.json", f"run%20{number}/certificate.json", document)
+        summaries += [summary(f"run {number} {copy}", document) for copy in range(1 + number % 3)]
     path = tmp_path / "certificates.html"
-    path.write_text(matrix_page(merger.merged(), [], "certificates.json"), "utf-8")
+    path.write_text(matrix_page(merge(summaries), [], "certificates.json"), "utf-8")
     chromium.open(path, 800)
     assert chromium.problems() == []
     tree = chromium("Accessibility.getFullAXTree")["nodes"]
