@@ -25,10 +25,21 @@ class RequestedTarget:
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return "auto"
+
+    def to_json(self) -> str:
+        """``sm_120a``, ``auto``"""
+        return str(self)
+
     @classmethod
     def from_json(cls, text: str) -> RequestedTarget:
         """``auto``, or as :func:`parse_target`."""
         return AUTO if text == str(AUTO) else parse_target(text)
+
+
+AUTO: Final = RequestedTarget()
+"""This machine's own GPUs, whichever they are."""
 
 
 @total_ordering
@@ -114,30 +125,6 @@ class Arch(RequestedTarget):
         return self.sm
 
     __repr__ = __str__
-
-    def to_json(self) -> str:
-        """``sm_120a``"""
-        return self.sm
-
-    @classmethod
-    def from_json(cls, text: str) -> Arch:
-        """As :func:`parse_target`."""
-        return parse_target(text)
-
-
-class Auto(RequestedTarget):
-    """``--target auto``."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return "auto"
-
-    to_json = __str__
-
-
-AUTO: Final = Auto()
-"""This machine's own GPUs, whichever they are."""
 
 
 class ArchInfo(Struct, frozen=True):
@@ -341,12 +328,7 @@ def parse_target(text: str) -> Arch:
         return next(iter(candidates))
     if not candidates:
         raise ValueError(_help(name))
-    labels = []
-    for arch, products in sorted(candidates.items()):
-        label = arch.sm
-        if products:
-            label += f" ({products})"
-        labels.append(label)
+    labels = [f"{arch} ({names})" if names else arch.sm for arch, names in sorted(candidates.items())]
     raise ValueError(f"{name!r} may mean {', '.join(labels)}. Name the one that is meant.")
 
 
@@ -370,10 +352,7 @@ def _candidates(text: str) -> dict[Arch, str]:
     product = _product(name)
     if product is not None:
         return {product[0]: ""}
-    generation = _generation(name)
-    if generation:
-        return generation
-    return _models(_LINE.sub("", name))
+    return _generation(name) or _models(_LINE.sub("", name))
 
 
 def _models(number: str) -> dict[Arch, str]:

@@ -61,12 +61,8 @@ def _value(hint: Any, data: Any) -> Any:
         return re.compile(data)
     if kind is Step:
         return step_of(data)
-    if kind is tuple and arguments[-1] is Ellipsis:
-        return tuple(_value(arguments[0], item) for item in data)
-    if kind is tuple:
-        return tuple(_value(option, item) for option, item in zip(arguments, data, strict=True))
-    if kind is frozenset:
-        return frozenset(_value(arguments[0], item) for item in data)
+    if kind in (tuple, frozenset):
+        return kind(_value(arguments[0], item) for item in data)
     if kind is Mapping:
         key, value = arguments
         # TOML has no keys but texts
@@ -89,13 +85,10 @@ def rows(kind: type[T], name: str, section: str, key: str = "") -> dict[str, T]:
         key: the field that takes the row's key, where one does.
     """
     decoded = {}
-    has_source = "source" in kind.__annotations__
     for row_key, row in table(name)[section].items():
-        given = {}
-        if key:
-            given[key] = row_key
+        given = {key: row_key} if key else {}
         # a word of the table's own list of sources, or a source in words
-        if has_source:
+        if "source" in kind.__annotations__:
             given["source"] = source_of(name, row)
         decoded[row_key] = decode(kind, row, f"{name}.{section}.{row_key}", **given)
     return decoded

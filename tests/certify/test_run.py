@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import sys
@@ -109,7 +110,7 @@ class TestNotCertified:
         def detached(self: TorchRenderer, camera: Any, splats: Any, background: Any) -> Any:
             drawn = render(self, camera, splats, background)
             zero = sum(value.sum() * 0.0 for value in splats if hasattr(value, "sum"))
-            return replace(drawn, color=drawn.color.detach() + zero)
+            return dataclasses.replace(drawn, color=drawn.color.detach() + zero)
 
         monkeypatch.setattr(TorchRenderer, "render", detached)
         brief = replace(SHORT, iterations=10)

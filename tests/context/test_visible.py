@@ -8,8 +8,8 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from splatfix.app.named_targets import archs, archs_or_auto
 from splatfix.checks import run_checks
-from splatfix.cli.options import arch_names, archs_or_auto
 from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
@@ -184,6 +184,6 @@ def test_gpus_that_could_not_be_asked_for_are_not_called_absent() -> None:
 def test_a_list_is_several_targets() -> None:
     facts = machine(gpus=(RTX_5080,))
     assert archs_for(("auto,sm_90", "8.9;9.0"), facts) == (Arch(12, 0), Arch(9, 0), Arch(8, 9))
-    assert arch_names(["12.0;8.9", "sm_90,sm_89"]) == ("sm_120", "sm_89", "sm_90")
+    assert archs(["12.0;8.9", "sm_90,sm_89"]) == (Arch(12, 0), Arch(8, 9), Arch(9, 0))
     error = refused(archs_or_auto, ["sm_120,blackwell"])
     assert error.code == "unknown-arch" and "'blackwell' may mean" in error.what
