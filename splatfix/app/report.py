@@ -18,7 +18,7 @@ from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, set_aside, sha256_of, write_json, write_text
+from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
@@ -46,9 +46,9 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
     stored = read_stored(path)
-    sha256 = _sha256(stored.path)
+    sha256 = stored.sha256
     subject = stored.certificate
-    content = {name: value for name, value in stored.document.items() if name not in ENVELOPE}
+    content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
     return Shown(
         command="report show",
@@ -67,18 +67,6 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
             "html": lambda: _page(stored, sha256),
         },
     )
-
-
-def _sha256(file: Path) -> str:
-    """Of a file that was just read.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
-    try:
-        return sha256_of(file)
-    except OSError as error:
-        raise SplatfixError.of("app.unreadable-file", file=file, reason=error.strerror or error) from error
 
 
 def diff(a: Path, b: Path) -> Result:
@@ -150,8 +138,10 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
         for file in _files(paths, unreadable):
             try:
                 stored = read_stored(Path(file))
-                link, sha256 = _link(file, out), _sha256(stored.path)
-                summaries.append(merging.summary_of(file, link, stored.certificate, stored.options, sha256))
+                link = _link(file, out)
+                summaries.append(
+                    merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256)
+                )
             except SplatfixError as problem:
                 unreadable.append((file, problem.what))
     finally:

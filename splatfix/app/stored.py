@@ -1,18 +1,20 @@
 """A certificate that was written earlier, here or elsewhere, read back as it was."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
-from splatfix.core.codec import from_json
+from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.files import read_json
+from splatfix.core.files import read_json, read_named
 from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.step import run, say
 from splatfix.facts.model import Facts
@@ -28,22 +30,32 @@ class Stored(Struct, frozen=True):
     """A certificate.json."""
 
     path: Path
+    content: bytes
     document: Mapping[str, Any]
-    """All of it, as it was written."""
+    """As it was written, without the facts of the machine: they are the largest part, and few ask for them."""
     certificate: Certificate
     options: Options | None
 
     @property
     def facts(self) -> Facts:
-        """Of the machine; read where they are asked for, because they are the largest part.
+        """Of the machine.
 
         Raises:
             SplatfixError: ``not-a-certificate`` (exit code 2).
         """
         try:
-            return from_json(Facts, self.document.get("facts"))
+            return from_json(Facts, self.whole.get("facts"))
         except ValueError as error:
             raise _changed(self.path, self.document, error) from error
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The document with the facts."""
+        return dict(parse_json(self.content.decode("utf-8-sig")))
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
 
     @property
     def folder(self) -> Path:
@@ -88,7 +100,12 @@ def read_stored(path: Path) -> Stored:
     if file != path and not os.path.lexists(file):
         todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
         raise usage_error("cannot-read", f"There is no {NAME} in {path}.", todo)
-    document = read_json(file, "a certificate", MOST_CERTIFICATE)
+    content = read_named(file, MOST_CERTIFICATE)
+    try:
+        members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        document = {name: msgspec.json.decode(text) for name, text in members.items() if name != "facts"}
+    except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
+        document = read_json(file, "a certificate", MOST_CERTIFICATE)
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"
@@ -111,16 +128,16 @@ def read_stored(path: Path) -> Stored:
             here=f"splatfix {__version__} reads {SCHEMA_VERSION}",
             todo=(say(cure),),
         )
-    content = {name: document[name] for name in Certificate.__struct_fields__ if name in document}
     try:
-        certificate = from_json(Certificate, content)
+        parts = {name: document[name] for name in Certificate.__struct_fields__ if name in document}
+        certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
         datetime.fromisoformat(certificate.issued)
         if options and options.advice and options.advice.option not in (None, *options.available):
             raise ValueError("options.advice is none of the options")
     except ValueError as error:
         raise _changed(file, document, error) from error
-    return Stored(file, document, certificate, options)
+    return Stored(file, content, document, certificate, options)
 
 
 def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> SplatfixError:

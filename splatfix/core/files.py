@@ -105,16 +105,26 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     return kept
 
 
+def read_named(path: Path, most: int) -> bytes:
+    """Read a file a person named.
+
+    Raises:
+        SplatfixError: ``cannot-read`` (exit code 2).
+    """
+    content = read_bytes(path, most)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "No such file or directory"
+        raise SplatfixError.of("core.cannot-read", path=path, reason=reason)
+    return content
+
+
 def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
     """Read a JSON file a person named.
 
     Raises:
         SplatfixError: ``cannot-read`` or ``not-json`` (exit code 2), naming ``what`` the file should have been.
     """
-    content = read_bytes(path, most)
-    if not isinstance(content, bytes):
-        reason = content.reason if content else "No such file or directory"
-        raise SplatfixError.of("core.cannot-read", path=path, reason=reason)
+    content = read_named(path, most)
     try:
         return parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
