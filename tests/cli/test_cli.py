@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Splatfix
+from tests.files import put
 
 
 def test_both_ways_of_calling_it_give_the_version() -> None:
@@ -50,15 +51,32 @@ for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+SETUP = """
+from torch.utils.cpp_extension import CUDAExtension
+setup(name="simple_knn", ext_modules=[CUDAExtension("simple_knn._C", ["simple_knn.cu"])])
+"""
+TRAIN = "from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n"
+
+
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
-    saved = tmp_path / "facts.json"
-    here = splatfix(
-        "diagnose", "--python", str(empty_venv), "--target", "12.0", "--save", str(saved), "--json"
+    """Those of the checkout too."""
+    stack = put(tmp_path / "stack", {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP})
+    saved, again = tmp_path / "facts.json", tmp_path / "again.json"
+    asked = ("--python", empty_venv, "--repo", stack, "--target", "12.0")
+    here = json.loads(splatfix("diagnose", *asked, "--save", saved, "--json").stdout)
+    told = {(item["check"], item["subject"]) for item in here["findings"] if item["family"] == "checkout"}
+    assert told >= {
+        ("source-incomplete", "submodules/simple-knn"),
+        ("ext-not-installed", "gsplat"),
+        ("ext-not-installed", "simple_knn"),
+    }
+    words = ("diagnose", "--facts", saved, "--target", "sm_120")
+    there = json.loads(splatfix(*words, "--save", again, "--json", cwd=tmp_path).stdout)
+    assert (here["findings"], here["facts"], here["goal"]) == (
+        there["findings"],
+        there["facts"],
+        there["goal"],
     )
-    there = splatfix("diagnose", "--facts", str(saved), "--target", "sm_120", "--json", cwd=tmp_path)
-    assert here.stdout == there.stdout
-    again = tmp_path / "again.json"
-    splatfix("diagnose", "--facts", str(saved), "--save", str(again))
     assert again.read_text() == saved.read_text()
 
 
