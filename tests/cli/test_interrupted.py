@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_an_installation_says_how_it_left_the_environment(
     moment: str, environment: Environment, mark: Path, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     wait = f"open({str(mark)!r}, 'w').close(); __import__('time').sleep(600)"
-    waiting = {
+    waiting: dict[str, dict[str, Any]] = {
         "build": {"before": f"import sys\nif 'bdist_wheel' in sys.argv: {wait}"},
         "import": {"module": wait},
     }
