@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Splatfix
+from tests.files import put
 
 
 def test_both_ways_of_calling_it_give_the_version() -> None:
@@ -60,6 +61,27 @@ def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: 
     again = tmp_path / "again.json"
     splatfix("diagnose", "--facts", str(saved), "--save", str(again))
     assert again.read_text() == saved.read_text()
+
+
+SETUP = """
+from torch.utils.cpp_extension import CUDAExtension
+setup(name="simple_knn", ext_modules=[CUDAExtension("simple_knn._C", ["simple_knn.cu"])])
+"""
+TRAIN = "from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n"
+
+
+def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
+    stack = put(tmp_path / "stack", {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP})
+    saved, asked = tmp_path / "facts.json", ("diagnose", "--only", "checkout", "--json")
+    done = splatfix(*asked, "--python", empty_venv, "--repo", stack, "--save", saved)
+    findings = json.loads(done.stdout)["findings"]
+    told = {(item["check"], item["subject"]) for item in findings if item["status"] == "fail"}
+    assert told == {
+        ("source-incomplete", "submodules/simple-knn"),
+        ("ext-not-installed", "gsplat"),
+        ("ext-not-installed", "simple_knn"),
+    }
+    assert json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"] == findings
 
 
 NEW_ARCH = """

@@ -6,16 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from splatfix.install.environment import Environment
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
+from tests.install.environments import make_environment, write_extension
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -119,64 +120,36 @@ def test_children_of_other_threads_are_ended_without_waiting(
 
 
 @pytest.fixture
-def environment(empty_venv: Path, site_packages: Path, tmp_path: Path) -> Path:
-    """The interpreter of an environment that shows pip and setuptools of the one that runs the tests."""
-    shown = tmp_path / "tools" / "site-packages"
-    shown.mkdir(parents=True)
-    here = Path(sysconfig.get_paths()["purelib"])
-    for name in ("pip", "setuptools", "wheel", "_distutils_hack", "pkg_resources", "packaging"):
-        for entry in [here / name, *here.glob(f"{name}-*.dist-info")]:
-            if entry.exists():
-                (shown / entry.name).symlink_to(entry)
-    (site_packages / "shown.pth").write_text(f"{shown}\n")
-    return empty_venv
-
-
-def write_source(folder: Path, *, in_setup: str = "", in_module: str = "") -> Path:
-    """Source of a C extension; ``in_setup`` runs when it is built, ``in_module`` when it is imported."""
-    folder.mkdir()
-    (folder / "tiny.c").write_text("int tiny(void) { return 42; }\n")
-    (folder / "tiny").mkdir()
-    (folder / "tiny" / "__init__.py").write_text(in_module)
-    setup = f"""
-        from setuptools import Extension, setup
-        from setuptools.command.build_ext import build_ext
-
-        class Build(build_ext):
-            def run(self):
-                {in_setup or "pass"}
-                super().run()
-
-        setup(name="tiny", version="1.0", packages=["tiny"],
-              ext_modules=[Extension("tiny._C", ["tiny.c"])], cmdclass={{"build_ext": Build}})
-        """
-    (folder / "setup.py").write_text(textwrap.dedent(setup))
-    return folder
+def environment(tmp_path: Path) -> Environment:
+    return make_environment(tmp_path / "env")
 
 
 @pytest.mark.parametrize("moment", [pytest.param("build", marks=pytest.mark.slow), "import"])
 def test_an_installation_says_how_it_left_the_environment(
-    moment: str, environment: Path, site_packages: Path, mark: Path, tmp_path: Path, splatfix: Splatfix
+    moment: str, environment: Environment, mark: Path, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     wait = f"open({str(mark)!r}, 'w').close(); __import__('time').sleep(600)"
-    waiting = {"build": {"in_setup": wait}, "import": {"in_module": f"{wait}\n"}}
-    source = write_source(tmp_path / "source", **waiting[moment])
-    before = sorted(site_packages.iterdir())
+    waiting: dict[str, dict[str, Any]] = {
+        "build": {"before": f"import sys\nif 'bdist_wheel' in sys.argv: {wait}"},
+        "import": {"module": wait},
+    }
+    source = write_extension(tmp_path / "source", **waiting[moment])
+    before = sorted(environment.purelib.iterdir())
     env = {"SPLATFIX_CACHE": str(tmp_path / "cache")}
-    done = interrupted("install", str(source), "--python", str(environment), "--yes", when=mark, env=env)
-    prefix = environment.parent.parent
+    words = ("install", str(source), "--python", environment.python, "--yes")
+    done = interrupted(*words, when=mark, env=env)
     states = {
-        "build": f"nothing was changed in {prefix}",
-        "import": f"{prefix} was restored to its previous state",
+        "build": f"nothing was changed in {environment.prefix}",
+        "import": f"{environment.prefix} was restored to its previous state",
     }
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-2:] == [
         f"Interrupted: {states[moment]}. Start again with",
-        f"  $ splatfix install --resume --python {environment}",
+        f"  $ splatfix install --resume --python {environment.python}",
     ]
-    assert sorted(site_packages.iterdir()) == before
+    assert sorted(environment.purelib.iterdir()) == before
     shutil.rmtree(source)
-    again = splatfix("install", "--resume", "--python", environment, env={**os.environ, **env})
+    again = splatfix("install", "--resume", "--python", environment.python, env={**os.environ, **env})
     assert "(nothing-to-resume)" not in again.stderr and str(source) in again.stderr
 
 
@@ -185,11 +158,11 @@ def test_an_installation_says_how_it_left_the_environment(
     [(b"\x03", "Interrupted: nothing was changed.", 130), (b"n\n", "Nothing was changed.", 1)],
 )
 def test_who_does_not_go_ahead_is_told_that_nothing_changed(
-    typed: bytes, told: str, code: int, environment: Path, tmp_path: Path
+    typed: bytes, told: str, code: int, environment: Environment, tmp_path: Path
 ) -> None:
-    source = write_source(tmp_path / "source")
+    source = write_extension(tmp_path / "source")
     ours, theirs = os.openpty()
-    argv = [sys.executable, "-m", "splatfix", "install", str(source), "--python", str(environment)]
+    argv = [sys.executable, "-m", "splatfix", "install", str(source), "--python", environment.python]
     # a session of its own, whose terminal this is: there Ctrl-C is a signal
     starts = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
     argv = [sys.executable, "-c", starts, *argv]
@@ -207,4 +180,4 @@ def test_who_does_not_go_ahead_is_told_that_nothing_changed(
         process.kill()
         process.wait()
         os.close(ours)
-    assert not (environment.parent.parent / ".splatfix").exists()
+    assert not (environment.prefix / ".splatfix").exists()

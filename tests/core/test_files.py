@@ -57,15 +57,6 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert caught.value.meaning == "There is no below."
 
 
-@pytest.mark.parametrize("content", ["", "{", "\x00\x01", "[" * 100_000])
-def test_damaged_json_is_wrong_usage(tmp_path: Path, content: str) -> None:
-    (tmp_path / "a").write_text(content)
-    with pytest.raises(SplatfixError) as caught:
-        files.read_json(tmp_path / "a", "a thing")
-    assert caught.value.exit_code is Exit.USAGE
-    assert "a thing" in caught.value.what
-
-
 def test_nan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         files.dumps({"a": float("nan")})

@@ -93,40 +93,16 @@ def test_data_is_redacted_all_through() -> None:
     assert made.inner is thing.inner and redacted(thing.inner) is thing.inner
 
 
-PIECES = [
-    *TOKENS.values(),
-    *(
-        "\\",
-        '"',
-        "'",
-        "\n",
-        "=",
-        ": ",
-        "token",
-        "password",
-        "https://",
-        "u:p@",
-        "/t/",
-        "?sig=",
-        "key=",
-        "x",
-        "é",
-        "9",
-    ),
-    *(
-        "-----BEGIN PRIVATE KEY-----",
-        "-----END",
-        "bearer ",
-        "authorization: ",
-        "--",
-        "\x1b",
-        " ",
-        "@",
-        "/",
-        '\\"',
-        "&",
-    ),
-]
+BEGINNINGS = (
+    *("a", "://", "://a:b", "sk-", "eyJ-", "-eyJ.", 'token="', "token='\\'", "key=", "&a.", "://a/t/b"),
+    *("password: ", "@://", "bearer ", "-----BEGIN PRIVATE KEY-----", "--token ", "hf_", 'token\\" : '),
+)
+"""What a credential may begin with."""
+PIECES = (
+    *(*TOKENS.values(), *BEGINNINGS, "token", "password", "https://", "authorization: ", "-----END"),
+    *("u:p@", "/t/", "?sig=", "\\", '"', "'", '\\"', "\n", "=", ": ", "--", "\x1b", " ", "@", "/", "&"),
+    *("x", "\u00e9", "9"),
+)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -149,13 +125,7 @@ def test_secrets_in_json_are_hidden() -> None:
     assert json.loads(made) == {"u": "https://a:***@h", "password": "***", "n": "x\n***", "p": "C:\\"}
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *("a", "://", "://a:b", "sk-", "eyJ-", "-eyJ.", 'token="', "token='\\'", "key=", "&a.", "://a/t/b"),
-        *("password: ", "@://", "bearer ", "-----BEGIN PRIVATE KEY-----", "--token ", "hf_", 'token\\" : '),
-    ],
-)
+@pytest.mark.parametrize("piece", BEGINNINGS)
 def test_the_time_is_linear(piece: str) -> None:
     text = f"token @ :// sk- eyJ {piece * (300_000 // len(piece))} @"
     started = time.process_time()

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.core import output
-from splatfix.core.isolation import EMPTY
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.scratch import sweep
 from tests.conftest import ROOT
@@ -213,16 +212,6 @@ def test_no_child_outlives_a_process_that_ends(
     *words, pid = done.stdout.split()
     assert words == (["interrupted"] if signal_at_all else [])
     assert_gone(pid)
-
-
-def test_a_child_starts_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit(9)\n")
-    (tmp_path / "pip.py").write_text("raise SystemExit(9)\n")
-    monkeypatch.chdir(tmp_path)
-    assert RUNNER.run(python("import json"), timeout=20).ok
-    assert RUNNER.run([sys.executable, "-m", "pip", "--version"], timeout=20).ok
-    assert RUNNER.run(python("import json"), timeout=20, cwd=tmp_path).returncode == 9
-    assert [path.name for path in EMPTY.iterdir()] == ["README.txt"]
 
 
 @pytest.mark.parametrize("path", [".", "", "./bin"])

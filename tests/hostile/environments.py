@@ -39,16 +39,6 @@ for _python in ("torch/version.py", "diff_gaussian_rasterization/__init__.py"):
     CONTENTS[_python] = {**PYTHON, **CONTENTS[_python]}
 
 
-def folder_evils() -> dict[str, Spoil]:
-    """Folders that lead in circles, or down or sideways without end."""
-    return {
-        "loops": _loops,
-        "crossing": _crossing,
-        "deep": lambda site: nest(site, "d", 1_500),
-        "many": _many,
-    }
-
-
 WAYS = (
     ("diagnose", "--json"),
     ("diagnose", "-v"),
@@ -67,7 +57,7 @@ def cases(count: int, seed: int) -> Iterator[Case]:
     put(site, FILES)
     for name in FILES:
         (site / name).chmod(0o755)
-    evils = [(f"folders-{name}", spoil) for name, spoil in folder_evils().items()]
+    evils = [(f"folders-{name}", spoil) for name, spoil in FOLDER_EVILS.items()]
     for file, texts in CONTENTS.items():
         for kind, text in texts.items():
             evils.append((f"{file}-{kind}".replace("/", "_"), lambda site, f=file, t=text: put(site, {f: t})))  # type: ignore[misc]
@@ -118,3 +108,12 @@ def _crossing(site: Path) -> None:
 def _many(site: Path) -> None:
     for number in range(20_000):
         (site / f"n{number}-1.0.dist-info").mkdir()
+
+
+FOLDER_EVILS: dict[str, Spoil] = {
+    "loops": _loops,
+    "crossing": _crossing,
+    "deep": lambda site: nest(site, "d", 1_500),
+    "many": _many,
+}
+"""Folders that lead in circles, or down or sideways without end."""

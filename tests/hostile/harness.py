@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -47,29 +46,22 @@ class Tally:
     tried: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     """Why, by the case's name."""
-    slowest: float = 0.0
-    """Seconds."""
-    largest: float = 0.0
-    """Megabytes of resident memory beyond what the child began with, of the case and of every process it started."""
 
 
 def run_all(cases: Iterable[Case]) -> Tally:
     """Run every case; a failure ends that case only."""
     tally = Tally()
     for case in cases:
-        why, seconds, megabytes = run_one(case)
         tally.tried += case.inputs
-        tally.slowest, tally.largest = max(tally.slowest, seconds), max(tally.largest, megabytes)
-        if why:
+        if why := run_one(case):
             tally.failed[case.name] = why
             print(f"{case.name}: {why.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
     return tally
 
 
-def run_one(case: Case) -> tuple[str, float, float]:
-    """(why it failed or "", seconds, megabytes) of one case, in a child and a folder of its own."""
+def run_one(case: Case) -> str:
+    """Why a case failed, or "": in a child and a folder of its own."""
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
-    begun = time.monotonic()
     child = os.fork()
     if child == 0:
         os._exit(_in_child(case, folder))
@@ -80,21 +72,17 @@ def run_one(case: Case) -> tuple[str, float, float]:
         with suppress(ProcessLookupError):  # the child, when it hangs, and whatever it leaves behind
             os.killpg(child, signal.SIGKILL)
         _, status, usage = os.wait4(child, 0)
-        # As the child counted it: a fork begins without the file pages (libraries) that its parent holds.
-        seconds, megabytes = (
-            time.monotonic() - begun,
-            usage.ru_maxrss / 1024 - float((folder / "began").read_text()),
-        )
-        said = folder / "why"
         if not in_time:
-            why = f"not done within {SECONDS:g} s"
-        elif os.WIFSIGNALED(status):
-            why = f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
-        elif status:
-            why = said.read_text(errors="replace") if said.exists() else f"exit status {status}"
-        else:
-            why = f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
-        return why, seconds, megabytes
+            return f"not done within {SECONDS:g} s"
+        if os.WIFSIGNALED(status):
+            return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        if status:
+            said = folder / "why"
+            return said.read_text(errors="replace") if said.exists() else f"exit status {status}"
+        # Of the case and every process it started, beyond what the child began with, as the child counted it: a fork
+        # begins without the file pages (libraries) that its parent holds.
+        megabytes = usage.ru_maxrss / 1024 - float((folder / "began").read_text())
+        return f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
     finally:
         _remove(folder)
 
