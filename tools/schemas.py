@@ -1,4 +1,4 @@
-"""Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made from the dataclasses in it.
+"""Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made from the structs in it.
 
 ``python -m tools.schemas`` regenerates them; a test holds the committed files and the documents of the commands to them.
 """
@@ -268,7 +268,7 @@ def _file(command: str) -> str:
 
 
 class _Writer:
-    """Turns types into schemas and collects those of dataclasses as definitions."""
+    """Turns types into schemas and collects those of structs as definitions."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Schema] = {}

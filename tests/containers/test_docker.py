@@ -265,7 +265,7 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
     script = (
         "import signal, sys\nfrom pathlib import Path\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
-        "from dataclasses import replace\nfrom splatfix.containers import find_lane\n"
+        "from msgspec.structs import replace\nfrom splatfix.containers import find_lane\n"
         "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
         "from splatfix.containers.run import ContainerJob, run_in_container\n"
         "lane, image = replace(find_lane('cpu'), name=sys.argv[3]), Image('', sys.argv[2], '', '', True)\n"
@@ -357,7 +357,7 @@ class TestSeveral:
         lane = f"ctrl-c-{uuid.uuid4().hex[:8]}"
         write = "import sys; open('/report/certificate.json', 'w').write(sys.argv[1])"
         script = (
-            "import dataclasses, signal, sys\nfrom splatfix.cli import main\n"
+            "import signal, sys\nfrom msgspec.structs import replace\nfrom splatfix.cli import main\n"
             "from splatfix.app import lanes\nfrom splatfix.containers import certify\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "find = lanes.find_lane\n"
