@@ -27,7 +27,6 @@ from splatfix.certify import (
     verify,
 )
 from splatfix.certify.smoke import stage
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
@@ -44,6 +43,7 @@ from tests.certify.conftest import (
     with_dropins,
 )
 from tests.conftest import ROOT
+from tests.plan.machines import refused
 
 UNREADABLE = {"error": {"code": "unreadable-scene", "message": "no image", "note": "", "hint": ""}}
 
@@ -226,9 +226,8 @@ class TestReportFolder:
     def test_data_of_the_user_is_not_overwritten(self, tmp_path: Path, known: Facts) -> None:
         (tmp_path / "figurine").mkdir()
         (tmp_path / "figurine" / "photo.png").write_bytes(b"mine")
-        with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known)
-        assert (caught.value.code, int(caught.value.exit_code)) == ("not-our-folder", 2)
+        error = refused(run, tmp_path, known)
+        assert (error.code, int(error.exit_code)) == ("not-our-folder", 2)
         assert [path.name for path in tmp_path.rglob("*.*")] == ["photo.png"]
 
     def test_trainer_gets_what_was_asked(self, tmp_path: Path, known: Facts) -> None:
@@ -270,9 +269,8 @@ class TestVerify:
         if torch.cuda.is_available():
             pytest.skip("this machine has a GPU")
         monkeypatch.setattr(kernels, "IMPLEMENTATIONS", kernels.IMPLEMENTATIONS[:1])
-        with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known, runner=ProcessRunner(), device="cuda")
-        assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+        error = refused(run, tmp_path, known, runner=ProcessRunner(), device="cuda")
+        assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
         assert list(tmp_path.iterdir()) == []
 
 
