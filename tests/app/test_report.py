@@ -1,9 +1,8 @@
 """``splatfix report``: what was certified earlier is shown as it was then."""
 
-import copy
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,17 +128,11 @@ def test_a_result_that_lacks_a_part_is_shown_without_it(
 def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
     """Change one place of a certificate."""
     file = folder / "certificate.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(with_value(document, path, value)), encoding="utf-8")
-
-
-def with_value(document: dict[str, Any], path: Sequence[str | int], value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(document)
-    inner: Any = changed
+    document = inner = json.loads(file.read_text(encoding="utf-8"))
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    return changed
+    file.write_text(json.dumps(document), encoding="utf-8")
 
 
 def test_diff_says_what_a_baseline_says(
