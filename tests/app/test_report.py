@@ -3,14 +3,12 @@
 import json
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-import splatfix.certify
 from splatfix import __version__
 from splatfix.app.certify import run_and_report
 from splatfix.certify import Certificate
@@ -29,8 +27,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     """The report folder of the recorded run, and its certificate. It has a failed binary and options against that."""
     folder = tmp_path_factory.mktemp("certified") / "report"
     with pytest.MonkeyPatch.context() as patch:
-        certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
-        patch.setattr("splatfix.app.certify.train_and_judge", certify)
+        patch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
         # the machine that the tests run on may have no Pillow
         patch.setattr("splatfix.certify.smoke_training.require_packages", lambda *names: None)
         result, options = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))

@@ -85,15 +85,21 @@ class TestCertified:
             for image in scene.images:
                 assert (tmp_path / image).exists() and image in text
 
-    def test_dropin_rasterizer_is_named(self, tmp_path: Path, known: Facts) -> None:
-        """One whole certification: the staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
+    def test_dropins_are_compared_and_named(self, tmp_path: Path, known: Facts) -> None:
+        """One whole certification: the staged trainer with splatfix's drop-ins, metadata and all, beside its own kernels."""
         name = "diff_gaussian_rasterization"
         staged = with_dropins("diff-gaussian-rasterization", "fused-ssim", "simple-knn")
-        checked = RecordedKernels(name, "fused_ssim", "simple_knn._C")
+        ours = ("splatfix.kernels.ssim", "splatfix.kernels.rasterizer")
+        checked = RecordedKernels(*ours, name, "fused_ssim", "simple_knn._C")
         certificate = run(tmp_path, known, staged, checked, renderer="inria")
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
-        (kernel,) = [item for item in certificate.kernels if item.implementation == name]
-        assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)
+        found = {item.implementation: item for item in certificate.kernels}
+        for module in (name, "fused_ssim", "simple_knn._C"):
+            assert (found[module].kind, found[module].outcome) == ("drop-in", Outcome.MET), found[module]
+        for module in (name, "fused_ssim"):
+            assert found[module].own_difference is not None and found[module].own_difference < 1e-6
+            assert found[module].own_gradient_difference is not None
+        assert all(found[module].own_difference is None for module in ours)
         ran = certificate.scenes[0].result["implementations"]
         assert (ran["ssim"]["name"], ran["knn"]["name"]) == ("fused_ssim", "simple_knn._C")
         renderer = ran["renderer"]

@@ -39,11 +39,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 REPORT: str = data(__file__)["texts"]["report"]
-
-
-def report_and_exit(code: int) -> list[str]:
-    """Stands in for the certification where a test needs to choose how it ends."""
-    return ["python", "-c", REPORT, str(code)]
+"""Stands in for the certification, and ends as it is told."""
 
 
 def run(
@@ -51,13 +47,12 @@ def run(
     image: Image,
     out: Path,
     command: list[str],
-    progress: Any = print,
     gpu: bool = False,
     **lane: Any,
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
     changed = replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
-    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), progress)
+    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), print)
 
 
 def containers_of(engine: Engine, lane: str) -> list[Any]:
@@ -151,18 +146,6 @@ class TestImage:
 
 
 class TestRun:
-    def test_report_is_copied_and_streams_are_logged(
-        self, docker_engine: Engine, lane_image: Image, tmp_path: Path
-    ) -> None:
-        progress: list[str] = []
-        outcome = run(docker_engine, lane_image, tmp_path, report_and_exit(0), progress=progress.append)
-        assert outcome.exit_code == 0
-        certificate = json.loads((tmp_path / "certificate.json").read_text())
-        assert certificate["sum"] == 3.0
-        assert "for stderr" in progress
-        assert "for stdout" not in progress
-        assert {"for stdout", "for stderr"} <= set((tmp_path / "container.log").read_text().splitlines())
-
     def test_no_network_and_no_privileges(
         self, docker_engine: Engine, lane_image: Image, tmp_path: Path
     ) -> None:
@@ -290,8 +273,10 @@ def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path
         child.wait()
 
 
-def certify(docker_engine: Engine, out: Path, lane: str = "cpu", **options: Any) -> Any:
-    return certify_in_container(ContainerRequest(lanes=(lane,), **options), find_lane(lane), out, print)
+def certify(
+    docker_engine: Engine, out: Path, lane: str = "cpu", progress: Any = print, **options: Any
+) -> Any:
+    return certify_in_container(ContainerRequest(lanes=(lane,), **options), find_lane(lane), out, progress)
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
@@ -300,15 +285,18 @@ def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
 
 
 class TestCertify:
-    def test_exit_code_of_the_certificate(
+    def test_report_streams_and_exit_code(
         self, docker_engine: Engine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        instead(monkeypatch, report_and_exit(1))
-        result = certify(docker_engine, tmp_path / "out")
+        progress: list[str] = []
+        instead(monkeypatch, ["python", "-c", REPORT, "1"])
+        result = certify(docker_engine, tmp_path / "out", progress=progress.append)
         assert result.exit_code == 1
-        assert result.certificate["argv"] == ["1"]
+        assert (result.certificate["argv"], result.certificate["sum"]) == (["1"], 3.0)
         assert (tmp_path / "out" / "certificate.md").read_text() == "# certificate\n"
-        assert (tmp_path / "out" / "container.log").is_file()
+        assert "for stderr" in progress and "for stdout" not in progress
+        log = (tmp_path / "out" / "container.log").read_text().splitlines()
+        assert {"for stdout", "for stderr"} <= set(log)
         assert (tmp_path / "out" / "image-build.log").is_file()
         made_in = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made_in["image"]["id"] == result.image.id
