@@ -209,6 +209,15 @@ def test_driver_that_stops_answering_is_noted() -> None:
 
 
 @linux
+def test_the_summary_goes_beside_what_the_command_says(splatfix: Splatfix, tmp_path: Path) -> None:
+    work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
+    watched = (sys.executable, "-c", work, "--json", "--out", "x")
+    done = splatfix("monitor", "--interval", "0.1", "--out", tmp_path, *watched)
+    assert (done.returncode, done.stdout) == (3, "['--json', '--out', 'x']\n")
+    assert "exit code 3" in done.stderr and str(tmp_path / "metrics.jsonl") in done.stderr
+
+
+@linux
 def test_wrong_options_start_nothing(splatfix: Splatfix, tmp_path: Path) -> None:
     mark, file = tmp_path / "ran", tmp_path / "file"
     file.write_text("")
