@@ -1,17 +1,14 @@
 """``splatfix report``: what was certified earlier is shown as it was then."""
 
-import copy
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-import splatfix.certify
 from splatfix import __version__
 from splatfix.app.certify import run_and_report
 from splatfix.certify import Certificate
@@ -30,8 +27,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     """The report folder of the recorded run, and its certificate. It has a failed binary and options against that."""
     folder = tmp_path_factory.mktemp("certified") / "report"
     with pytest.MonkeyPatch.context() as patch:
-        certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
-        patch.setattr("splatfix.app.certify.train_and_judge", certify)
+        patch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
         # the machine that the tests run on may have no Pillow
         patch.setattr("splatfix.certify.smoke_training.require_packages", lambda *names: None)
         result, options = run_and_report(subject(SHORT, folder), facts_of("rtx-3090-and-5090"))
@@ -129,17 +125,11 @@ def test_a_result_that_lacks_a_part_is_shown_without_it(
 def change(folder: Path, path: tuple[str | int, ...], value: Any) -> None:
     """Change one place of a certificate."""
     file = folder / "certificate.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(with_value(document, path, value)), encoding="utf-8")
-
-
-def with_value(document: dict[str, Any], path: Sequence[str | int], value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(document)
-    inner: Any = changed
+    document = inner = json.loads(file.read_text(encoding="utf-8"))
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    return changed
+    file.write_text(json.dumps(document), encoding="utf-8")
 
 
 def test_diff_says_what_a_baseline_says(

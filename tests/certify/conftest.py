@@ -23,7 +23,7 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts, gather
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.knowledge.dropins import DROPINS
+from splatfix.knowledge.dropins import DROPINS, Dropin
 
 Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)
@@ -136,15 +136,19 @@ def sabotage(file: str, lines: str) -> Stage:
     return stage_files
 
 
+def put_dropin(dropin: Dropin, site: Path, **options: Any) -> None:
+    """Lay splatfix's drop-in into a folder, metadata and all."""
+    with zipfile.ZipFile(make_dropin_wheel(dropin, "0+test", site / "wheels", **options)) as wheel:
+        wheel.extractall(site)
+
+
 def with_dropins(*distributions: str) -> Stage:
     """Stages trainer and kernels with splatfix's drop-ins beside them, as they would be in site-packages."""
 
     def stage_files(folder: Path) -> Path:
         path = stage(folder)
         for name in distributions:
-            dropin = next(item for item in DROPINS if item.distribution == name)
-            with zipfile.ZipFile(make_dropin_wheel(dropin, "0+test", folder / "wheels")) as wheel:
-                wheel.extractall(path)
+            put_dropin(next(item for item in DROPINS if item.distribution == name), path)
         return path
 
     return stage_files

@@ -5,18 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import Outcome, SceneRun, Suite
+from splatfix.certify import SceneRun, Suite
 from splatfix.certify.certificate import Measured, conclude
 from splatfix.certify.environment import gpu_record
-from splatfix.certify.model import KernelCheck
 from splatfix.core.proof import RungName
 from splatfix.facts import CudaDevice, Fact, Facts
-from tests.certify.conftest import RESULT, subject
+from tests.certify.conftest import subject
+from tests.certify.test_levels import GOOD, RUN
 from tests.machines import facts_of
 
 MIXED = facts_of("rtx-3090-and-5090")  # its extensions carry code for one of the two
-GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5)
-RUN = SceneRun("figurine", (), 7.0, RESULT)
 
 
 def changed(**values: Any) -> Facts:
@@ -52,12 +50,9 @@ def test_the_gpu_that_trained_is_recorded() -> None:
 @pytest.mark.parametrize(("cuda", "certain"), [(None, False), (("5090", "3090"), True)])
 def test_details_only_of_a_certain_gpu(cuda: tuple[str, ...] | None, certain: bool) -> None:
     devices = tuple(CudaDevice(f"NVIDIA GeForce RTX {name}") for name in cuda) if cuda else None
-    facts = changed(cuda=Fact(devices), gpus=Fact(_without_bus()))
+    without_bus = tuple(replace(gpu, bus_id=None) for gpu in MIXED.machine.gpus.value or ())
+    facts = changed(cuda=Fact(devices), gpus=Fact(without_bus))
     assert ("GPU id" in gpu_record(facts, "cuda", ())) is certain
-
-
-def _without_bus() -> tuple[Any, ...]:
-    return tuple(replace(gpu, bus_id=None) for gpu in MIXED.machine.gpus.value or ())
 
 
 def test_the_name_is_torchs_own() -> None:

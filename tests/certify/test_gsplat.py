@@ -6,14 +6,13 @@ import importlib.util
 import json
 import shutil
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import dropin_named
+from tests.certify.conftest import put_dropin
 from tools.gsplat_tests import RECORD, results_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +41,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     shutil.copytree(source, site / "gsplat", ignore=shutil.ignore_patterns("csrc", "__pycache__"))
     dropin = dropin_named("gsplat")
     assert dropin is not None
-    with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", site)) as wheel:
-        wheel.extractall(site)
+    put_dropin(dropin, site)
     return {"PYTHONPATH": f"{site}:{ROOT}", "PATH": "", "OMP_WAIT_POLICY": "PASSIVE"}
 
 

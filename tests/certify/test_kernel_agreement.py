@@ -1,7 +1,6 @@
 """Installed kernels against splatfix's own on the same input: they really are compared, and a difference refuses."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from splatfix.certify import Outcome, kernel_probe, kernels, verify  # noqa: E402
+from splatfix.certify import kernel_probe  # noqa: E402
 from splatfix.certify.kernel_agreement import Ran, judge, keep  # noqa: E402
-from splatfix.facts import Facts  # noqa: E402
-from tests.certify.conftest import with_dropins  # noqa: E402
 
 MET = {"outcome": "met", "value_allowed": 1e-5, "gradient_allowed": 1e-4, "detail": ""}
 
@@ -81,22 +78,3 @@ def test_each_kernel_is_held_against_what_the_own_one_gave(tmp_path: Path, kerne
     found = kernel_probe.run_check(kernel, name, "native", "cpu", own)
     assert found["outcome"] == "failed" and "splatfix's own kernel on the same input" in found["detail"]
     assert found["value_error"] <= found["value_allowed"], "float64 has nothing against it"
-
-
-@pytest.mark.slow
-def test_dropins_are_compared_on_the_cpu(
-    tmp_path: Path, known: Facts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The three that stacks need, installed beside the trainer: each in its process, against the own one's file."""
-    wanted = ("fused_ssim", "simple_knn._C", "diff_gaussian_rasterization")
-    rows = tuple(row for row in kernels.IMPLEMENTATIONS if row[1] in wanted or row[1].startswith("splatfix."))
-    monkeypatch.setattr(kernels, "IMPLEMENTATIONS", rows)
-
-    staged = with_dropins("fused-ssim", "simple-knn", "diff-gaussian-rasterization")
-    checks = verify(sys.executable, "cpu", facts=known, stage_files=staged)
-    found = {item.implementation: item for item in checks}
-    for name in wanted:
-        assert (found[name].kind, found[name].outcome) == ("drop-in", Outcome.MET), found[name]
-        assert found[name].own_difference is not None and found[name].own_difference < 1e-6
-    assert found["diff_gaussian_rasterization"].own_gradient_difference is not None
-    assert all(found[name].own_difference is None for name in found if name.startswith("splatfix."))

@@ -6,7 +6,6 @@ import os
 import sys
 import types
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +18,9 @@ from splatfix.certify.levels import evaluate  # noqa: E402
 from splatfix.core.codec import from_json  # noqa: E402
 from splatfix.core.proof import RungName  # noqa: E402
 from splatfix.core.runner import ProcessRunner  # noqa: E402
-from splatfix.install.dropins import make_dropin_wheel  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
 from splatfix.knowledge.dropins import DROPINS  # noqa: E402
+from tests.certify.conftest import put_dropin  # noqa: E402
 
 NAME = "splatfix.kernels.changed"
 """Kernels of that package are held to the contract of plain PyTorch."""
@@ -36,7 +35,7 @@ def distribution(folder: Path, name: str, manifest: str | None) -> importlib.met
     return importlib.metadata.Distribution.at(info)
 
 
-def test_manifests_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dropin_is_known_by_its_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     there = [
         distribution(tmp_path, "plain", None),
         distribution(tmp_path, "damaged", '{"kind": "swa'),
@@ -44,18 +43,11 @@ def test_manifests_are_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         distribution(tmp_path, "built", '{"kind": "build", "replaces": "simple_knn"}'),
         distribution(tmp_path, "mine", '{"kind": "drop-in", "replaces": "fused_ssim"}'),
     ]
-    scans = []
-
-    def scan() -> list[importlib.metadata.Distribution]:
-        scans.append(1)
-        return there
-
-    monkeypatch.setattr(importlib.metadata, "distributions", scan)
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: there)
     kernel_probe.dropins.cache_clear()
     try:
         names = ("fused_ssim", "fused_ssim.part", "simple_knn._C", "diff_gaussian_rasterization", "damaged")
         assert [kernel_probe.is_dropin(name) for name in names] == [True, True, False, False, False]
-        assert len(scans) == 1
     finally:
         kernel_probe.dropins.cache_clear()
 
@@ -265,11 +257,9 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     """And the level says so. In the environment of a drop-in as it is installed, by the probe's own process."""
     (dropin,) = (item for item in DROPINS if item.module == "simple_knn")
     compiled = {} if backend == "nvrtc" else None
-    wheel = make_dropin_wheel(dropin, "0+x", tmp_path, compiled)
-    with zipfile.ZipFile(wheel) as file:
-        file.extractall(tmp_path / "here")
+    put_dropin(dropin, tmp_path, compiled=compiled)
     argv = [sys.executable, str(Path(kernel_probe.__file__)), "knn", "simple_knn._C", "--device", "cpu"]
-    paths = os.pathsep.join((str(tmp_path / "here"), *filter(None, sys.path)))
+    paths = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
     done = ProcessRunner().run(argv, timeout=60, env={**os.environ, "PYTHONPATH": paths})
     found = from_json(KernelCheck, json.loads(done.stdout.splitlines()[-1]))
     assert (found.outcome, found.kind, found.detail) == (Outcome.MET, "drop-in", words), done.stderr

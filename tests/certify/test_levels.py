@@ -14,14 +14,13 @@ from splatfix.certify.summary import summarize
 from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
-from tests.certify.conftest import RESULT, subject
-from tests.certify.test_baseline import stored
+from tests.certify.conftest import subject
+from tests.certify.test_baseline import RUN, stored
 from tests.certify.test_prerequisites import facts
 
 KNOWN = facts()
 SM_120 = (Arch.parse("sm_120"),)
 GOOD = KernelCheck("ssim", "splatfix.kernels.ssim", Outcome.MET, 1e-7, 1e-5, 1e-6, 1e-4)
-RUN = SceneRun("figurine", (), 7.0, RESULT)
 
 
 def levels(

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,17 @@ import pytest
 from splatfix.certify.monitor import (
     HIDDEN,
     Meter,
-    RunningProcess,
     StartedCommand,
     Summary,
     summarize,
     target_of,
     watch,
 )
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.machine.nvml import GpuUse
 from splatfix.facts.machine.resources import HostUse
+from tests.conftest import Splatfix
+from tests.plan.machines import refused
 
 MIB, GIB = 1 << 20, 1 << 30
 ME = os.getpid()
@@ -121,18 +121,9 @@ def test_running_process(tmp_path: Path) -> None:
     summary = watch(target_of((str(child.pid),)), tmp_path, interval=0.1, gpus=NO_DRIVER)
     assert summary.exit_code is None and summary.target == f"process {child.pid}"
     assert summary.samples >= 2 and child.wait() == 0
-    with pytest.raises(SplatfixError) as caught:
-        RunningProcess(child.pid, LiveSystem())
-    assert (caught.value.code, int(caught.value.exit_code)) == ("no-such-process", 2)
-
-
-def test_command_that_does_not_exist() -> None:
-    with pytest.raises(SplatfixError) as caught:
-        target_of(("no-such-trainer", "--fast"))
-    assert (caught.value.code, int(caught.value.exit_code)) == ("cannot-start", 2)
-    with pytest.raises(SplatfixError) as caught:
-        target_of((str(ME), "--out", "x"))
-    assert (caught.value.code, int(caught.value.exit_code)) == ("options-after-number", 2)
+    for words, code in (((str(child.pid),), "no-such-process"), ((str(ME), "--out"), "options-after-number")):
+        error = refused(target_of, words)
+        assert (error.code, int(error.exit_code)) == (code, 2)
 
 
 @linux
@@ -218,21 +209,16 @@ def test_driver_that_stops_answering_is_noted() -> None:
 
 
 @linux
-def test_command_line_passes_options_and_exit_code(
-    splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_the_summary_goes_beside_what_the_command_says(splatfix: Splatfix, tmp_path: Path) -> None:
     work = "import sys, time; print(sys.argv[1:]); time.sleep(0.3); sys.exit(3)"
     watched = (sys.executable, "-c", work, "--json", "--out", "x")
-    done = splatfix("monitor", "--interval", "0.1", "--out", str(tmp_path), *watched)
-    assert done.returncode == 3
-    assert done.stdout == "['--json', '--out', 'x']\n"
-    assert (tmp_path / "metrics.jsonl").is_file()
+    done = splatfix("monitor", "--interval", "0.1", "--out", tmp_path, *watched)
+    assert (done.returncode, done.stdout) == (3, "['--json', '--out', 'x']\n")
+    assert "exit code 3" in done.stderr and str(tmp_path / "metrics.jsonl") in done.stderr
 
 
 @linux
-def test_wrong_options_start_nothing(
-    splatfix: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_wrong_options_start_nothing(splatfix: Splatfix, tmp_path: Path) -> None:
     mark, file = tmp_path / "ran", tmp_path / "file"
     file.write_text("")
     for words, code in ((["--out", str(file)], 3), (["--interval", "nan"], 2), (["--interval", "inf"], 2)):

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from splatfix.certify import SUITES, certify, device_for, idle_gpu, require_gpu, verify
 from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch, gather
 from tests.certify.conftest import subject
-from tests.plan.machines import INTERPRETER, machine
+from tests.plan.machines import INTERPRETER, machine, refused
 
 CARD = Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0")
 SECOND = Gpu(1, "NVIDIA GeForce RTX 3090", "nvidia", "8.6")
@@ -84,20 +83,17 @@ def test_renderers_that_need_a_gpu(renderer: str, device: str, found: Facts, run
     if runs:
         require_gpu(renderer, device, found)
         return
-    with pytest.raises(SplatfixError) as caught:
-        require_gpu(renderer, device, found)
-    assert (caught.value.code, int(caught.value.exit_code)) == ("renderer-needs-gpu", 2)
+    error = refused(require_gpu, renderer, device, found)
+    assert (error.code, int(error.exit_code)) == ("renderer-needs-gpu", 2)
 
 
 def test_missing_packages_are_listed(empty_venv: Path, tmp_path: Path) -> None:
     python = str(empty_venv)
-    with pytest.raises(SplatfixError) as verifying:
-        verify(python, "cpu")
-    with pytest.raises(SplatfixError) as certifying:
-        certify(subject(python=python, suite=SUITES["quick"], out=tmp_path / "out"), gather(python))
-    for caught in (verifying, certifying):
-        assert (caught.value.code, int(caught.value.exit_code)) == ("environment-not-ready", 3)
-    told = [caught.value.todo[0].command for caught in (verifying, certifying)]
+    asked = subject(python=python, suite=SUITES["quick"], out=tmp_path / "out")
+    errors = (refused(verify, python, "cpu"), refused(certify, asked, gather(python)))
+    for error in errors:
+        assert (error.code, int(error.exit_code)) == ("environment-not-ready", 3)
+    told = [error.todo[0].command for error in errors]
     assert all(command and "install" in command.argv and python in command.argv for command in told)
     assert [command.argv[-1:] for command in told if command] == [("torch",), ("pillow",)]
     assert not (tmp_path / "out").exists()
@@ -110,7 +106,6 @@ def test_own_environment_is_suggested_last(python: str) -> None:
         distributions=Fact((), "test"),
         torch_installed=Fact(False, "test"),
     )
-    with pytest.raises(SplatfixError) as caught:
-        require_packages(replace(machine(), environment=bare), python, VERIFY_NEEDS)
-    programs = [item.command.argv[0] for item in caught.value.todo if item.command]
+    error = refused(require_packages, replace(machine(), environment=bare), python, VERIFY_NEEDS)
+    programs = [item.command.argv[0] for item in error.todo if item.command]
     assert programs == (["splatfix", python] if python == sys.executable else [python, "splatfix"])

@@ -27,7 +27,6 @@ from splatfix.certify import (
     verify,
 )
 from splatfix.certify.smoke import stage
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.facts import Facts
@@ -44,6 +43,7 @@ from tests.certify.conftest import (
     with_dropins,
 )
 from tests.conftest import ROOT
+from tests.plan.machines import refused
 
 UNREADABLE = {"error": {"code": "unreadable-scene", "message": "no image", "note": "", "hint": ""}}
 
@@ -85,15 +85,21 @@ class TestCertified:
             for image in scene.images:
                 assert (tmp_path / image).exists() and image in text
 
-    def test_dropin_rasterizer_is_named(self, tmp_path: Path, known: Facts) -> None:
-        """One whole certification: the staged trainer with splatfix's drop-in for Inria's rasterizer, metadata and all."""
+    def test_dropins_are_compared_and_named(self, tmp_path: Path, known: Facts) -> None:
+        """One whole certification: the staged trainer with splatfix's drop-ins, metadata and all, beside its own kernels."""
         name = "diff_gaussian_rasterization"
         staged = with_dropins("diff-gaussian-rasterization", "fused-ssim", "simple-knn")
-        checked = RecordedKernels(name, "fused_ssim", "simple_knn._C")
+        ours = ("splatfix.kernels.ssim", "splatfix.kernels.rasterizer")
+        checked = RecordedKernels(*ours, name, "fused_ssim", "simple_knn._C")
         certificate = run(tmp_path, known, staged, checked, renderer="inria")
         assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
-        (kernel,) = [item for item in certificate.kernels if item.implementation == name]
-        assert (kernel.kind, kernel.outcome) == ("drop-in", Outcome.MET)
+        found = {item.implementation: item for item in certificate.kernels}
+        for module in (name, "fused_ssim", "simple_knn._C"):
+            assert (found[module].kind, found[module].outcome) == ("drop-in", Outcome.MET), found[module]
+        for module in (name, "fused_ssim"):
+            assert found[module].own_difference is not None and found[module].own_difference < 1e-6
+            assert found[module].own_gradient_difference is not None
+        assert all(found[module].own_difference is None for module in ours)
         ran = certificate.scenes[0].result["implementations"]
         assert (ran["ssim"]["name"], ran["knn"]["name"]) == ("fused_ssim", "simple_knn._C")
         renderer = ran["renderer"]
@@ -226,9 +232,8 @@ class TestReportFolder:
     def test_data_of_the_user_is_not_overwritten(self, tmp_path: Path, known: Facts) -> None:
         (tmp_path / "figurine").mkdir()
         (tmp_path / "figurine" / "photo.png").write_bytes(b"mine")
-        with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known)
-        assert (caught.value.code, int(caught.value.exit_code)) == ("not-our-folder", 2)
+        error = refused(run, tmp_path, known)
+        assert (error.code, int(error.exit_code)) == ("not-our-folder", 2)
         assert [path.name for path in tmp_path.rglob("*.*")] == ["photo.png"]
 
     def test_trainer_gets_what_was_asked(self, tmp_path: Path, known: Facts) -> None:
@@ -270,9 +275,8 @@ class TestVerify:
         if torch.cuda.is_available():
             pytest.skip("this machine has a GPU")
         monkeypatch.setattr(kernels, "IMPLEMENTATIONS", kernels.IMPLEMENTATIONS[:1])
-        with pytest.raises(SplatfixError) as caught:
-            run(tmp_path, known, runner=ProcessRunner(), device="cuda")
-        assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+        error = refused(run, tmp_path, known, runner=ProcessRunner(), device="cuda")
+        assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
         assert list(tmp_path.iterdir()) == []
 
 

@@ -29,7 +29,6 @@ from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.checks import Finding, Status
 from splatfix.context.model import BinaryMatrix
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.facts import Facts
@@ -39,6 +38,7 @@ from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
+from tests.plan.machines import refused
 
 GOOD = Finding(Status.PASS, "torch 2.13", code="torch-missing", family="torch")
 WARNING = Finding(Status.WARN, "odd", code="import-shadowing", family="environment")
@@ -126,9 +126,8 @@ def test_a_finding_decides(
     certificate = at(1, tmp_path, known)
     assert certificate.verdict is verdict
     assert exit_code_of(certificate) == code
-    refused = verdict is Verdict.NOT_CERTIFIED
-    expected = (f"diagnosis: {finding.code}: {finding.summary}",) if refused else ()
-    assert certificate.reasons == expected
+    reasons = (f"diagnosis: {finding.code}: {finding.summary}",)
+    assert certificate.reasons == (reasons if verdict is Verdict.NOT_CERTIFIED else ())
 
 
 def test_findings_about_gpus_matter_on_a_gpu() -> None:
@@ -166,8 +165,8 @@ def test_the_third_is_the_quick_suite_and_the_diagnosis(
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert "--suite" not in certificate.repeat.argv
     found.append(BROKEN)
-    refused = at(3, tmp_path / "bad", known, RecordedTrainer(), suite=SUITES["quick"])
-    assert refused.verdict is Verdict.NOT_CERTIFIED and len(refused.reasons) == 1
+    bad = at(3, tmp_path / "bad", known, RecordedTrainer(), suite=SUITES["quick"])
+    assert bad.verdict is Verdict.NOT_CERTIFIED and len(bad.reasons) == 1
     # the same without a level is judged as before
     plain = at(None, tmp_path / "plain", known, RecordedTrainer(), suite=SUITES["quick"])
     assert (plain.verdict, plain.level) == (Verdict.CERTIFIED, None)
@@ -259,7 +258,6 @@ def test_warnings_are_reservations() -> None:
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
     gpus = replace(known.machine, gpus=replace(known.machine.gpus, value=()))
     without = replace(known, machine=gpus)
-    with pytest.raises(SplatfixError) as caught:
-        at(1, tmp_path, without, device="cuda")
-    assert (caught.value.code, int(caught.value.exit_code)) == ("no-gpu", 3)
+    error = refused(at, 1, tmp_path, without, device="cuda")
+    assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
     assert not (tmp_path / "certificate.json").exists()

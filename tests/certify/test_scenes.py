@@ -9,9 +9,9 @@ import pytest
 
 from splatfix.certify import SUITES, Outcome, Verdict, certify, data_suite, sample_suite
 from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import Facts
 from tests.certify.conftest import TrainingHere, subject
+from tests.plan.machines import refused
 
 LENGTH, WIDTH = 45, 64  # enough for every criterion on the samples below
 
@@ -126,9 +126,8 @@ def test_sample_suites_can_be_shortened() -> None:
     ("folder", "code", "exit_code"), [("", "unreadable-scene", 3), ("x", "wrong-usage", 2)]
 )
 def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code: int) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        data_suite(tmp_path / folder, sys.executable, "cpu")
-    assert (caught.value.code, int(caught.value.exit_code)) == (code, exit_code)
+    error = refused(data_suite, tmp_path / folder, sys.executable, "cpu")
+    assert (error.code, int(error.exit_code)) == (code, exit_code)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +141,5 @@ def test_one_sample_scene(scene: str, suite: str | None, chosen: str) -> None:
 
 @pytest.mark.parametrize(("scene", "suite"), [("nowhere", None), ("fruit", "quick")])
 def test_a_scene_that_is_not_there(scene: str, suite: str | None) -> None:
-    with pytest.raises(SplatfixError) as caught:
-        sample_suite(suite, only=scene)
-    assert (caught.value.code, int(caught.value.exit_code)) == ("unknown-scene", 2)
+    error = refused(sample_suite, suite, only=scene)
+    assert (error.code, int(error.exit_code)) == ("unknown-scene", 2)

@@ -1,11 +1,9 @@
 """A stack's own trainer, whole and broken in ten ways; it is a tiny one of ours with the faces of Inria's."""
 
-import hashlib
 import json
 import re
 import shutil
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,15 @@ from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest,
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.scenes import export_sample, find_samples
-from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
 from splatfix.facts import gather, read_arguments, with_checkout
-from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.replacement import replacement_for
-from tests.certify.conftest import failed_criteria, reached
+from tests.certify.conftest import failed_criteria, put_dropin, reached
+from tests.files import contents
+from tests.plan.machines import refused
 from tests.tables import data
 
 pytest.importorskip("torch")
@@ -85,15 +83,6 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def digests(folder: Path) -> dict[str, str]:
-    """Every file below a folder with its SHA-256."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def test_options_are_read_from_the_trainers_own_source() -> None:
     found = read_arguments(HERE / "tiny_stack", "train.py")
     assert found["iterations"].default == 30_000 and found["iterations"].kind == "value"
@@ -108,14 +97,14 @@ def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
     # the second of them is written, and neither by the path of the checkout
     relative = "open('arguments/__init__.py').close()\n    open('left.txt', 'w').close()\n    random.seed(0)"
     edit(checkout / "train.py", "random.seed(0)", relative)
-    before = digests(checkout)
+    before = contents(checkout)
     host = Host(
         "cpu", "sha256:a", "debian:12 sha256:b", Command(("splatfix", "certify", "--container", "cpu"))
     )
     monkeypatch.setenv(VARIABLE, host.variables[VARIABLE])
     made = rehearse(3, renders=True)
     assert made.repeat == host.repeat and made.environment["container"].startswith("lane cpu, image sha256:a")
-    assert digests(checkout) == before
+    assert contents(checkout) == before
     assert made.verdict is Verdict.UNDETERMINED and not made.reasons
     assert made.stack is not None and made.stack.rehearsed
     assert set(made.stack.dropins) == {"diff_gaussian_rasterization@v1", "simple_knn", "fused_ssim"}
@@ -151,11 +140,11 @@ def test_missing_modules_are_placeholders_and_all_named_in_one_command(
 @pytest.mark.slow
 def test_names_that_numpy_removed_are_mended_in_a_copy(checkout: Path, rehearse: Rehearse) -> None:
     edit(checkout / "scene.py", "near, far = 0.01, 100.0", "near, far = np.float(0.01), 100.0")
-    before = digests(checkout)
+    before = contents(checkout)
     made = rehearse(3, renders=True)
     assert failed_criteria(made) == {"runs-as-it-is"} and made.scenes[0].result["iterations"] == 3
     assert made.stack is not None and [item.edited for item in made.stack.mends] == [True]
-    assert digests(checkout) == before
+    assert contents(checkout) == before
 
 
 @pytest.mark.slow
@@ -198,8 +187,7 @@ def native(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     found = with_checkout(gather(sys.executable), checkout, source_patterns()).checkout.value
     assert found is not None
     for item in replacement_for(found).dropins:
-        with zipfile.ZipFile(make_dropin_wheel(item, "1", tmp_path / "wheels")) as wheel:
-            wheel.extractall(places)
+        put_dropin(item, places)
     monkeypatch.setenv("PYTHONPATH", str(places))
     return checkout
 
@@ -350,6 +338,5 @@ def test_what_cannot_be_rehearsed_is_not_run(
         edit(checkout / file, old, new)
     else:
         (checkout / file).unlink()
-    with pytest.raises(SplatfixError) as refused:
-        rehearse(3)
-    assert (refused.value.code, int(refused.value.exit_code)) == (code, exit_code)
+    error = refused(rehearse, 3)
+    assert (error.code, int(error.exit_code)) == (code, exit_code)

@@ -8,8 +8,8 @@ import pytest
 
 from splatfix.certify.scenes import samples_folder
 from splatfix.certify.smoke import list_scenes
-from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
+from tests.plan.machines import refused
 
 
 class Answer:
@@ -38,6 +38,5 @@ def test_bare_environment_lists_scenes(empty_venv: Path) -> None:
 
 
 def test_interpreter_that_fails_is_not_ready() -> None:
-    with pytest.raises(SplatfixError) as caught:
-        list_scenes(Path("data"), "python", Answer("no JSON"))
-    assert (caught.value.code, int(caught.value.exit_code)) == ("environment-not-ready", 3)
+    error = refused(list_scenes, Path("data"), "python", Answer("no JSON"))
+    assert (error.code, int(error.exit_code)) == ("environment-not-ready", 3)

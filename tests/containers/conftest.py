@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,38 +20,30 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 
 SCRIPT = Path(__file__).with_name("engine.sh")
+BASE_IMAGE = find_lane("cpu").base_image
 
 # two lanes with a CUDA torch take 7 GB of layers while they are built, and their downloads and contexts some more
 ROOM_BYTES = 16 * 2**30
 
 
-@dataclass(frozen=True)
-class TestEngine:
-    """An engine that answers, with the base image that the cpu lane starts from."""
-
-    __test__ = False
-    engine: Engine
-    base_image: str = find_lane("cpu").base_image
-
-
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[TestEngine]:
+def docker_engine() -> Iterator[Engine]:
     """The engine at DOCKER_HOST; with SPLATFIX_DOCKER_LANE=1 a private one, whose absence is then a failure."""
     if os.environ.get("SPLATFIX_DOCKER_LANE") == "1":
         with _engine_folder() as folder:
             try:
-                host = _script("start", folder)
-                _script("base", folder)
+                host = engine_script("start", folder)
+                engine_script("base", folder)
                 engine = connect({"DOCKER_HOST": host})
                 if shutil.disk_usage(folder).free < ROOM_BYTES:
                     engine.client.images.prune(filters={"dangling": True})
                 with pytest.MonkeyPatch.context() as patched:
                     patched.setenv("DOCKER_HOST", host)
-                    yield TestEngine(engine)
+                    yield engine
                 _remove_lane_images(engine)
                 engine.close()
             finally:
-                _script("stop", folder)
+                engine_script("stop", folder)
         return
     if not os.environ.get("DOCKER_HOST"):
         pytest.skip(
@@ -62,7 +53,7 @@ def docker_engine() -> Iterator[TestEngine]:
         engine = connect()
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
-    yield TestEngine(engine)
+    yield engine
     engine.close()
 
 
@@ -86,7 +77,7 @@ def _engine_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]]:
+def doomed_engine(docker_engine: Engine) -> Iterator[tuple[Path, Engine]]:
     """An engine to be filled or killed, on a small disk in memory, and its folder."""
     if os.environ.get("SPLATFIX_DOCKER_LANE") != "1" and (os.geteuid() != 0 or not shutil.which("dockerd")):
         pytest.skip("no engine can be started here")
@@ -94,18 +85,18 @@ def doomed_engine(docker_engine: TestEngine) -> Iterator[tuple[Path, TestEngine]
         folder = Path(name)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "splatfix-test", folder], check=True)
         try:
-            host = _script("start", folder)
-            _script("base", folder)
+            host = engine_script("start", folder)
+            engine_script("base", folder)
             engine = connect({"DOCKER_HOST": host})
-            yield folder, TestEngine(engine)
+            yield folder, engine
             engine.close()
         finally:
-            _script("stop", folder)
+            engine_script("stop", folder)
             subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture(scope="session")
-def podman_engine() -> Iterator[TestEngine]:
+def podman_engine() -> Iterator[Engine]:
     """Rootless Podman, as a user of its own, with SPLATFIX_DOCKER_LANE=1 where Podman is installed."""
     missing = [name for name in ("podman", "newuidmap") if not shutil.which(name)]
     if os.environ.get("SPLATFIX_DOCKER_LANE") != "1" or os.geteuid() != 0 or missing:
@@ -114,17 +105,12 @@ def podman_engine() -> Iterator[TestEngine]:
     with tempfile.TemporaryDirectory(prefix="splatfix-podman-") as name:
         folder = Path(name)
         try:
-            engine = connect({"DOCKER_HOST": _script("podman", folder)})
-            _script("base", folder)
-            yield TestEngine(engine)
+            engine = connect({"DOCKER_HOST": engine_script("podman", folder)})
+            engine_script("base", folder)
+            yield engine
             engine.close()
         finally:
-            _script("unpodman", folder)
-
-
-def start_engine(folder: Path) -> str:
-    """Start the engine of a folder (again); its address."""
-    return _script("start", folder)
+            engine_script("unpodman", folder)
 
 
 def _remove_lane_images(engine: Engine) -> None:
@@ -137,7 +123,8 @@ def _remove_lane_images(engine: Engine) -> None:
         engine.client.images.remove(image.id, force=True)
 
 
-def _script(action: str, folder: Path) -> str:
+def engine_script(action: str, folder: Path) -> str:
+    """What ``engine.sh`` says last: of ``start`` the engine's address."""
     done = subprocess.run(
         ["bash", SCRIPT, action, folder], check=False, capture_output=True, text=True, timeout=600
     )
@@ -147,15 +134,13 @@ def _script(action: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def recipe(docker_engine: TestEngine) -> ImageRecipe:
+def recipe(docker_engine: Engine) -> ImageRecipe:
     """The cpu lane's real recipe, with the splatfix of this checkout."""
     return recipe_for(find_lane("cpu"), ContainerRequest(lanes=("cpu",)))
 
 
 @pytest.fixture(scope="session")
-def lane_image(
-    docker_engine: TestEngine, recipe: ImageRecipe, tmp_path_factory: pytest.TempPathFactory
-) -> Image:
+def lane_image(docker_engine: Engine, recipe: ImageRecipe, tmp_path_factory: pytest.TempPathFactory) -> Image:
     """The cpu lane's real image."""
     log = tmp_path_factory.mktemp("image") / "build.log"
-    return build_image(docker_engine.engine, recipe, progress=print, log=log)
+    return build_image(docker_engine, recipe, progress=print, log=log)

@@ -1,12 +1,10 @@
 """What a certification in a container leaves in the report, without an engine."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-import splatfix.certify
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
 from splatfix.certify.host import VARIABLE, Host
@@ -26,8 +24,7 @@ HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REP
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer is played back, and fails."""
-    certify = partial(splatfix.certify.certify, runner=RecordedTrainer())
-    monkeypatch.setattr("splatfix.app.certify.train_and_judge", certify)
+    monkeypatch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
     monkeypatch.setattr("splatfix.certify.smoke_training.require_packages", lambda *words: None)
 
 

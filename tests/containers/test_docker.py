@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,22 +30,16 @@ from splatfix.containers.image import (
     read_inside,
 )
 from splatfix.containers.run import ContainerJob, ContainerOutcome, run_in_container, sweep
-from splatfix.core.errors import Exit, SplatfixError
-from tests.containers.conftest import start_engine
+from splatfix.core.errors import Exit
+from tests.containers.conftest import BASE_IMAGE, engine_script
+from tests.plan.machines import refused
 from tests.tables import data
-
-if TYPE_CHECKING:
-    from tests.containers.conftest import TestEngine
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 REPORT: str = data(__file__)["texts"]["report"]
-
-
-def report_and_exit(code: int) -> list[str]:
-    """Stands in for the certification where a test needs to choose how it ends."""
-    return ["python", "-c", REPORT, str(code)]
+"""Stands in for the certification, and ends as it is told."""
 
 
 def run(
@@ -53,40 +47,47 @@ def run(
     image: Image,
     out: Path,
     command: list[str],
-    progress: Any = print,
     gpu: bool = False,
     **lane: Any,
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
     changed = replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
-    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), progress)
+    return run_in_container(engine, ContainerJob(changed, image, command, out, gpu), print)
 
 
 def containers_of(engine: Engine, lane: str) -> list[Any]:
     return list(engine.client.containers.list(all=True, filters={"label": f"{LANE_LABEL}={lane}"}))
 
 
-def layers(engine: TestEngine, image: Image) -> list[str]:
-    return list(engine.engine.client.images.get(image.id).attrs["RootFS"]["Layers"])
+def wait_for_exit(engine: Engine, lane: str) -> None:
+    """What runs inside ends with the connection of a client that was killed."""
+    deadline = time.monotonic() + 40
+    while any(item.status != "exited" for item in containers_of(engine, lane)):
+        assert time.monotonic() < deadline, "it still runs"
+        time.sleep(0.2)
+
+
+def layers(engine: Engine, image: Image) -> list[str]:
+    return list(engine.client.images.get(image.id).attrs["RootFS"]["Layers"])
 
 
 class TestImage:
     def test_equal_recipe_is_built_once(
-        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
-        again = build_image(docker_engine.engine, recipe, progress=print, log=tmp_path / "log")
+        again = build_image(docker_engine, recipe, progress=print, log=tmp_path / "log")
         assert again.reused
         assert (again.tag, again.id) == (lane_image.tag, lane_image.id)
 
     def test_other_content_reuses_the_layers(
-        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         edited = tmp_path / "__init__.py"
         edited.write_bytes(
             recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
         )
         other = build_image(
-            docker_engine.engine,
+            docker_engine,
             replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}),
             progress=print,
             log=tmp_path / "log",
@@ -98,29 +99,29 @@ class TestImage:
             "torch is not installed again for an edit of splatfix"
         )
         assert layers(docker_engine, other)[:-1] == layers(docker_engine, lane_image)[:-1]
-        docker_engine.engine.client.images.remove(other.tag)
+        docker_engine.client.images.remove(other.tag)
 
-    def test_compilers_stay_outside(self, docker_engine: TestEngine, lane_image: Image) -> None:
+    def test_compilers_stay_outside(self, docker_engine: Engine, lane_image: Image) -> None:
         """And who runs in it is nobody; the labels and the health check are those of an image for others."""
-        attrs = docker_engine.engine.client.images.get(lane_image.id).attrs
+        attrs = docker_engine.client.images.get(lane_image.id).attrs
         config, labels = attrs["Config"], attrs["Config"]["Labels"]
         assert config["User"] == "10001:10001"
-        if docker_engine.engine.kind == "Docker":  # Podman's images are OCI's, which know none
+        if docker_engine.kind == "Docker":  # Podman's images are OCI's, which know none
             assert config["Healthcheck"]["Test"] == ["CMD", "python", "-m", "splatfix", "diagnose"]
-        assert labels["org.opencontainers.image.base.name"] == docker_engine.base_image
-        packages = read_inside(docker_engine.engine, lane_image, PACKAGES)
+        assert labels["org.opencontainers.image.base.name"] == BASE_IMAGE
+        packages = read_inside(docker_engine, lane_image, PACKAGES)
         assert packages is not None and b"torch==2.13.0+cpu\n" in packages
-        assert read_inside(docker_engine.engine, lane_image, BUILT) is None
+        assert read_inside(docker_engine, lane_image, BUILT) is None
 
     @pytest.mark.slow
     def test_the_same_inputs_give_the_same_layers(
-        self, docker_engine: TestEngine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
         """Built again from pip on; a build argument that was never given before keeps the builder from using its cache."""
         trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
         pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
         again = build_image(
-            docker_engine.engine,
+            docker_engine,
             replace(recipe, pip_args=pip_args),
             progress=print,
             log=tmp_path / "log",
@@ -129,74 +130,36 @@ class TestImage:
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
 
     def test_base_with_another_python_fails(
-        self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path
+        self, docker_engine: Engine, recipe: ImageRecipe, tmp_path: Path
     ) -> None:
         lane = replace(recipe.lane, python="3.8")
-        with pytest.raises(SplatfixError) as caught:
-            build_image(
-                docker_engine.engine,
-                replace(recipe, lane=lane),
-                progress=print,
-                log=tmp_path / "log",
-            )
-        assert caught.value.code == "docker-build-failed"
+        other = replace(recipe, lane=lane)
+        error = refused(build_image, docker_engine, other, progress=print, log=tmp_path / "log")
+        assert error.code == "docker-build-failed"
         assert "python-mismatch" in (tmp_path / "log").read_text()
 
-    def test_missing_base_image(self, docker_engine: TestEngine, recipe: ImageRecipe, tmp_path: Path) -> None:
+    def test_missing_base_image(self, docker_engine: Engine, recipe: ImageRecipe, tmp_path: Path) -> None:
         lane = replace(recipe.lane, base_image="splatfix-no-such-base:1")
         missing = replace(recipe, lane=lane)
-        with pytest.raises(SplatfixError) as caught:
-            build_image(docker_engine.engine, missing, progress=print, log=tmp_path / "log")
-        assert (caught.value.code, caught.value.exit_code) == (
-            "docker-base-image-unavailable",
-            Exit.UNDETERMINED,
-        )
+        error = refused(build_image, docker_engine, missing, progress=print, log=tmp_path / "log")
+        assert (error.code, error.exit_code) == ("docker-base-image-unavailable", Exit.UNDETERMINED)
 
 
 class TestRun:
-    def test_report_is_copied_and_streams_are_logged(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
-    ) -> None:
-        progress: list[str] = []
-        outcome = run(
-            docker_engine.engine, lane_image, tmp_path, report_and_exit(0), progress=progress.append
-        )
-        assert outcome.exit_code == 0
-        certificate = json.loads((tmp_path / "certificate.json").read_text())
-        assert certificate["sum"] == 3.0
-        assert certificate["uid"] != 0, "not root"
-        assert "for stderr" in progress
-        assert "for stdout" not in progress
-        assert {"for stdout", "for stderr"} <= set((tmp_path / "container.log").read_text().splitlines())
-
     def test_no_network_and_no_privileges(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path
     ) -> None:
-        code = (
-            "import pathlib, socket\n"
-            "print([name for _, name in socket.if_nameindex()])\n"
-            "status = pathlib.Path('/proc/self/status').read_text()\n"
-            "print([l.split()[1] for l in status.splitlines() if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
-            "try: open('/opt/splatfix/x', 'w')\n"
-            "except OSError as error: print(error)\n"
-        )
-        outcome = run(docker_engine.engine, lane_image, tmp_path, ["python", "-c", code])
-        interfaces, status, root = outcome.last_lines
-        assert "Read-only file system" in root
-        assert "'lo'" in interfaces
-        assert "eth" not in interfaces
-        assert status == "['0000000000000000', '1']"
+        look_around(docker_engine, lane_image, tmp_path)
 
-    def test_out_of_memory(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
-        if not docker_engine.engine.limits:
+    def test_out_of_memory(self, docker_engine: Engine, lane_image: Image, tmp_path: Path) -> None:
+        if not docker_engine.limits:
             pytest.skip("this engine holds no limits: rootless, without cgroup v2")
         greedy = ["python", "-c", "held = [bytearray(1 << 20) for _ in range(2000)]"]
-        with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, greedy, memory="64m")
-        assert (caught.value.code, caught.value.exit_code) == ("container-out-of-memory", Exit.UNDETERMINED)
+        error = refused(run, docker_engine, lane_image, tmp_path, greedy, memory="64m")
+        assert (error.code, error.exit_code) == ("container-out-of-memory", Exit.UNDETERMINED)
 
     def test_timeout_removes_the_container(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path
     ) -> None:
         lane = f"timeout-{uuid.uuid4().hex}"
         slow = [
@@ -205,44 +168,40 @@ class TestRun:
             "import time; print('begun'); open('/report/partial', 'w').write('so far'); time.sleep(300)",
         ]
         started = time.monotonic()
-        with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, slow, timeout_s=3, name=lane)
+        error = refused(run, docker_engine, lane_image, tmp_path, slow, timeout_s=3, name=lane)
         assert time.monotonic() - started < 60
-        assert (caught.value.code, caught.value.exit_code) == ("container-timeout", Exit.UNDETERMINED)
-        assert caught.value.details["last_lines"] == ["begun"]
+        assert (error.code, error.exit_code) == ("container-timeout", Exit.UNDETERMINED)
+        assert error.details["last_lines"] == ["begun"]
         assert (tmp_path / "partial").read_text() == "so far", "the report is copied all the same"
-        assert containers_of(docker_engine.engine, lane) == []
+        assert containers_of(docker_engine, lane) == []
 
-    def test_ctrl_c_removes_the_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+    def test_ctrl_c_removes_the_container(self, docker_engine: Engine, tmp_path: Path) -> None:
         lane = f"ctrl-c-{uuid.uuid4().hex}"
         assert "KeyboardInterrupt" in ended(docker_engine, lane, signal.SIGINT, tmp_path)
-        assert containers_of(docker_engine.engine, lane) == []
+        assert containers_of(docker_engine, lane) == []
 
-    def test_a_killed_client_leaves_no_container(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+    def test_a_killed_client_leaves_no_container(self, docker_engine: Engine, tmp_path: Path) -> None:
         """What runs inside ends with the connection; the next run sweeps the rest."""
         lane = f"killed-{uuid.uuid4().hex}"
-        before = {volume.id for volume in docker_engine.engine.client.volumes.list()}
+        before = {volume.id for volume in docker_engine.client.volumes.list()}
         ended(docker_engine, lane, signal.SIGKILL, tmp_path)
-        deadline = time.monotonic() + 40
-        while any(item.status != "exited" for item in containers_of(docker_engine.engine, lane)):
-            assert time.monotonic() < deadline, "it still runs"
-            time.sleep(0.2)
-        assert sweep(docker_engine.engine) == 1
-        assert {volume.id for volume in docker_engine.engine.client.volumes.list()} <= before
+        wait_for_exit(docker_engine, lane)
+        assert sweep(docker_engine) == 1
+        assert {volume.id for volume in docker_engine.client.volumes.list()} <= before
 
     def test_a_report_too_large_for_the_disk_of_the_engine(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path
     ) -> None:
         """/tmp is small and in memory: what fills it gets the system's own error, and the report comes out."""
         code = "f = open('/report/r', 'w'); f.write('x'); f.close(); open('/tmp/f', 'wb').write(bytes(300 << 20))"
-        outcome = run(docker_engine.engine, lane_image, tmp_path, ["python", "-c", code], memory="2g")
+        outcome = run(docker_engine, lane_image, tmp_path, ["python", "-c", code], memory="2g")
         assert outcome.exit_code == 1 and "No space left on device" in outcome.last_lines[-1]
         assert (tmp_path / "r").read_text() == "x"
 
     def test_a_killed_gpu_probe_leaves_no_image(
-        self, docker_engine: TestEngine, monkeypatch: pytest.MonkeyPatch
+        self, docker_engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        engine = docker_engine.engine
+        engine = docker_engine
         if engine.kind == "Podman":
             pytest.skip("Podman is asked in another way")
         monkeypatch.setattr("splatfix.core.lock._started", lambda pid: "1")  # what the label will say
@@ -256,11 +215,31 @@ class TestRun:
         assert not any("splatfix-gpu-probe" in str(image.tags) for image in engine.client.images.list())
 
 
+def look_around(engine: Engine, image: Image, out: Path) -> None:
+    """A run sees no network, has no privileges and cannot write but into its report, which is copied."""
+    code = (
+        "import os, socket, sys\n"
+        "print(os.getuid(), sorted(name for _, name in socket.if_nameindex()))\n"
+        "status = open('/proc/self/status').read().splitlines()\n"
+        "print([l.split()[1] for l in status if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
+        "open('/report/certificate.md', 'w').write('all')\n"
+        "try: open('/opt/x', 'w')\n"
+        "except OSError as error: print(error, file=sys.stderr); sys.exit(7)\n"
+    )
+    lane = f"confined-{uuid.uuid4().hex}"
+    outcome = run(engine, image, out, ["python3", "-c", code], name=lane)
+    assert outcome.exit_code == 7 and (out / "certificate.md").read_text() == "all"
+    said = "\n".join(outcome.last_lines)
+    assert "10001 [" in said and "'lo'" in said and "eth" not in said and "tap" not in said
+    assert "['0000000000000000', '1']" in said and "Read-only file system" in said
+    assert containers_of(engine, lane) == []
+
+
 def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: Path) -> str:
+def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path) -> str:
     """A process is sent ``number`` while its container runs, and not before a sweep has left that alone; its stderr."""
     script = (
         "import signal, sys\nfrom pathlib import Path\n"
@@ -272,9 +251,9 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
         "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
         "run_in_container(connect({'DOCKER_HOST': sys.argv[1]}), job, print)\n"
     )
-    engine = docker_engine.engine
+    engine = docker_engine
     child = subprocess.Popen(
-        [sys.executable, "-c", script, engine.endpoint.host, docker_engine.base_image, lane],
+        [sys.executable, "-c", script, engine.endpoint.host, BASE_IMAGE, lane],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.PIPE,
@@ -294,8 +273,10 @@ def ended(docker_engine: TestEngine, lane: str, number: signal.Signals, folder: 
         child.wait()
 
 
-def certify(docker_engine: TestEngine, out: Path, lane: str = "cpu", **options: Any) -> Any:
-    return certify_in_container(ContainerRequest(lanes=(lane,), **options), find_lane(lane), out, print)
+def certify(
+    docker_engine: Engine, out: Path, lane: str = "cpu", progress: Any = print, **options: Any
+) -> Any:
+    return certify_in_container(ContainerRequest(lanes=(lane,), **options), find_lane(lane), out, progress)
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
@@ -304,40 +285,42 @@ def instead(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
 
 
 class TestCertify:
-    def test_exit_code_of_the_certificate(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_report_streams_and_exit_code(
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        instead(monkeypatch, report_and_exit(1))
-        result = certify(docker_engine, tmp_path / "out")
+        progress: list[str] = []
+        instead(monkeypatch, ["python", "-c", REPORT, "1"])
+        result = certify(docker_engine, tmp_path / "out", progress=progress.append)
         assert result.exit_code == 1
-        assert result.certificate["argv"] == ["1"]
+        assert (result.certificate["argv"], result.certificate["sum"]) == (["1"], 3.0)
         assert (tmp_path / "out" / "certificate.md").read_text() == "# certificate\n"
-        assert (tmp_path / "out" / "container.log").is_file()
+        assert "for stderr" in progress and "for stdout" not in progress
+        log = (tmp_path / "out" / "container.log").read_text().splitlines()
+        assert {"for stdout", "for stderr"} <= set(log)
         assert (tmp_path / "out" / "image-build.log").is_file()
         made_in = json.loads((tmp_path / "out" / "container.json").read_text())
         assert made_in["image"]["id"] == result.image.id
         told = json.loads(result.certificate["told"])
         assert (told["lane"], told["image"]) == ("cpu", result.image.id)
         assert any(pin == "torch==2.13.0+cpu" for pin in made_in["packages"])
-        assert containers_of(docker_engine.engine, "cpu") == []
+        assert containers_of(docker_engine, "cpu") == []
 
     def test_missing_certificate_is_an_error(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         out = tmp_path / "out"
         out.mkdir()
         (out / "certificate.json").write_text('{"verdict": "certified"}')
         broken = ["python", "-c", "import sys; print('no torch here', file=sys.stderr); sys.exit(3)"]
         instead(monkeypatch, broken)
-        with pytest.raises(SplatfixError) as caught:
-            certify(docker_engine, out)
-        assert (caught.value.code, caught.value.exit_code) == ("container-no-report", Exit.UNDETERMINED)
-        assert "no torch here" in caught.value.meaning
+        error = refused(certify, docker_engine, out)
+        assert (error.code, error.exit_code) == ("container-no-report", Exit.UNDETERMINED)
+        assert "no torch here" in error.meaning
         assert not (out / "certificate.json").exists()
 
     @pytest.mark.slow
     @pytest.mark.timeout(1800)
-    def test_quick_suite_is_certified(self, docker_engine: TestEngine, tmp_path: Path) -> None:
+    def test_quick_suite_is_certified(self, docker_engine: Engine, tmp_path: Path) -> None:
         """The real certification of this checkout, with nothing standing in for anything."""
         result = certify(docker_engine, tmp_path / "out", suite="quick")
         assert result.certificate["verdict"] == "certified", result.certificate["reasons"]
@@ -349,7 +332,7 @@ class TestCertify:
 
 class TestSeveral:
     def test_ctrl_c_ends_the_lane_that_runs_and_keeps_what_had_ended(
-        self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path
+        self, docker_engine: Engine, lane_image: Image, tmp_path: Path
     ) -> None:
         """The real command, with two lanes of one image; what runs inside stands in for a certification."""
         from tests.app.test_merge import BASE
@@ -367,7 +350,7 @@ class TestSeveral:
             "certify.certify_command = lambda lane, *_, **__: commands.get(lane.name, ['sleep', '300'])\n"
             "sys.exit(main())\n"
         )
-        engine, out = docker_engine.engine, tmp_path / "out"
+        engine, out = docker_engine, tmp_path / "out"
         words = ["certify", "--container", "cpu,cu130", "--out", str(out), "--json"]
         child = subprocess.Popen(
             [sys.executable, "-c", script, *words],
@@ -392,75 +375,63 @@ class TestSeveral:
 
 class TestDoomed:
     def test_a_full_disk(
-        self, doomed_engine: tuple[Path, TestEngine], recipe: ImageRecipe, tmp_path: Path
+        self, doomed_engine: tuple[Path, Engine], recipe: ImageRecipe, tmp_path: Path
     ) -> None:
         """The engine's own; the image needs more than it has."""
         _, engine = doomed_engine
-        with pytest.raises(SplatfixError) as caught:
-            build_image(engine.engine, recipe, progress=print, log=tmp_path / "log")
-        assert caught.value.code in ("docker-build-failed", "docker-engine-failed")
-        assert "no space left on device" in caught.value.what.lower()
-        assert "docker system df" in caught.value.todo[0].line()
+        error = refused(build_image, engine, recipe, progress=print, log=tmp_path / "log")
+        assert error.code in ("docker-build-failed", "docker-engine-failed")
+        assert "no space left on device" in error.what.lower()
+        assert "docker system df" in error.todo[0].line()
 
     def test_a_killed_engine(
-        self, doomed_engine: tuple[Path, TestEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, doomed_engine: tuple[Path, Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The run ends at once with what happened, and nothing is left when the engine is back."""
         folder, engine = doomed_engine
         pid = int((folder / "docker.pid").read_text())
-        image = Image("", engine.base_image, "", "", reused=True)
+        image = Image("", BASE_IMAGE, "", "", reused=True)
         threading.Timer(3, lambda: os.kill(pid, signal.SIGKILL)).start()
         started = time.monotonic()
-        with pytest.raises(SplatfixError) as caught:
-            run(engine.engine, image, tmp_path, ["sleep", "300"], name="doomed")
+        error = refused(run, engine, image, tmp_path, ["sleep", "300"], name="doomed")
         assert time.monotonic() - started < 30
-        assert (caught.value.code, caught.value.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
-        assert "othing was certified" in caught.value.meaning
-        volumes = caught.value.details["volumes"]
-        assert len(volumes) == 2 and all(name[:12] in caught.value.meaning for name in volumes)
-        start_engine(folder)
-        assert sweep(engine.engine) == 0, "our own lives"
-        assert {volume.name for volume in engine.engine.client.volumes.list()} == set(volumes)
+        assert (error.code, error.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
+        assert "othing was certified" in error.meaning
+        volumes = error.details["volumes"]
+        assert len(volumes) == 2 and all(name[:12] in error.meaning for name in volumes)
+        engine_script("start", folder)
+        assert sweep(engine) == 0, "our own lives"
+        assert {volume.name for volume in engine.client.volumes.list()} == set(volumes)
         monkeypatch.setattr("splatfix.containers.run.is_dead", lambda label: bool(label))
-        assert sweep(engine.engine) == 1
-        assert not containers_of(engine.engine, "doomed") and not engine.engine.client.volumes.list()
+        assert sweep(engine) == 1
+        assert not containers_of(engine, "doomed") and not engine.client.volumes.list()
 
 
 class TestGpu:
     """On an engine without the NVIDIA Container Toolkit, as on every machine without an NVIDIA GPU."""
 
     @pytest.fixture(autouse=True)
-    def engine_without_gpus(self, docker_engine: TestEngine) -> None:
+    def engine_without_gpus(self, docker_engine: Engine) -> None:
         if shutil.which("nvidia-container-runtime-hook"):
             pytest.skip("the NVIDIA Container Toolkit is installed here")
-        if docker_engine.engine.kind == "Podman":
+        if docker_engine.kind == "Podman":
             pytest.skip("test_podman.py has what Podman says")
 
-    def test_checked_before_any_download(self, docker_engine: TestEngine) -> None:
-        before = {image.id for image in docker_engine.engine.client.images.list()}
-        with pytest.raises(SplatfixError) as caught:
-            require_gpu(docker_engine.engine)
-        assert (caught.value.code, caught.value.exit_code) == (
-            "docker-gpu-runtime-missing",
-            Exit.UNDETERMINED,
-        )
-        assert {image.id for image in docker_engine.engine.client.images.list()} == before
-
-    def test_checked_at_the_run(self, docker_engine: TestEngine, lane_image: Image, tmp_path: Path) -> None:
+    def test_checked_at_the_run(self, docker_engine: Engine, lane_image: Image, tmp_path: Path) -> None:
         lane = f"gpu-{uuid.uuid4().hex}"
-        with pytest.raises(SplatfixError) as caught:
-            run(docker_engine.engine, lane_image, tmp_path, ["true"], gpu=True, name=lane)
-        assert caught.value.code == "docker-gpu-runtime-missing"
-        assert containers_of(docker_engine.engine, lane) == []
+        error = refused(run, docker_engine, lane_image, tmp_path, ["true"], gpu=True, name=lane)
+        assert error.code == "docker-gpu-runtime-missing"
+        assert containers_of(docker_engine, lane) == []
 
-    def test_the_engine_s_own_words_and_what_to_do(self, docker_engine: TestEngine) -> None:
+    def test_the_engine_s_own_words_and_what_to_do(self, docker_engine: Engine) -> None:
         """A whole lane, asked as a user does; it is refused before anything is built or downloaded."""
-        started = time.monotonic()
-        with pytest.raises(SplatfixError) as caught:
-            certify(docker_engine, Path("nothing-is-written"), "cu130")
+        started, before = time.monotonic(), {image.id for image in docker_engine.client.images.list()}
+        error = refused(certify, docker_engine, Path("nothing-is-written"), "cu130")
         assert time.monotonic() - started < 30
-        assert "could not select device driver" in caught.value.what
-        todo = [step.line() for step in caught.value.todo]
+        assert {image.id for image in docker_engine.client.images.list()} == before
+        assert (error.code, error.exit_code) == ("docker-gpu-runtime-missing", Exit.UNDETERMINED)
+        assert "could not select device driver" in error.what
+        todo = [step.line() for step in error.todo]
         assert "nvidia-ctk" in todo[1] or todo[0].endswith("splatfix certify --container cpu"), (
             "with a GPU here, or without"
         )
@@ -484,7 +455,7 @@ class TestBuilding:
     @pytest.mark.parametrize(("lane", "level"), [("cuda-from-pypi", 1), ("nvrtc", 2)])
     def test_gpu_code_is_built_and_proven_inside(
         self,
-        docker_engine: TestEngine,
+        docker_engine: Engine,
         lane: str,
         level: int,
         tmp_path: Path,

@@ -6,19 +6,17 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from splatfix.app.dockerfile import DockerfileRequest, make_dockerfile
 from splatfix.containers.certify import read_certificates
+from splatfix.containers.engine import Engine
 from splatfix.containers.image import Image
 from splatfix.containers.packages import certificate_file, pip_settings
 from splatfix.core.runner import ProcessRunner
 from tests.archs import archs
-
-if TYPE_CHECKING:
-    from tests.containers.conftest import TestEngine
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
@@ -26,14 +24,14 @@ PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 TAG = "splatfix-test-dockerfile:latest"
 
 
-def build(docker_engine: TestEngine, checkout: Path, **more: str) -> Iterator[dict[str, Any]]:
+def build(docker_engine: Engine, checkout: Path, **more: str) -> Iterator[dict[str, Any]]:
     """What the engine says while it builds, with this machine's settings of pip as on a closed site.
 
     torch's default build on PyPI is that for CUDA 13.0.
     """
     settings = pip_settings(ProcessRunner())
     arguments = {**settings.build_args, "TORCH": "torch==2.13.0", "TORCH_INDEX": "", **more}
-    answers: Iterator[dict[str, Any]] = docker_engine.engine.client.api.build(
+    answers: Iterator[dict[str, Any]] = docker_engine.client.api.build(
         path=str(checkout),
         tag=TAG,
         network_mode="host",
@@ -50,7 +48,7 @@ def said(answers: Iterator[dict[str, Any]]) -> str:
 
 
 @pytest.mark.slow
-def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEngine, tmp_path: Path) -> None:
+def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine, tmp_path: Path) -> None:
     """Torch (2.5 GB) and the compiler (1.5 GB) come from PyPI. The stages keep 10 GB of layers."""
     checkout = tmp_path / "checkout"
     shutil.copytree(PROBE, checkout / "submodules" / "splat_probe")
@@ -67,7 +65,7 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: TestEng
     log = said(build(docker_engine, checkout))
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
 
-    client = docker_engine.engine.client
+    client = docker_engine.client
     config = client.images.get(TAG).attrs["Config"]
     assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86, sm_120"
 
@@ -111,11 +109,11 @@ def diagnosis(text: str) -> dict[str, dict[str, Any]]:
 
 
 def test_diagnose_in_a_container_names_what_is_missing_from_outside(
-    docker_engine: TestEngine, lane_image: Image
+    docker_engine: Engine, lane_image: Image
 ) -> None:
     def diagnose(**options: Any) -> dict[str, Any]:
         words = ["sh", "-c", "python -m splatfix diagnose --only container --only gpu --json || true"]
-        output: bytes = docker_engine.engine.client.containers.run(
+        output: bytes = docker_engine.client.containers.run(
             lane_image.id, words, remove=True, network_mode="none", **options
         )
         return dict(json.loads(output))

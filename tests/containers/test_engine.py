@@ -13,21 +13,10 @@ import pytest
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import certify_in_container, engine, find_lane
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
 from splatfix.core.toml import parse_toml
 from splatfix.facts import Fact, Gpu, MachineFacts
 from tests.plan.machines import refused
-
-
-def connection_error(environ: dict[str, str]) -> SplatfixError:
-    return refused(connect, environ)
-
-
-@pytest.fixture
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -49,9 +38,11 @@ def open_folder() -> Iterator[Path]:
         ("tcp://127.0.0.1:99999999", "docker-host-invalid", Exit.USAGE),
     ],
 )
-def test_an_address_without_an_engine(host: str, code: str, exit_code: Exit, closed_port: int) -> None:
-    environ = {"DOCKER_HOST": host.replace("CLOSED", str(closed_port))}
-    error = connection_error(environ)
+def test_an_address_without_an_engine(host: str, code: str, exit_code: Exit) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        environ = {"DOCKER_HOST": host.replace("CLOSED", str(probe.getsockname()[1]))}
+    error = refused(connect, environ)
     assert (error.code, error.exit_code) == (code, exit_code)
     if code == "docker-engine-unreachable":
         assert error.details == {"host": environ["DOCKER_HOST"], "found_via": "DOCKER_HOST"}
@@ -73,7 +64,7 @@ def test_socket_without_an_engine(open_folder: Path) -> None:
                     return
 
         threading.Thread(target=hang_up, daemon=True).start()
-        error = connection_error({"DOCKER_HOST": f"unix://{path}"})
+        error = refused(connect, {"DOCKER_HOST": f"unix://{path}"})
     assert (error.code, error.exit_code) == ("docker-engine-unreachable", Exit.UNDETERMINED)
 
 
@@ -87,7 +78,7 @@ def test_socket_of_another_user(open_folder: Path) -> None:
         if is_root:  # root may open anything, so be nobody for a moment
             os.seteuid(65534)
         try:
-            error = connection_error({"DOCKER_HOST": f"unix://{path}"})
+            error = refused(connect, {"DOCKER_HOST": f"unix://{path}"})
         finally:
             if is_root:
                 os.seteuid(0)
@@ -96,7 +87,7 @@ def test_socket_of_another_user(open_folder: Path) -> None:
 
 def test_missing_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
-    error = connection_error({})
+    error = refused(connect, {})
     assert (error.code, error.exit_code) == ("docker-sdk-missing", Exit.UNDETERMINED)
     (todo,) = error.todo
     assert todo.command and todo.command.argv == (sys.executable, "-m", "pip", "install", "docker")
@@ -108,7 +99,7 @@ def test_missing_certificates(tmp_path: Path) -> None:
         "DOCKER_TLS_VERIFY": "1",
         "DOCKER_CERT_PATH": str(tmp_path),
     }
-    error = connection_error(environ)
+    error = refused(connect, environ)
     assert (error.code, error.exit_code) == ("docker-tls-invalid", Exit.USAGE)
     assert str(tmp_path) in error.what
 
@@ -141,7 +132,7 @@ class TestOrder:
         assert (endpoint.host, endpoint.found_via) == (host, told)
 
     def test_unknown_context(self) -> None:
-        error = connection_error({"DOCKER_CONTEXT": "nowhere"})
+        error = refused(connect, {"DOCKER_CONTEXT": "nowhere"})
         assert (error.code, error.exit_code) == ("docker-context-invalid", Exit.USAGE)
         assert "nowhere" in error.what
 

@@ -135,7 +135,11 @@ def every_kind() -> Certificate:
     )
     unreadable = Criterion("scene-readable", Outcome.NOT_MEASURED, "damaged", "a scene that can be read")
     engine = {"name": "fused_ssim", "file": "fused_ssim.so", "sha256": "12ef"}
-    other = {**RESULT, "config": {"strategy": "budget", "seed": 4}, "implementations": {"ssim": engine}}
+    other = {
+        **RESULT,
+        "config": {"strategy": "budget", "seed": 4, "cap": None},
+        "implementations": {"ssim": engine},
+    }
     scenes = (
         run,
         SceneRun("study", (failed,), 3.0, other),

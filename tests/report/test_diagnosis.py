@@ -84,17 +84,24 @@ def test_what_to_do_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "verdict"),
+    ("statuses", "exit_code", "verdict"),
     [
-        ((), "✓ No problems found"),
-        ((Status.PASS, Status.WARN, Status.WARN, Status.SKIP), "✓ No problems found, 2 warnings"),
-        ((Status.FAIL, Status.CRASH, Status.UNKNOWN), "✗ 2 problems found, 1 not determined"),
-        ((Status.UNKNOWN,), "? No problem found, but 1 check undetermined"),
+        ((), Exit.OK, "✓ No problems found"),
+        ((Status.PASS, Status.WARN, Status.WARN, Status.SKIP), Exit.OK, "✓ No problems found, 2 warnings"),
+        ((Status.PASS, Status.UNKNOWN), Exit.UNDETERMINED, "? No problem found, but 1 check undetermined"),
+        (
+            (Status.UNKNOWN, Status.FAIL, Status.CRASH),
+            Exit.FAILURE,
+            "✗ 2 problems found, 1 not determined",
+        ),
+        ((Status.CRASH,), Exit.FAILURE, "✗ 1 problem found"),
     ],
 )
-def test_verdicts(statuses: tuple[Status, ...], verdict: str) -> None:
-    findings = [Finding(status, "x", code="a-check") for status in statuses]
+def test_verdicts(statuses: tuple[Status, ...], exit_code: Exit, verdict: str) -> None:
+    findings = tuple(Finding(status, "x", code="a-check") for status in statuses)
     assert shown(*findings).splitlines()[0] == verdict
+    assert exit_code_of(findings) is exit_code
+    assert sum(counts(findings).values()) == len(findings)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +119,3 @@ def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, 
     interpreter = Interpreter("", "3.12.3", "CPython", "cp312", "linux_x86_64", prefix, prefix, "venv", ())
     facts = Facts(FACTS.machine, EnvironmentFacts(interpreter=Fact(interpreter, "test")), splatfix="0.1.0")
     assert diagnosis.environment_paths(facts)(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("statuses", "exit_code"),
-    [
-        ((), Exit.OK),
-        ((Status.PASS, Status.WARN, Status.SKIP), Exit.OK),
-        ((Status.PASS, Status.UNKNOWN), Exit.UNDETERMINED),
-        ((Status.UNKNOWN, Status.FAIL), Exit.FAILURE),
-        ((Status.CRASH,), Exit.FAILURE),
-    ],
-)
-def test_exit_codes(statuses: tuple[Status, ...], exit_code: Exit) -> None:
-    findings = tuple(Finding(status, "x", code="a-check") for status in statuses)
-    assert exit_code_of(findings) is exit_code
-    assert sum(counts(findings).values()) == len(findings)

@@ -34,10 +34,6 @@ def recorded(**changes: Any) -> Certificate:
     return certificate(**{"scenes": (RUN,), "environment": {"GPU": "none"}, "suite": "quick", **changes})
 
 
-def section(text: str, title: str) -> str:
-    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
 def test_a_recorded_run_in_one_row() -> None:
     quality, memory = RESULT["heldout"], RESULT["memory"]["host"]
     found = dict(zip(HEADERS, row(replace(RUN, result={**RESULT, "ply": {"bytes": 1234567}})), strict=True))
@@ -71,23 +67,12 @@ def test_what_is_absent_or_no_number_is_a_dash(result: dict[str, Any]) -> None:
     markdown(recorded(scenes=(run,)))
 
 
-def test_settings_that_differ_are_told_by_scene() -> None:
-    config = RESULT["config"]
-    other = replace(
-        RUN, scene="study", result={**RESULT, "config": {**config, "background": "white", "cap": None}}
-    )
-    text = section(markdown(recorded(scenes=(RUN, other))), "Configuration")
-    assert f"| seed | {config['seed']} |" in text
-    assert f"| background | figurine {config['background']}, study white |" in text and "| cap |" not in text
-
-
 def test_each_failure_has_its_meaning_and_what_to_do() -> None:
     flat = {**RESULT, "train_loss": {"first": 0.1, "last": 0.1}, "initial_heldout": RESULT["heldout"]}
     judged = criteria.judge(TrainingRecord.of(flat), "torch")
     run = replace(RUN, result=flat, criteria=tuple(advised(item, "gsplat", "cuda") for item in judged))
     failed = recorded(verdict=Verdict.NOT_CERTIFIED, scenes=(run,), kernels=(WRONG,))
-    text = section(markdown(failed), "Troubleshooting")
-    lines = text.strip().splitlines()
+    lines = markdown(failed).partition("\n## Troubleshooting\n")[2].partition("\n## ")[0].splitlines()
     assert [line.partition(" failed: ")[0] for line in lines if line.startswith("- ")] == [
         f"- **kernel: {WRONG.implementation}**",
         "- **figurine: loss-falls**",

@@ -35,6 +35,12 @@ def fixed(scene: Path, out: Path, **options: object) -> tuple[str, ...]:
     return fix_scene(request, lambda text: None).changes
 
 
+def ways_out(scene: Path, fault: str) -> set[str]:
+    """What trainers that refuse a scene for this fault are told."""
+    refusals = (refusal for verdict in judge(read_scene(scene)).stacks for refusal in verdict.refusals)
+    return {refusal.way_out for refusal in refusals if refusal.fault == fault}
+
+
 def test_copies_are_photos_reduced_by_lanczos(scene: Path, tmp_path: Path) -> None:
     fixed(scene, tmp_path / "copy", copies=(2, 8))
     for divisor in (2, 8):
@@ -57,13 +63,8 @@ def test_a_model_is_moved_as_it_is(scene: Path, tmp_path: Path) -> None:
     assert "model moved from sparse to sparse/0" in fixed(scene, tmp_path / "copy", copies=())
     model = tmp_path / "copy" / "sparse" / "0"
     assert contents(model) == before
-    (way_out,) = {
-        refusal.way_out
-        for verdict in judge(read_scene(tmp_path / "copy")).stacks
-        for refusal in verdict.refusals
-        if refusal.fault == "text-model"
-    }
-    assert way_out == f"colmap model_converter --input_path {model} --output_path {model} --output_type BIN"
+    command = f"colmap model_converter --input_path {model} --output_path {model} --output_type BIN"
+    assert ways_out(tmp_path / "copy", "text-model") == {command}
 
 
 def test_distorted_cameras_are_for_colmap(tmp_path: Path) -> None:
@@ -71,16 +72,9 @@ def test_distorted_cameras_are_for_colmap(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "plaza", scene)
     (scene / "images_4").rename(scene / "images")
     fixed(scene, tmp_path / "copy", copies=())
-    checked = judge(read_scene(tmp_path / "copy"))
-    ways_out = {
-        refusal.way_out
-        for verdict in checked.stacks
-        for refusal in verdict.refusals
-        if refusal.fault == "camera-model"
-    }
     copy = tmp_path / "copy"
     command = f"colmap image_undistorter --image_path {copy}/images --input_path {copy}/sparse/0"
-    assert ways_out == {
+    assert ways_out(copy, "camera-model") == {
         f"{command} --output_path {copy}-undistorted, then move the model that it writes to sparse/0"
     }
 
