@@ -46,8 +46,8 @@ ARG TORCH="torch==2.5.1+cu118"
 ARG TORCH_INDEX="https://download.pytorch.org/whl/cu118"
 ARG SOURCE_DATE_EPOCH=315619200
 COPY splatfix-image/packages/ /context/
-# Hashed byte code is the same wherever and whenever it is made. /opt/splatfix is a link, so that the paths in the
-# environment are those of the image.
+# Hashed byte code is the same wherever and whenever it is made; what an interpreter writes without -B is dated. /opt/splatfix
+# is a link, so that the paths in the environment are those of the image.
 RUN set -eu; umask 022; \
     if [ -s /usr/local/share/splatfix/certificates.pem ]; then \
         export PIP_CERT=/usr/local/share/splatfix/certificates.pem; \
@@ -56,7 +56,7 @@ RUN set -eu; umask 022; \
     python3 -m venv --symlinks /opt/splatfix/venv; \
     site="$(echo /opt/splatfix/venv/lib/python3*/site-packages)"; \
     cp -r /context/splatfix-*.dist-info "${site}/"; \
-    pip() { /opt/splatfix/venv/bin/python -m pip --disable-pip-version-check "$@"; }; \
+    pip() { /opt/splatfix/venv/bin/python -B -m pip --disable-pip-version-check "$@"; }; \
     install() { pip install --no-cache-dir --progress-bar off --no-compile --find-links /context/wheels \
         --constraint /context/constraints.txt "$@"; }; \
     install "${TORCH}" --requirement /context/requirements.txt \

@@ -6,12 +6,12 @@ import pytest
 
 from splatfix.facts.environment import extensions
 from splatfix.facts.system.live import CachingSystem, LiveSystem
-from tests.hostile.environments import folder_evils
+from tests.hostile.environments import FOLDER_EVILS
 
 
 @pytest.mark.parametrize(("name", "files"), [("loops", 1), ("crossing", 6)])
 def test_each_native_file_is_met_once(name: str, files: int, tmp_path: Path) -> None:
-    folder_evils()[name](tmp_path)
+    FOLDER_EVILS[name](tmp_path)
     system = CachingSystem(LiveSystem())
     assert len(list(extensions._native_files(system, str(tmp_path)))) == files
     assert system.unreadable() == ()
