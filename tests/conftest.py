@@ -47,7 +47,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """``SPLATFIX_SLOW=2/4``: of the long tests the third fourth, and those that are marked as due on every push."""
+    """``SPLATFIX_SLOW=2/8``: of the long tests the third eighth, and those that are marked as due on every push."""
     part, _, parts = os.environ.get("SPLATFIX_SLOW", "0/1").partition("/")
     left = [
         item
