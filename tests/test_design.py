@@ -420,7 +420,7 @@ CEILINGS = {
     "splatfix/budget": 698,
     "splatfix/certify": 9449,
     "splatfix/checks": 7541,
-    "splatfix/cli": 1098,
+    "splatfix/cli": 1101,
     "splatfix/containers": 1943,
     "splatfix/context": 2596,
     "splatfix/core": 2800,

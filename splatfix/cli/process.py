@@ -58,6 +58,8 @@ MOVED = {
     "lanes": "splatfix certify --container list",
     "mcp": "splatfix COMMAND --json",
     "project": "uv, pixi or Poetry, see docs/commands/install.md",
+    "report sign": "cosign or gh attestation, see docs/commands/report.md",
+    "report verify": "cosign or gh attestation, see docs/commands/report.md",
     "rehearse": "splatfix certify --repo CHECKOUT",
     "repair": "splatfix install --repair PACKAGE",
     "verify": "splatfix certify --level 2",
@@ -78,8 +80,9 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in MOVED and args[0] not in self.commands:
-            raise SplatfixError.of("cli.moved", word=args[0], instead=MOVED[args[0]])
+        for word in (args[0], " ".join(args[:2])):
+            if word in MOVED and word not in self.commands:
+                raise SplatfixError.of("cli.moved", word=word, instead=MOVED[word])
         name, command, arguments = super().resolve_command(ctx, args)
         ctx.ensure_object(Invocation).read(ctx, name, command, arguments)
         return name, command, arguments
