@@ -452,7 +452,11 @@ class TestBuilding:
     """Lanes that build for a GPU that is not here: gigabytes are downloaded the first time, and kept as layers."""
 
     @pytest.mark.timeout(1800)
-    @pytest.mark.parametrize(("lane", "level"), [("cuda-from-pypi", 1), ("nvrtc", 2)])
+    @pytest.mark.parametrize(
+        ("lane", "level"),
+        # two thirds of a push's container lanes: the native lane compiles for sm_120 there
+        [pytest.param("cuda-from-pypi", 1, marks=pytest.mark.slow), ("nvrtc", 2)],
+    )
     def test_gpu_code_is_built_and_proven_inside(
         self,
         docker_engine: Engine,
