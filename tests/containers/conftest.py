@@ -16,6 +16,7 @@ from splatfix.containers.certify import recipe_for
 from splatfix.containers.engine import Engine, connect
 from splatfix.containers.image import LANE_LABEL, Image, ImageRecipe, build_image
 from splatfix.containers.lanes import find_lane
+from splatfix.containers.run import sweep
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 
@@ -35,6 +36,7 @@ def docker_engine() -> Iterator[Engine]:
                 host = engine_script("start", folder)
                 engine_script("base", folder)
                 engine = connect({"DOCKER_HOST": host})
+                sweep(engine)  # what a run that was ended left there
                 if shutil.disk_usage(folder).free < ROOM_BYTES:
                     engine.client.images.prune(filters={"dangling": True})
                 with pytest.MonkeyPatch.context() as patched:
