@@ -103,7 +103,8 @@ def read_stored(path: Path) -> Stored:
     content = read_named(file, MOST_CERTIFICATE)
     try:
         members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        document = {name: msgspec.json.decode(text) for name, text in members.items() if name != "facts"}
+        texts = {name: bytes(raw).decode() for name, raw in members.items() if name != "facts"}
+        document = {name: parse_json(text) for name, text in texts.items()}
     except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
         document = read_json(file, "a certificate", MOST_CERTIFICATE)
     if (

@@ -15,7 +15,7 @@ VARIABLE = "SPLATFIX_CONTAINER"
 """The variable that hands it in, as JSON."""
 
 
-class Host(Struct, frozen=True):
+class Host(Struct, frozen=True, forbid_unknown_fields=True):
     """A container, as only the host knows it."""
 
     lane: str

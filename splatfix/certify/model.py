@@ -34,7 +34,7 @@ class Verdict(str, Enum):
     not be judged, or not all was run."""
 
 
-class Criterion(Struct, frozen=True):
+class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """One requirement on a training run, with what was measured."""
 
     code: str
@@ -85,7 +85,7 @@ def first_causes(criteria: Iterable[Criterion]) -> list[Criterion]:
     return sorted(criteria, key=lambda item: vagueness(item.code))
 
 
-class KernelCheck(Struct, frozen=True):
+class KernelCheck(Struct, frozen=True, forbid_unknown_fields=True):
     """One kernel compared with its float64 reference. Errors are relative to the largest reference value."""
 
     name: str
@@ -134,7 +134,7 @@ class KernelCheck(Struct, frozen=True):
         return self.kind == "native" and self.outcome is Outcome.NOT_MEASURED
 
 
-class SceneRun(Struct, frozen=True, dict=True):
+class SceneRun(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """One scene trained in the target environment, and its criteria."""
 
     scene: str
@@ -181,7 +181,7 @@ class SceneRun(Struct, frozen=True, dict=True):
         return True
 
 
-class Skipped(Struct, frozen=True):
+class Skipped(Struct, frozen=True, forbid_unknown_fields=True):
     """A scene that was not trained."""
 
     scene: str
@@ -192,7 +192,7 @@ NOT_REACHED = "not trained to its end: the run did not come to its end"
 """Why a scene of the suite is skipped in a certificate that is interrupted or unfinished."""
 
 
-class Compared(Struct, frozen=True):
+class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     """One measure of a scene beside the baseline's."""
 
     name: str
@@ -216,7 +216,7 @@ class Compared(Struct, frozen=True):
         return self.now / self.baseline - 1
 
 
-class SceneComparison(Struct, frozen=True):
+class SceneComparison(Struct, frozen=True, forbid_unknown_fields=True):
     """One scene beside the baseline's."""
 
     scene: str
@@ -227,7 +227,7 @@ class SceneComparison(Struct, frozen=True):
     """What failed, or why it is not judged."""
 
 
-class Comparison(Struct, frozen=True):
+class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     """A certificate beside an earlier one, or beside published figures."""
 
     baseline: str
@@ -237,7 +237,7 @@ class Comparison(Struct, frozen=True):
     scenes: tuple[SceneComparison, ...]
 
 
-class Mend(Struct, frozen=True):
+class Mend(Struct, frozen=True, forbid_unknown_fields=True):
     """Something in a checkout or its environment that must be mended before the trainer runs as it is."""
 
     code: str
@@ -248,7 +248,7 @@ class Mend(Struct, frozen=True):
     """It was mended in the scratch copy that was run, so that the trainer came further."""
 
 
-class TestedStack(Struct, frozen=True):
+class TestedStack(Struct, frozen=True, forbid_unknown_fields=True):
     """A stack's own trainer that was certified."""
 
     name: str
@@ -268,7 +268,7 @@ class TestedStack(Struct, frozen=True):
     """Pretrained weights that could not be had, with the reason; a network kept its random ones."""
 
 
-class Certificate(Struct, frozen=True):
+class Certificate(Struct, frozen=True, forbid_unknown_fields=True):
     """The outcome of one certification."""
 
     verdict: Verdict

@@ -2,14 +2,26 @@
 
 import json
 import math
+import types
+import typing
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, convert
+from msgspec.structs import fields
 
 T = TypeVar("T")
+
+UNIONS = (types.UnionType, typing.Union)
+fields_of: Any = cache(fields)
+"""The fields of a struct with their types, resolved once."""
+
+# msgspec has no bound for whole numbers: a text with so many digits in a row is left to the standard library
+_ZEROS = bytes(b"0"[0] if byte in b"0123456789" else b" "[0] for byte in range(256))
+_TOO_LONG = b"0" * 21
 
 
 def parse_json(text: str) -> Any:
@@ -19,7 +31,9 @@ def parse_json(text: str) -> Any:
         ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
     """
     try:
-        return msgspec.json.decode(text)
+        content = text.encode()
+        if _TOO_LONG not in content.translate(_ZEROS):
+            return msgspec.json.decode(content)
     except (ValueError, RecursionError):
         # the standard library takes the lone surrogates that stand for bytes of odd file names, and says where it fails
         pass

@@ -1,23 +1,20 @@
 """Structs of JSON that a stranger or a broken program wrote: as far as it fits, and what does not is as if not there."""
 
-import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 from msgspec import NODEFAULT, Struct, convert
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo
 
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import UNIONS, fields_of, parse_json
 from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_text
 
 T = TypeVar("T")
 
-_UNIONS = (types.UnionType, typing.Union)
 LARGEST = 1e60
 """No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 
@@ -54,13 +51,10 @@ def decode(kind: type[T], document: object) -> T:
         return cast(T, _struct(kind, document))
 
 
-_fields_of: Any = cache(fields)
-
-
 def _struct(kind: Any, document: Any) -> Any:
     _expect(document, Mapping)
     values = {}
-    for item in _fields_of(kind):
+    for item in fields_of(kind):
         try:
             values[item.name] = _value(item.type, document[item.encode_name])
         except (KeyError, ValueError):
@@ -71,7 +65,7 @@ def _struct(kind: Any, document: Any) -> Any:
 
 def _empty(item: FieldInfo) -> Any:
     kind: Any = typing.get_origin(item.type) or item.type
-    if kind in _UNIONS:
+    if kind in UNIONS:
         return None
     if issubclass(kind, Struct):
         return decode(kind, {})
@@ -91,7 +85,7 @@ def _value(hint: Any, data: Any) -> Any:
         return data
     if kind is Annotated:
         return _value(arguments[0], data)
-    if kind in _UNIONS:
+    if kind in UNIONS:
         # so that one bad number of a list spoils no other
         return next((made for option in arguments for made in _fitting(option, data)), None)
     if kind in (int, float):

@@ -22,7 +22,7 @@ from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import WheelFile
 
 
-class SavedFile(Struct, frozen=True):
+class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as it was."""
 
     path: str
@@ -35,7 +35,7 @@ class SavedFile(Struct, frozen=True):
     link: str = ""
 
 
-class WrittenFile(Struct, frozen=True):
+class WrittenFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as the installation left it."""
 
     path: str
@@ -45,7 +45,7 @@ class WrittenFile(Struct, frozen=True):
     """Of ``easy-install.pth``, which belongs to many distributions."""
 
 
-class Backup(Struct, frozen=True):
+class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """What must be known to undo one installation, written before it begins."""
 
     subject: str

@@ -53,7 +53,7 @@ _OVER = (EntryStatus.FAILED, EntryStatus.ROLLED_BACK, EntryStatus.REVERTED)
 """Nothing of such an entry is in the environment, and nothing is left to be undone."""
 
 
-class StepRecord(Struct, frozen=True):
+class StepRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """One step of an installation, as far as it came."""
 
     kind: str
@@ -72,7 +72,7 @@ class StepRecord(Struct, frozen=True):
     """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     """One run of ``install`` in this environment."""
 
     id: str

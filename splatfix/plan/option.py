@@ -86,14 +86,14 @@ _BACKENDS = {
 }
 
 
-class Limit(Struct, frozen=True):
+class Limit(Struct, frozen=True, forbid_unknown_fields=True):
     """A rung that cannot be verified here, and why."""
 
     rung: RungName
     why: str
 
 
-class Option(Struct, frozen=True):
+class Option(Struct, frozen=True, forbid_unknown_fields=True):
     """One whole way to a working stack, or the reason why it is not available."""
 
     kind: OptionKind
@@ -129,7 +129,7 @@ def rejected(kind: OptionKind, reason: str) -> Option:
     return Option(kind, kind.title(), rejected_because=reason)
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the user asked ``install`` for."""
 
     sources: tuple[str, ...] = (".",)
@@ -179,7 +179,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return (*argv, *(name for name, is_set in flags.items() if is_set))
 
 
-class Native(Struct, frozen=True):
+class Native(Struct, frozen=True, forbid_unknown_fields=True):
     """An extension that no drop-in takes the place of."""
 
     module: str
@@ -195,7 +195,7 @@ class Native(Struct, frozen=True):
         return ": ".join(filter(None, (self.module, self.reason)))
 
 
-class Replacement(Struct, frozen=True):
+class Replacement(Struct, frozen=True, forbid_unknown_fields=True):
     """The drop-ins for the extensions that are meant, and what has none."""
 
     dropins: tuple[Dropin, ...] = ()
@@ -234,7 +234,7 @@ class Replacement(Struct, frozen=True):
         return bool(self.renderer) or any(is_rasterizer(item.module) for item in self.dropins)
 
 
-class SourceSummary(Struct, frozen=True, kw_only=True):
+class SourceSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the sources that were named are, as far as the options of a machine depend on it."""
 
     named: tuple[str, ...] = ()
@@ -259,7 +259,7 @@ NO_SOURCES = SourceSummary()
 """None were named: the extensions of the checkout are meant, or those installed."""
 
 
-class InstallPlan(Option, frozen=True, kw_only=True):
+class InstallPlan(Option, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The option that ``install`` executes: concrete steps for the named sources in one environment."""
 
     steps: tuple[InstallStep, ...]
@@ -282,7 +282,7 @@ class InstallPlan(Option, frozen=True, kw_only=True):
         return tuple(step.subject for step in self.steps if isinstance(step, InstallWheel))
 
 
-class LaneSummary(Struct, frozen=True):
+class LaneSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """A container lane as the ranking needs it."""
 
     name: str
@@ -291,7 +291,7 @@ class LaneSummary(Struct, frozen=True):
     gpu: bool
 
 
-class AlsoNeeded(Struct, frozen=True):
+class AlsoNeeded(Struct, frozen=True, forbid_unknown_fields=True):
     """What to do about one failure that the advised option does not cure."""
 
     code: str
@@ -300,7 +300,7 @@ class AlsoNeeded(Struct, frozen=True):
     steps: tuple[Step, ...] = ()
 
 
-class Advice(Struct, frozen=True):
+class Advice(Struct, frozen=True, forbid_unknown_fields=True):
     """How a failing diagnosis ends."""
 
     option: Option | None
@@ -310,7 +310,7 @@ class Advice(Struct, frozen=True):
     """Codes of what ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
 
 
-class Options(Struct, frozen=True):
+class Options(Struct, frozen=True, forbid_unknown_fields=True):
     """Every kind of option: those available, least invasive first, and those rejected; wheels only where they were looked for."""
 
     targets: tuple[Arch, ...]

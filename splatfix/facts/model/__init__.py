@@ -11,7 +11,7 @@ from splatfix.facts.model.source import Checkout
 SCHEMA_VERSION = 2
 
 
-class Facts(Struct, frozen=True):
+class Facts(Struct, frozen=True, forbid_unknown_fields=True):
     """One document for a machine and a target environment; goes to JSON and back without loss."""
 
     machine: MachineFacts

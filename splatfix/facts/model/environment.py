@@ -8,7 +8,7 @@ from splatfix.facts.model.fact import Cc, Fact, FatbinGroup, Version
 from splatfix.facts.model.source import Shadow
 
 
-class ToolkitChoice(Struct, frozen=True):
+class ToolkitChoice(Struct, frozen=True, forbid_unknown_fields=True):
     """Which folder ``torch.utils.cpp_extension`` would take as CUDA_HOME, and by which of its rules."""
 
     root: str | None
@@ -22,7 +22,7 @@ class ToolkitChoice(Struct, frozen=True):
     """``root`` with links followed."""
 
 
-class Interpreter(Struct, frozen=True):
+class Interpreter(Struct, frozen=True, forbid_unknown_fields=True):
     """The target environment's Python."""
 
     executable: str
@@ -44,7 +44,7 @@ class Interpreter(Struct, frozen=True):
     """``Python.h`` is where torch's cpp_extension looks for it; None where that was not looked at."""
 
 
-class Installer(Struct, frozen=True):
+class Installer(Struct, frozen=True, forbid_unknown_fields=True):
     """What installs packages in an environment; as it stands here, the environment's own pip."""
 
     kind: str = "pip"
@@ -67,7 +67,7 @@ class Installer(Struct, frozen=True):
         return (*self.pip(python), verb, *what)
 
 
-class BuildRecord(Struct, frozen=True):
+class BuildRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """How splatfix built a wheel, as the manifest in it says."""
 
     targets: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class BuildRecord(Struct, frozen=True):
         return dict(self.built_with).get("torch", "")
 
 
-class Distribution(Struct, frozen=True):
+class Distribution(Struct, frozen=True, forbid_unknown_fields=True):
     """One installed distribution, as its metadata says."""
 
     name: str
@@ -115,7 +115,7 @@ class Distribution(Struct, frozen=True):
     torch's own family of packages and for nerfstudio only."""
 
 
-class AlteredFile(Struct, frozen=True):
+class AlteredFile(Struct, frozen=True, forbid_unknown_fields=True):
     """An installed file that is not as the RECORD of its distribution has it."""
 
     distribution: str
@@ -126,7 +126,7 @@ class AlteredFile(Struct, frozen=True):
     """``another content``, ``71 bytes, not 68`` or ``not there``."""
 
 
-class Torch(Struct, frozen=True):
+class Torch(Struct, frozen=True, forbid_unknown_fields=True):
     """The installed torch, read as text from its own files; torch is not imported for this."""
 
     version: Version
@@ -150,7 +150,7 @@ class Torch(Struct, frozen=True):
         return "CUDA" if self.cuda else "ROCm" if self.hip else "CPU"
 
 
-class Linkage(Struct, frozen=True):
+class Linkage(Struct, frozen=True, forbid_unknown_fields=True):
     """What the loader would find for one native file; nothing was loaded to learn it."""
 
     unresolved: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class Linkage(Struct, frozen=True):
     """Why part of this is unknown; "" when nothing is."""
 
 
-class RuntimeLibrary(Struct, frozen=True):
+class RuntimeLibrary(Struct, frozen=True, forbid_unknown_fields=True):
     """A library of the C and C++ runtime as the target interpreter would load it."""
 
     name: str
@@ -179,7 +179,7 @@ class RuntimeLibrary(Struct, frozen=True):
     """The highest symbol version that it defines of each family: ``GLIBCXX_3.4.30``, ``CXXABI_1.3.13``."""
 
 
-class RuntimeCopy(Struct, frozen=True):
+class RuntimeCopy(Struct, frozen=True, forbid_unknown_fields=True):
     """One copy of a library of which a process should hold one: ``libcudart``, ``libc10``, ``libtorch``."""
 
     library: str
@@ -192,7 +192,7 @@ class RuntimeCopy(Struct, frozen=True):
     """Renamed with a hash by a wheel-repair tool, so that a second copy is loaded beside torch's own."""
 
 
-class SplatPackage(Struct, frozen=True):
+class SplatPackage(Struct, frozen=True, forbid_unknown_fields=True):
     """The Python side of a splatting extension, read as source text."""
 
     module: str
@@ -226,7 +226,7 @@ class SplatPackage(Struct, frozen=True):
     error: str = ""
 
 
-class JitCache(Struct, frozen=True):
+class JitCache(Struct, frozen=True, forbid_unknown_fields=True):
     """One extension in torch's cache of extensions that were compiled at first use."""
 
     name: str
@@ -251,7 +251,7 @@ class JitCache(Struct, frozen=True):
     error: str = ""
 
 
-class Extension(Struct, frozen=True):
+class Extension(Struct, frozen=True, forbid_unknown_fields=True):
     """One native module or library in the environment that links torch or carries GPU code."""
 
     path: str
@@ -281,7 +281,7 @@ class Extension(Struct, frozen=True):
         return ".".join(filter(None, (*folder.split("/"), name.split(".")[0])))
 
 
-class ImportProbe(Struct, frozen=True):
+class ImportProbe(Struct, frozen=True, forbid_unknown_fields=True):
     """What happened when the target interpreter imported a module in a child process."""
 
     module: str
@@ -292,7 +292,7 @@ class ImportProbe(Struct, frozen=True):
     seconds: float = 0.0
 
 
-class EnvironmentFacts(Struct, frozen=True):
+class EnvironmentFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """What is true of one Python environment."""
 
     interpreter: Fact[Interpreter] = field(default_factory=Fact)

@@ -26,7 +26,7 @@ def version_or_none(text: object) -> str | None:
     return text if isinstance(text, str) and re.search(_VERSION, text) else None
 
 
-class Fact(Struct, Generic[T], frozen=True):
+class Fact(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
     """A value with how it was found, or the reason why it is unknown.
 
     ``value is None`` means unknown, and ``error`` says why; with ``absent`` it is known that there is none (no driver, no
@@ -54,7 +54,7 @@ def absent(error: str, found_via: str) -> Fact[Any]:
     return Fact(None, found_via, error, absent=True)
 
 
-class Code(Struct, frozen=True):
+class Code(Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of a fat binary: machine code or PTX for one architecture."""
 
     kind: EntryKind
@@ -63,7 +63,7 @@ class Code(Struct, frozen=True):
     ptx_version: tuple[int, int] | None = None
 
 
-class FatbinGroup(Struct, frozen=True):
+class FatbinGroup(Struct, frozen=True, forbid_unknown_fields=True):
     """All fatbins of a file that carry the same entries; big libraries have hundreds."""
 
     entries: tuple[Code, ...]

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from splatfix.facts.model.fact import Fact, Sm, Version
 
 
-class Gpu(Struct, frozen=True):
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
     """One GPU as its driver, or failing that the PCI bus, shows it."""
 
     index: int
@@ -52,7 +52,7 @@ class Gpu(Struct, frozen=True):
     """A damaged row could not be replaced."""
 
 
-class CudaDevice(Struct, frozen=True):
+class CudaDevice(Struct, frozen=True, forbid_unknown_fields=True):
     """One device as CUDA itself numbers them: a card, or the MIG instance that a program gets of it."""
 
     name: str
@@ -63,7 +63,7 @@ class CudaDevice(Struct, frozen=True):
     uuid: str | None = None
 
 
-class Driver(Struct, frozen=True):
+class Driver(Struct, frozen=True, forbid_unknown_fields=True):
     """The NVIDIA driver in two halves: kernel module and user-mode library."""
 
     version: Version | None
@@ -80,7 +80,7 @@ class Driver(Struct, frozen=True):
     that ended the process that called it."""
 
 
-class Adapter(Struct, frozen=True):
+class Adapter(Struct, frozen=True, forbid_unknown_fields=True):
     """One device that a Vulkan or Metal program (a wgpu trainer such as brush) would see."""
 
     name: str
@@ -91,7 +91,7 @@ class Adapter(Struct, frozen=True):
     driver: str = ""
 
 
-class Toolkit(Struct, frozen=True):
+class Toolkit(Struct, frozen=True, forbid_unknown_fields=True):
     """One CUDA toolkit on disk."""
 
     root: str
@@ -124,7 +124,7 @@ class Toolkit(Struct, frozen=True):
     """The one of ``on_path`` that is a wrapper script."""
 
 
-class Compiler(Struct, frozen=True):
+class Compiler(Struct, frozen=True, forbid_unknown_fields=True):
     """One host compiler."""
 
     kind: str
@@ -136,7 +136,7 @@ class Compiler(Struct, frozen=True):
     error: str = ""
 
 
-class HeaderCopy(Struct, frozen=True):
+class HeaderCopy(Struct, frozen=True, forbid_unknown_fields=True):
     """CUB or Thrust in an include folder, with their versions ("" for what is not there)."""
 
     folder: str
@@ -146,7 +146,7 @@ class HeaderCopy(Struct, frozen=True):
     thrust: str
 
 
-class Colmap(Struct, frozen=True):
+class Colmap(Struct, frozen=True, forbid_unknown_fields=True):
     """The COLMAP on PATH."""
 
     version: str
@@ -154,7 +154,7 @@ class Colmap(Struct, frozen=True):
     """Built with CUDA, as it says itself."""
 
 
-class Xid(Struct, frozen=True):
+class Xid(Struct, frozen=True, forbid_unknown_fields=True):
     """An error that NVIDIA's driver wrote into the kernel's log."""
 
     bus_id: str
@@ -163,7 +163,7 @@ class Xid(Struct, frozen=True):
     """How often."""
 
 
-class Disk(Struct, frozen=True):
+class Disk(Struct, frozen=True, forbid_unknown_fields=True):
     """A file system."""
 
     point: str
@@ -174,7 +174,7 @@ class Disk(Struct, frozen=True):
     """Bytes that a program without root's privileges may still write."""
 
 
-class Confinement(Struct, frozen=True):
+class Confinement(Struct, frozen=True, forbid_unknown_fields=True):
     """What a container was started with, apart from its GPUs."""
 
     shm: int | None = None
@@ -194,7 +194,7 @@ class Confinement(Struct, frozen=True):
     """/dev/dxg, the way to the GPU in WSL2, is here."""
 
 
-class Resources(Struct, frozen=True):
+class Resources(Struct, frozen=True, forbid_unknown_fields=True):
     """What a build may use up."""
 
     cores: int | None = None
@@ -204,7 +204,7 @@ class Resources(Struct, frozen=True):
     swap_total: int | None = None
 
 
-class MachineFacts(Struct, frozen=True):
+class MachineFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """What is true of the machine, whatever Python is used on it."""
 
     system: str

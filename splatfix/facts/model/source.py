@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from splatfix.core.reading import Unread
 
 
-class Shadow(Struct, frozen=True):
+class Shadow(Struct, frozen=True, forbid_unknown_fields=True):
     """A module or package in a folder that Python searches first, of the name of an installed one."""
 
     module: str
@@ -19,7 +19,7 @@ class Shadow(Struct, frozen=True):
     """It holds compiled modules itself (built in place), so that importing it can work."""
 
 
-class Submodule(Struct, frozen=True):
+class Submodule(Struct, frozen=True, forbid_unknown_fields=True):
     """One submodule: an entry of a checkout's .gitmodules, or a link in git's index that has none there."""
 
     path: str
@@ -39,7 +39,7 @@ class Submodule(Struct, frozen=True):
     """Files of the checkout that name its folder in code or in lists of requirements; looked for when it is empty."""
 
 
-class Pin(Struct, frozen=True):
+class Pin(Struct, frozen=True, forbid_unknown_fields=True):
     """One requirement that a checkout writes down."""
 
     file: str
@@ -50,7 +50,7 @@ class Pin(Struct, frozen=True):
     """Where pip is to take it from, as it is written: ``git+https://...``; "" for an index."""
 
 
-class CodeMatch(Struct, frozen=True):
+class CodeMatch(Struct, frozen=True, forbid_unknown_fields=True):
     """A place in a C++, CUDA or Python source on which builds or programs are known to break."""
 
     breakage: str
@@ -63,7 +63,7 @@ class CodeMatch(Struct, frozen=True):
     script that one can do without."""
 
 
-class ImportedModule(Struct, frozen=True):
+class ImportedModule(Struct, frozen=True, forbid_unknown_fields=True):
     """A module that Python code imports before it does anything else, and cannot do without."""
 
     name: str
@@ -74,7 +74,7 @@ class ImportedModule(Struct, frozen=True):
     """Only scripts that one can do without import it."""
 
 
-class PackageSource(Struct, frozen=True):
+class PackageSource(Struct, frozen=True, forbid_unknown_fields=True):
     """The face of one splatting package, as its ``__init__.py`` shows it."""
 
     module: str = ""
@@ -102,7 +102,7 @@ class PackageSource(Struct, frozen=True):
     """``sum`` where its CUDA source sums up depth times alpha T; else the statement that makes the map; "" for not read."""
 
 
-class MissingHeader(Struct, frozen=True):
+class MissingHeader(Struct, frozen=True, forbid_unknown_fields=True):
     """A header of CUDA, torch or the system that an extension includes under no condition, and that is not here."""
 
     header: str
@@ -118,7 +118,7 @@ class MissingHeader(Struct, frozen=True):
     """Where the build downloads that library from, for want of it here; "" where it does not."""
 
 
-class CheckoutSource(Struct, frozen=True):
+class CheckoutSource(Struct, frozen=True, forbid_unknown_fields=True):
     """One extension source inside a checkout."""
 
     path: str
@@ -134,7 +134,7 @@ class CheckoutSource(Struct, frozen=True):
     """The Python side of the splatting packages in it, as far as it can be read."""
 
 
-class GuardedImport(Struct, frozen=True):
+class GuardedImport(Struct, frozen=True, forbid_unknown_fields=True):
     """An import whose failure the code hides, and goes on without."""
 
     file: str
@@ -145,7 +145,7 @@ class GuardedImport(Struct, frozen=True):
     """``everything``, or the exceptions that are named."""
 
 
-class RenderCall(Struct, frozen=True):
+class RenderCall(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a checkout calls a rasterizer, and with what."""
 
     file: str
@@ -171,7 +171,7 @@ class RenderCall(Struct, frozen=True):
     """The variables that they go to; "" for what is no plain name."""
 
 
-class ExtensionCall(Struct, frozen=True):
+class ExtensionCall(Struct, frozen=True, forbid_unknown_fields=True):
     """A call of what an extension exports besides its rasterizer's forward, or of another method of that."""
 
     file: str
@@ -189,7 +189,7 @@ class ExtensionCall(Struct, frozen=True):
     at_least: int = 0
 
 
-class Checkout(Struct, frozen=True):
+class Checkout(Struct, frozen=True, forbid_unknown_fields=True):
     """A stack's folder, read as text."""
 
     folder: str
@@ -224,7 +224,7 @@ class Checkout(Struct, frozen=True):
     """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 
 
-class NativeModule(Struct, frozen=True):
+class NativeModule(Struct, frozen=True, forbid_unknown_fields=True):
     """One extension module that setup.py declares."""
 
     name: str
@@ -236,7 +236,7 @@ class NativeModule(Struct, frozen=True):
     """Declared with ``CUDAExtension``."""
 
 
-class ArchVariable(Struct, frozen=True):
+class ArchVariable(Struct, frozen=True, forbid_unknown_fields=True):
     """An environment variable from which a build takes GPU architectures, and how it wants them written."""
 
     name: str
@@ -247,7 +247,7 @@ class ArchVariable(Struct, frozen=True):
     """Each must be a whole number: not ``90a``."""
 
 
-class CudaSwitches(Struct, frozen=True):
+class CudaSwitches(Struct, frozen=True, forbid_unknown_fields=True):
     """What decides whether a build compiles its CUDA code."""
 
     by_gpu: bool = False
@@ -262,7 +262,7 @@ class CudaSwitches(Struct, frozen=True):
     """The same for modules of any kind: without it none are declared, or a wheel that others built is downloaded."""
 
 
-class Source(Struct, frozen=True):
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """One extension source folder."""
 
     folder: str

@@ -26,7 +26,7 @@ _NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 _RELOCATABLE = "__nv_relfatbin"
 
 
-class RawMachine(Struct, frozen=True):
+class RawMachine(Struct, frozen=True, forbid_unknown_fields=True):
     """What a machine answers when it is probed: recorded on a real one, or simulated by a test.
 
     On disk a folder with one JSON file per field, and the text files below ``files/`` under their own paths.
@@ -87,7 +87,7 @@ def _no_machine(folder: Path, reason: str) -> SplatfixError:
     return SplatfixError("not-a-machine", text, exit_code=Exit.USAGE)
 
 
-class _PathAnswers(Struct, frozen=True):
+class _PathAnswers(Struct, frozen=True, forbid_unknown_fields=True):
     exists: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class _PathAnswers(Struct, frozen=True):
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
-class _SymbolAnswer(Struct, frozen=True):
+class _SymbolAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     call: str
     arguments: tuple[Any, ...]
     answer: Any = None
@@ -106,13 +106,13 @@ class _SymbolAnswer(Struct, frozen=True):
     kind: str = ""
 
 
-class _EqualFatbins(Struct, frozen=True):
+class _EqualFatbins(Struct, frozen=True, forbid_unknown_fields=True):
     code: tuple[str, ...]
     count: int = 1
     relocatable: bool = False
 
 
-class _NativeFile(Struct, frozen=True):
+class _NativeFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A native file as :func:`packed` makes it, or why it could not be read."""
 
     format: str = "elf"
