@@ -16,6 +16,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ import torch
 from kernels.compare import ARGUMENTS, SURFELS, gaussians_of, in_precision
 from kernels.cuda import emulator
 from kernels.scenes import cloud, discs, look_at
-from msgspec.structs import replace
 
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.model import Splats
