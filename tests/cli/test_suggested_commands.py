@@ -18,7 +18,7 @@ from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
 from splatfix.facts import Fact, Facts
 from splatfix.knowledge.failures import failure_classes
-from splatfix.plan import Options, find_options
+from splatfix.plan import Options, advised_options
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
@@ -36,12 +36,12 @@ def all_steps(facts: Facts) -> Iterator[tuple[Step, Sequence[Step]]]:
     """Every suggested step, with those before it."""
     for targets in GOALS:
         context = make_context(facts, goal(*targets))
-        for finding in run_checks(context):
+        for finding in (findings := run_checks(context)):
             yield from with_before(finding.remedy)
-        made: Options = find_options(context)
+        made: Options = advised_options(findings, context)
         for option in made.available:
             yield from with_before(option.steps)
-        for needed in made.advice.also if made.advice else ():
+        for needed in made.advice.also_needed if made.advice else ():
             yield from with_before(needed.steps)
         answers = Answers(context)
         for failure in failure_classes():
