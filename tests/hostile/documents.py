@@ -67,7 +67,7 @@ TOML = Path(__file__).with_suffix(".toml").read_bytes()
 
 def logs() -> list[bytes]:
     """The build logs of the tests of root causes."""
-    return [text.encode() for text in test_build_output.LOGS.values()]
+    return [text.encode() for text in test_build_output.LOGS.values() if isinstance(text, str)]
 
 
 def read_log(data: bytes) -> None:
