@@ -321,7 +321,7 @@ class _Writer:
         return {"$ref": f"common.json#/$defs/{self._define(origin or kind, arguments)}"}
 
     def _define(self, target: Any, arguments: tuple[Any, ...]) -> str:
-        """The name of the definition of a dataclass or a typed dictionary, which is made where there is none yet."""
+        """The name of the definition of a struct or a typed dictionary, which is made where there is none yet."""
         if issubclass(target, Step):
             target = Step
         name = str(target.__name__)
@@ -385,7 +385,7 @@ def _hints(target: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
-    """Put the type arguments of a generic dataclass into a field's hint (``T | None`` -> ``str | None``)."""
+    """Put the type arguments of a generic struct into a field's hint (``T | None`` -> ``str | None``)."""
     if not parameters:
         return hint
     if hint in parameters:

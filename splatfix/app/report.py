@@ -46,7 +46,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
     stored = read_stored(path)
-    missing, sha256 = stored.missing, stored.sha256
+    sha256 = stored.sha256
     subject = stored.certificate
     content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
@@ -64,7 +64,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         ),
         forms={
             **forms_of(subject, stored.options, sha256),
-            "html": lambda: _page(stored, missing, sha256),
+            "html": lambda: _page(stored, sha256),
         },
     )
 
@@ -101,8 +101,9 @@ def diff(a: Path, b: Path) -> Result:
     )
 
 
-def _page(stored: Stored, missing: Sequence[str], sha256: str) -> str:
+def _page(stored: Stored, sha256: str) -> str:
     """The page, made from the report folder; what is gone from there is said on standard error."""
+    missing = stored.missing
     if missing:
         files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
         show_message(f"Not in the page, because not in {stored.folder}: {files}.")

@@ -50,8 +50,15 @@ class Stored(Struct, frozen=True):
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The document with the facts."""
-        return dict(parse_json(self.content.decode("utf-8-sig")))
+        """The document with the facts.
+
+        Raises:
+            SplatfixError: ``not-a-certificate`` (exit code 2) when they have a number that no computer can hold.
+        """
+        try:
+            return dict(parse_json(self.content.decode("utf-8-sig")))
+        except ValueError as error:
+            raise _changed(self.path, self.document, error) from error
 
     @property
     def sha256(self) -> str:
@@ -72,20 +79,11 @@ class Stored(Struct, frozen=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Pictures and logs that the certificate names and that are not in the report folder any more.
-
-        Raises:
-            SplatfixError: ``not-a-certificate`` (exit code 2) for one that is outside the folder: a stranger's certificate
-                could otherwise put any file of this machine into the page.
-        """
+        """Pictures and logs that the certificate names and that are not in the report folder any more."""
         missing = []
         for scene in self.certificate.scenes:
             for name in filter(None, (*scene.images, scene.log)):
-                file = self.folder / PurePosixPath(name)
-                if not file.resolve().is_relative_to(self.folder.resolve()):
-                    error = ValueError(f"{name!a} leads out of the report folder")
-                    raise _changed(self.path, self.document, error)
-                if not file.is_file():
+                if not (self.folder / PurePosixPath(name)).is_file():
                     missing.append(name)
         return tuple(missing)
 
@@ -134,6 +132,12 @@ def read_stored(path: Path) -> Stored:
         certificate = from_json(Certificate, parts)
         options = from_json(Options | None, document.get("options"))  # type: ignore[arg-type]
         datetime.fromisoformat(certificate.issued)
+        folder = os.path.realpath(file.parent)
+        for scene in certificate.scenes:
+            for name in filter(None, (*scene.images, scene.log)):
+                # a stranger's certificate could otherwise put any file of this machine into the page
+                if os.path.commonpath((folder, os.path.realpath(Path(folder, name)))) != folder:
+                    raise ValueError(f"{name!a} leads out of the report folder")
         if options and options.advice and options.advice.option not in (None, *options.available):
             raise ValueError("options.advice is none of the options")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What is true of a machine, of one Python environment and of a checkout: frozen dataclasses and the probes that fill them.
+"""What is true of a machine, of one Python environment and of a checkout: frozen structs and the probes that fill them.
 
 Other rooms import from here alone; what is imported here is the room's face.
 """

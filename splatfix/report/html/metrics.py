@@ -103,7 +103,7 @@ def _row(line: str) -> dict[str, Any] | None:
 
 
 def _finite(value: object) -> float | None:
-    # no dataclass is decoded here: a run has 30,000 lines, and a certificate thirteen runs
+    # no struct is decoded here: a run has 30,000 lines, and a certificate thirteen runs
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < LARGEST else None
