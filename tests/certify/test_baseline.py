@@ -121,10 +121,12 @@ def test_baseline_of_another_training_is_not_comparable(changes: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    "earlier", [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}]
+    "earlier",
+    [{}, {"scenes": []}, {"scenes": [3]}, {"scenes": [{"scene": "figurine"}]}, baseline(result(), "another")],
 )
 def test_baseline_without_the_scene(earlier: dict[str, Any]) -> None:
-    assert only(compare((RUN,), earlier)).outcome is Outcome.FAILED
+    scene = only(compare((RUN,), earlier))
+    assert (scene.outcome, scene.why) == (Outcome.FAILED, "not in the baseline")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from splatfix.certify.environment import gpu_record
 from splatfix.core.proof import RungName
 from splatfix.facts import CudaDevice, Fact, Facts
 from tests.certify.conftest import subject
-from tests.certify.test_levels import GOOD, RUN
+from tests.certify.test_baseline import RUN
+from tests.certify.test_levels import GOOD
 from tests.machines import facts_of
 
 MIXED = facts_of("rtx-3090-and-5090")  # its extensions carry code for one of the two

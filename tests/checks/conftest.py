@@ -96,13 +96,6 @@ def assert_whole(item: Finding) -> None:
         assert item.remedy or item.status is Status.UNKNOWN, item
 
 
-def only(facts: Facts, code: str, *targets: str) -> Finding:
-    """The one finding that is loud, which must be this one."""
-    found = loud(facts, *targets)
-    assert set(found) == {code}, found
-    return found[code]
-
-
 def sass(*archs: str, count: int = 1) -> FatbinGroup:
     return FatbinGroup(tuple(Code(EntryKind.SASS, arch) for arch in archs), count)
 

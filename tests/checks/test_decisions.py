@@ -195,6 +195,10 @@ OFFER = "export TORCH_CUDA_ARCH_LIST="
 @pytest.mark.parametrize(
     "row", [row for row in TABLE["arch-list-malformed"] if OFFER in row.get("remedy", "")]
 )
-def test_an_arch_list_that_is_offered_is_what_torch_takes(row: dict[str, Any]) -> None:
-    value = row["remedy"].removeprefix(OFFER).strip("'")
+def test_an_arch_list_that_is_offered_is_what_torch_takes(
+    row: dict[str, Any], changed: Changer, torch_with: TorchWith
+) -> None:
+    offered = of(facts_of(row, changed, torch_with), "arch-list-malformed")[0].remedy[0].line(windows=False)
+    assert offered == row["remedy"]
+    value = offered.removeprefix(OFFER).strip("'")
     assert isinstance(expand_arch_list(value, "2.9.1"), ArchList)

@@ -36,9 +36,8 @@ def small_image(podman_engine: Engine) -> Image:
 
 
 def test_it_is_known_for_what_it_is(podman_engine: Engine) -> None:
-    engine = podman_engine
-    assert (engine.kind, engine.rootless) == ("Podman", True)
-    assert engine.limits is (engine.client.info()["CgroupVersion"] == "2")
+    assert (podman_engine.kind, podman_engine.rootless) == ("Podman", True)
+    assert podman_engine.limits is (podman_engine.client.info()["CgroupVersion"] == "2")
 
 
 def test_a_run_is_confined_and_its_report_copied(

@@ -10,7 +10,8 @@ CASES = Path(__file__).parent / "cases"
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """The cases of one file: ``id``, ``source``, ``accept`` (classes that count as right), ``log``; ``sure``: it must be.
+    """The cases of one file: ``id``, ``source``, ``accept`` (classes that count as right), ``log``; ``sure``: whether it must
+    be, ``not``: a class that must not even be guessed.
 
     The files stay as they were labelled, when classes were spelled with underscores.
     """

@@ -88,9 +88,6 @@ def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Pat
     assert imported(tmp_path, "import lpips\nimport lpipsPyTorch\n", **files) == ["lpips"]
 
 
-MAIN = "if __name__ == '__main__':\n    pass\n"
-
-
 @pytest.mark.parametrize(("files", "programs", "beside"), TABLE["scripts"])
 def test_scripts_of_a_checkout(
     tmp_path: Path, files: dict[str, str], programs: tuple[str, ...], beside: tuple[str, ...]
