@@ -176,6 +176,7 @@ def test_the_compiler_script_passes_all_arguments(tmp_path: Path, monkeypatch: p
     script.write_text('#!/bin/sh\nfor word in "$@"; do echo "<$word>"; done\n')
     script.chmod(0o755)
     (tmp_path / "scratch").mkdir()
+    assert compiler_cache(ACTION, tmp_path / "none") == {}, "no cache, nothing added"
     added = compiler_cache(with_cache("ccache", "/odd place/g++-13"), tmp_path / "scratch")
     assert Path(added["CXX"]).name == "g++-13", "torch knows a compiler by its name"
     done = subprocess.run(

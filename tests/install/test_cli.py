@@ -12,6 +12,7 @@ from splatfix.install.environment import Environment
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.files import put
+from tests.plan.machines import with_submodules
 
 from .environments import make_environment, run_in, snapshot, write_extension
 
@@ -151,7 +152,7 @@ def test_typed_where_there_is_nothing(
 
 @pytest.mark.parametrize("clone", [True, False])
 def test_typed_in_some_project_it_installs_nothing(
-    clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix, document: Document
+    clone: bool, environment: Environment, tmp_path: Path, splatfix: Splatfix
 ) -> None:
     project = write_extension(tmp_path / "project")
     if clone:
@@ -180,10 +181,7 @@ def test_a_read_only_environment_is_refused_before_the_build(
 def test_options_stand_beside_empty_submodules(
     environment: Environment, tmp_path: Path, document: Document
 ) -> None:
-    folder = tmp_path / "stack"
-    (folder / "submodules" / "simple-knn").mkdir(parents=True)
-    listed = '[submodule "x"]\n\tpath = submodules/simple-knn\n\turl = {}/a/knn\n'
-    (folder / ".gitmodules").write_text(listed.format("https://x.org"))
+    folder = with_submodules(tmp_path / "stack", "submodules/simple-knn")
     words = ("install", folder, "--python", environment.python, "-t", "sm_120")
     assert document(*words, "--dry-run")["exit_code"] == 1, "without --why there is no plan to show"
     for more, codes in (("--why", (1,)), ("--fetch-submodules", (0, 3))):
@@ -191,6 +189,7 @@ def test_options_stand_beside_empty_submodules(
         assert shown["exit_code"] in codes and shown["options"]["subjects"] == ["simple_knn"]
         assert (shown["error"] is None) is (codes != (1,)), "what is to be fetched is no obstacle"
     assert not list((folder / "submodules/simple-knn").iterdir()), "a dry run fetches nothing"
-    (folder / ".gitmodules").write_text(listed.format("/home/me"))
+    listed = (folder / ".gitmodules").read_text()
+    (folder / ".gitmodules").write_text(listed.replace("https://x.org", "/home/me"))
     refused = document(*words, "--fetch-submodules")
     assert (refused["exit_code"], refused["error"]["code"]) == (1, "submodules-not-fetched")

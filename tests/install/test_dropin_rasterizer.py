@@ -30,6 +30,7 @@ from .environments import make_environment
 
 torch = pytest.importorskip("torch")
 from splatfix.kernels import contributions, helpers, rasterizer, surfels  # noqa: E402
+from tests.kernels.compare import in_precision  # noqa: E402
 from tests.kernels.scenes import cloud, look_at  # noqa: E402
 
 NAME = "diff_gaussian_rasterization"
@@ -53,7 +54,7 @@ def of(*names: str) -> pytest.MarkDecorator:
 
 
 def camera(package: ModuleType, **options: Any) -> Any:
-    values = look_at(40, 32)._asdict() | {
+    values = in_precision(look_at(40, 32), torch.float32)._asdict() | {
         "antialiasing": True,
         "kernel_size": 0.1,
         "subpixel_offset": torch.full((32, 40, 2), 0.25),
@@ -62,11 +63,8 @@ def camera(package: ModuleType, **options: Any) -> Any:
         "get_flag": None,
         "metric_map": torch.zeros(32 * 40, dtype=torch.int32),
     }
-    singles = {
-        name: item.float() for name, item in values.items() if getattr(item, "dtype", 0) == torch.float64
-    }
     fields = package.GaussianRasterizationSettings._fields
-    given = values | singles | options
+    given = values | options
     return package.GaussianRasterizationSettings(**{name: given[name] for name in fields})
 
 

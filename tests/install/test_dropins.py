@@ -148,7 +148,8 @@ def test_it_is_the_compiled_module_of_each_release_and_of_no_other(
     problem = run_in(target, WHY)
     assert "gsplat 1.6.0 is installed" in problem and "pip uninstall splatfix-gsplat-csrc" in problem
     assert "gsplat<=1.5.3" in pip(target, "check").stdout, "pip says it too"
-    assert "does not run with splatfix-gsplat-csrc" in splatfix(*DIAGNOSE, target.python).stdout
+    done = splatfix(*DIAGNOSE, target.python)
+    assert done.returncode == 1 and "does not run with splatfix-gsplat-csrc" in done.stdout
     assert document(*install)["error"]["code"] == "host-release-not-served"
 
     put_gsplat(target, "1.5.3", tmp_path)
@@ -194,5 +195,9 @@ def test_what_gsplat_lacks_to_draw_stops_it(tmp_path: Path, splatfix: Splatfix) 
     before = snapshot(target)
     done = splatfix("install", "gsplat", "--backend", "pure", "--yes", "--python", target.python)
     said = " ".join(done.stderr.split())
-    assert "No module named 'absent_here'" in said and "Install absent_here with pip" in said
+    assert (
+        done.returncode == 1
+        and "No module named 'absent_here'" in said
+        and "Install absent_here with pip" in said
+    )
     assert snapshot(target) == before

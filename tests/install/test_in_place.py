@@ -144,12 +144,14 @@ def test_an_installed_nerfstudio_is_edited_where_it_lies_and_taken_back(
     (target.prefix / "x.pt").unlink()
     python = ("--python", target.python)
     diagnose = ("diagnose", "--only", "installed-package-breaks", *python)
-    assert "splatfix install nerfstudio --in-place" in splatfix(*diagnose).stdout
+    done = splatfix(*diagnose)
+    assert done.returncode == 0 and "splatfix install nerfstudio --in-place" in done.stdout
     done = splatfix("install", "nerfstudio", "--in-place", *python)
-    assert "Edited the installed nerfstudio" in done.stdout
+    assert done.returncode == 0 and "Edited the installed nerfstudio" in done.stdout
     assert "1.0" in run_in(target, WORKS)
     (target.prefix / "x.pt").unlink()
-    assert "1 check passed" in splatfix(*diagnose).stdout
+    done = splatfix(*diagnose)
+    assert done.returncode == 0 and "1 check passed" in done.stdout
     assert splatfix("revert", *python).returncode == 0
     assert snapshot(target) == before
     assert splatfix("install", "nerfstudio", *python).returncode == 2, "not a folder, and not to be edited"

@@ -169,6 +169,7 @@ def test_a_traceback_that_asks_for_a_gpu(tmp_path: Path, said: str, asks: bool) 
         "asks": f"{GUARDED}x = 1\nraise ValueError('something else')\n",
         "damaged": "if torch.cuda.is_available(:\n    raise",
     }
-    places = {name: put(tmp_path, files) / name for name in files}
+    put(tmp_path, files)
+    places = {name: tmp_path / name for name in files}
     trace = f"Traceback (most recent call last):\n{said.format(**places)}\n"
     assert (wants_gpu(trace) is not None) is asks

@@ -62,9 +62,11 @@ def test_facts_that_no_finding_tells() -> None:
     assert orin.model == "NVIDIA Jetson AGX Orin Developer Kit"
     assert orin.gpus.found_via == "libcuda", "NVML answers nothing there"
     assert facts_of("t4-container").machine.resources.memory_total == 12 * 2**30
-    assert facts_of("apple-m2-max").machine.resources.memory_total == 64 * 2**30
+    mac = facts_of("apple-m2-max").machine.resources
+    assert (mac.cores, mac.memory_total) == (12, 64 * 2**30)
     windows = facts_of("rtx-4090-windows-vs2022").machine
     assert windows.distribution == "Microsoft Windows 11 Pro 10.0.22631"
+    assert (windows.resources.cores, windows.resources.memory_total) == (32, 68484845568)
     (studio,) = windows.compilers.value or ()
     assert studio.found_via == ("vswhere: Visual Studio Community 2022 17.10.1",)
     (packaged,) = facts_of("rtx-2080-ubuntu-package").machine.toolkits.value or ()

@@ -47,6 +47,12 @@ def test_every_edit_is_made_once(item: Breakage) -> None:
     assert not concerns(item, "notes.txt", before)
 
 
+@pytest.mark.parametrize("key", ["cxx-standard-17", "cxx-standard-20"])
+def test_old_standards_in_every_spelling(key: str) -> None:
+    for flag in ast.literal_eval(SAMPLES[key]["before"].partition(" = ")[2]):
+        assert concerns(breakage(key), "setup.py", f'flags = ["{flag}"]'), flag
+
+
 @pytest.mark.parametrize(
     "flags",
     [

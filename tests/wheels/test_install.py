@@ -211,8 +211,11 @@ def test_the_command_line(
     assert gone.returncode == 3 and "no-wheel" in gone.stderr
     refused = splatfix("install", source, "--target", "sm_90", "--index", served, *only)
     assert refused.returncode == 1 and "1 of 1 fatbin has no code for sm_90" in refused.stderr
-    other = splatfix("install", "tiny_probe==2.0", "--target", "sm_120", "--index", served, *only)
+    by_index = ("--target", "sm_120", "--index", served, "--dry-run")
+    other = splatfix("install", "tiny_probe==2.0", *by_index)
     assert other.returncode == 1 and "it is version 1.0, and 2.0 is asked for" in other.stderr
+    folder = splatfix("install", "./tiny_probe", *by_index)
+    assert folder.returncode == 2 and "(not-a-folder)" in folder.stderr
     wheel = tmp_path / "odd" / "tiny_probe-1.0-py3-none-any.whl"
     odd = ("--target", "sm_120", "--index", tmp_path / "odd", *only)
     write_wheel(wheel.parent, wheel.name, "none")
