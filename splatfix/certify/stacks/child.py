@@ -12,7 +12,9 @@ from pathlib import Path
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import VARIABLE
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
+from splatfix.core.reading import read_blocks
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
@@ -22,6 +24,8 @@ STANDINS = frozenset({"torch_scatter"})
 """Compiled packages beside the splatting extensions that a rehearsal can do without."""
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
+_MOST_ENTRIES, _MOST_COPIED = 200_000, 16 << 30
+"""Of a scene, and bytes of its files that are no images: models, point clouds."""
 
 
 _NVIDIA_SMI = """#!/bin/sh
@@ -111,18 +115,52 @@ def _without_gpus(folder: Path) -> Path:
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
-    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made."""
+    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made.
 
-    def copy(source: str, target: str) -> str:
-        if Path(source).suffix.lower() in _LINKED:
-            try:
-                Path(target).symlink_to(Path(source).resolve())
-                return target
-            except OSError:  # no links here
-                pass
-        return shutil.copyfile(source, target)
+    Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
 
-    return Path(shutil.copytree(scene, destination, copy_function=copy))
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
+    """
+    entries, room = 0, _MOST_COPIED
+    try:
+        for parent, folders, names in os.walk(scene, followlinks=True, onerror=_fail):
+            here = Path(parent)
+            within = here.relative_to(scene)
+            # each folder that was gone through on the way here: what leads back into it has no end
+            way = [(scene / above).resolve() for above in (within, *within.parents)]
+            folders[:] = [
+                name
+                for name in folders
+                if not any(above.is_relative_to((here / name).resolve()) for above in way)
+            ]
+            target = make_folder(destination / within)
+            entries += len(folders) + len(names)
+            if entries > _MOST_ENTRIES:
+                raise OSError(f"it has more than {_MOST_ENTRIES:,} files, by links that lead to it again")
+            for source in (here / name for name in names):
+                if not source.is_file() or _linked(source, target / source.name):
+                    continue
+                with (target / source.name).open("wb") as file:
+                    for block in read_blocks(source, room):
+                        room -= file.write(block)
+    except OSError as error:
+        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=error) from error
+    return destination
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+def _linked(source: Path, target: Path) -> bool:
+    if source.suffix.lower() not in _LINKED:
+        return False
+    try:
+        target.symlink_to(source.resolve())
+    except OSError:  # no links here
+        return False
+    return True
 
 
 def training_arguments(
