@@ -85,7 +85,7 @@ def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
     for name in scene.masks:
         yield f"masks/{name}", f"masks/{name}"
     for path in sorted(scene.folder.glob("*.json")) + sorted(scene.folder.glob("*.ply")):
-        if path.name != MARKER:
+        if path.name != MARKER and path.is_file():
             yield path.name, path.name
 
 
@@ -137,7 +137,7 @@ def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -
     photos = sum(photo.size_bytes for photo in scene.photos.values() if photo is not None)
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
-    needed += sum((scene.folder / name).stat().st_size for name in files)
+    needed += sum(path.stat().st_size for path in map(scene.folder.joinpath, files) if path.is_file())
     free = shutil.disk_usage(request.out).free
     if needed - there > free:
         raise cannot_write(
@@ -174,7 +174,8 @@ def _write_split(scene: Scene, request: FixRequest) -> Iterator[str]:
 def _split_frames(source: Path, out: Path) -> str:
     """Every eighth frame of a Blender scene goes into the file for testing."""
     document = read_transforms(source, TRAIN)
-    frames = sorted(filter(None, document["frames"]), key=lambda frame: str(frame.get("file_path")))
+    frames = [frame for frame in document["frames"] if isinstance(frame, dict)]
+    frames.sort(key=lambda frame: str(frame.get("file_path")))
     held_out = frames[::TEST_EVERY]
     train = [frame for number, frame in enumerate(frames) if number % TEST_EVERY]
     # the file for training last: with both there the split is whole

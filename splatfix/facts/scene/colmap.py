@@ -41,7 +41,7 @@ _CAMERA = struct.Struct("<iiQQ")
 _IMAGE = struct.Struct("<i7di")
 _POINT = struct.Struct("<Q3d3Bd")
 _KEYPOINT = struct.Struct("<2dq")
-_KEYPOINTS, _MOST_KEYPOINTS = 200, 2_000_000
+_KEYPOINTS, _MOST_KEYPOINTS = 200, 400_000
 """Of an image that are read, and of all images."""
 
 
@@ -73,28 +73,26 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
     return cameras
 
 
-def read_images(folder: Path, suffix: str, cameras: dict[int, Camera], photos: str) -> list[SceneImage]:
+def read_images(
+    folder: Path, suffix: str, cameras: dict[int, Camera], photos: str, keypoints: int = _MOST_KEYPOINTS
+) -> list[SceneImage]:
     """Images with their poses, in the file's order.
 
     Args:
         photos: the folder of the photos, below the scene's.
+        keypoints: of all images that are read at most.
 
     Raises:
         Damaged: the file cannot be read to its end.
         OSError: it cannot be opened.
     """
     path = folder / f"images{suffix}"
+    rows = _images_of_text if suffix == ".txt" else _images_of_binary
     images: list[SceneImage] = []
-    kept = 0
-    for name, camera, numbers, keypoints in (
-        _images_of_text(path) if suffix == ".txt" else _images_of_binary(path)
-    ):
-        if kept > _MOST_KEYPOINTS:
-            keypoints = ()
-        kept += len(keypoints)
+    for name, camera, numbers, seen in rows(path, keypoints):
         pose = pose_of(numbers[:4], numbers[4:])
         where = str(PurePosixPath(photos, name))
-        images.append(SceneImage(name, where, cameras.get(camera), pose, keypoints=keypoints))
+        images.append(SceneImage(name, where, cameras.get(camera), pose, keypoints=seen))
         _at_most(_MOST_IMAGES, len(images), path)
     return images
 
@@ -203,10 +201,10 @@ class _Content:
         self._need(size)
         self._offset += size
 
-    def keypoints(self) -> tuple[Keypoint, ...]:
+    def keypoints(self, most: int) -> tuple[Keypoint, ...]:
         """Some of the keypoints of an image, those that have a point; all are passed over."""
         count = self.count(_KEYPOINT.size)
-        sampled = range(0, count, max(1, count // _KEYPOINTS))
+        sampled = range(0, count, max(1, count // min(_KEYPOINTS, most))) if most > 0 else ()
         rows = (_KEYPOINT.unpack_from(self._bytes, self._offset + _KEYPOINT.size * row) for row in sampled)
         keypoints = tuple((column, row, number) for column, row, number in rows if number >= 0)
         self.skip(count * _KEYPOINT.size)
@@ -242,14 +240,16 @@ def _at_most(most: int, number: int, path: Path) -> int:
     return number
 
 
-def _images_of_binary(path: Path) -> Iterator[ImageRow]:
+def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
     with _Content(path) as content:
         for _ in range(content.count(_IMAGE.size + 9)):
             _, *numbers, camera = content.take(_IMAGE)
-            yield content.name(), camera, tuple(numbers), content.keypoints()
+            name, seen = content.name(), content.keypoints(most)
+            most -= len(seen)
+            yield name, camera, tuple(numbers), seen
 
 
-def _images_of_text(path: Path) -> Iterator[ImageRow]:
+def _images_of_text(path: Path, most: int) -> Iterator[ImageRow]:
     lines = _lines(path, blank=True)
     for line in lines:
         keypoints = next(lines, "")
@@ -258,10 +258,12 @@ def _images_of_text(path: Path) -> Iterator[ImageRow]:
         columns = line.split(maxsplit=9)
         try:
             numbers = tuple(float(column) for column in columns[1:8])
-            row = columns[9].rstrip("\r"), int(columns[8]), numbers, _keypoints_of(keypoints)
+            name, camera = columns[9].rstrip("\r"), int(columns[8])
+            seen = _keypoints_of(keypoints) if most > 0 else ()
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
-        yield row
+        most -= len(seen)
+        yield name, camera, numbers, seen
 
 
 def _keypoints_of(line: str) -> tuple[Keypoint, ...]:

@@ -78,7 +78,7 @@ def _count(folder: Path, model: str, suffix: str) -> int:
     if leads_out(folder, f"{model}/images{suffix}"):
         return 0
     try:
-        return len(colmap.read_images(folder / model, suffix, {}, ""))
+        return len(colmap.read_images(folder / model, suffix, {}, "", keypoints=0))
     except (colmap.Damaged, OSError):
         return 0
 
