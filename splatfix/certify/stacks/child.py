@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from splatfix.certify.smoke import child_variables
@@ -123,44 +124,42 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         SplatfixError: ``scene-not-copied`` (exit code 3).
     """
     entries, room = 0, _MOST_COPIED
+
+    def fail(reason: object) -> SplatfixError:
+        """No OSError, which copytree only notes down, to go on."""
+        return SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason)
+
+    def left_out(parent: str, names: list[str]) -> list[str]:
+        nonlocal entries
+        entries += len(names)
+        if entries > _MOST_ENTRIES:
+            raise fail(f"it has more than {_MOST_ENTRIES:,} files, by links that lead to it again")
+        here = Path(parent)
+        within = here.relative_to(scene)
+        # each folder that was gone through on the way here: what leads back into it has no end
+        way = [(scene / above).resolve() for above in (within, *within.parents)]
+        back = [name for name in names if any(above.is_relative_to((here / name).resolve()) for above in way)]
+        return [
+            name for name in names if name in back or not ((here / name).is_file() or (here / name).is_dir())
+        ]
+
+    def copy(source: str, target: str) -> None:
+        nonlocal room
+        if Path(source).suffix.lower() in _LINKED:
+            with suppress(OSError):  # no links here
+                Path(target).symlink_to(Path(source).resolve())
+                return
+        try:
+            with Path(target).open("wb") as file:
+                for block in read_blocks(source, room):
+                    room -= file.write(block)
+        except OSError as error:
+            raise fail(error) from error
+
     try:
-        for parent, folders, names in os.walk(scene, followlinks=True, onerror=_fail):
-            here = Path(parent)
-            within = here.relative_to(scene)
-            # each folder that was gone through on the way here: what leads back into it has no end
-            way = [(scene / above).resolve() for above in (within, *within.parents)]
-            folders[:] = [
-                name
-                for name in folders
-                if not any(above.is_relative_to((here / name).resolve()) for above in way)
-            ]
-            target = make_folder(destination / within)
-            entries += len(folders) + len(names)
-            if entries > _MOST_ENTRIES:
-                raise OSError(f"it has more than {_MOST_ENTRIES:,} files, by links that lead to it again")
-            for source in (here / name for name in names):
-                if not source.is_file() or _linked(source, target / source.name):
-                    continue
-                with (target / source.name).open("wb") as file:
-                    for block in read_blocks(source, room):
-                        room -= file.write(block)
-    except OSError as error:
-        raise SplatfixError.of("certify.scene-not-copied", scene=scene, reason=error) from error
-    return destination
-
-
-def _fail(error: OSError) -> None:
-    raise error
-
-
-def _linked(source: Path, target: Path) -> bool:
-    if source.suffix.lower() not in _LINKED:
-        return False
-    try:
-        target.symlink_to(source.resolve())
-    except OSError:  # no links here
-        return False
-    return True
+        return Path(shutil.copytree(scene, destination, ignore=left_out, copy_function=copy))
+    except (OSError, RecursionError) as error:
+        raise fail(error) from error
 
 
 def training_arguments(
