@@ -3,6 +3,7 @@ stopped."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -54,10 +55,13 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     """Write the copy.
 
     Raises:
-        SplatfixError: ``not-a-scene``, ``leads-out``, ``copy-elsewhere``, ``copy-exists``, ``copy-has-links``, ``needs-pillow``
+        SplatfixError: ``not-a-scene``, ``leads-out``, ``copy-elsewhere``, ``copy-exists``, ``copy-not-ours``, ``needs-pillow``
             (exit code 2); ``scene-damaged``, ``photo-not-readable`` (1); ``cannot-write`` (3).
     """
-    request = replace(request, folder=request.folder.resolve(), out=request.out.resolve())
+    if request.out.is_symlink():  # beside a stranger's scene, under the name that the check suggests
+        raise SplatfixError.of("scenes.copy-not-ours", out=request.out.parent, path=request.out.name)
+    folder, out = (Path(os.path.realpath(path)) for path in (request.folder, request.out))
+    request = replace(request, folder=folder, out=out)
     scene = read_scene(request.folder)
     files = dict(_beside_photos(scene))
     _require_scene(scene, files)
@@ -106,7 +110,7 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
     """Create the copy's folder with its marker, or find the one that was begun before.
 
     Raises:
-        SplatfixError: ``copy-elsewhere``, ``copy-exists`` or ``copy-has-links`` (exit code 2), ``cannot-write`` (3).
+        SplatfixError: ``copy-elsewhere``, ``copy-exists`` or ``copy-not-ours`` (exit code 2), ``cannot-write`` (3).
     """
     source, out = request.folder, request.out
     if source == out or source in out.parents or out in source.parents:
@@ -121,8 +125,8 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
     elif not marker.is_file() or read_json(marker, "the record of a copy").get("made_from") != options:
         raise SplatfixError.of("scenes.copy-exists", out=request.out)
     for path in out.rglob("*"):
-        if path.is_symlink():
-            raise SplatfixError.of("scenes.copy-has-links", out=out, link=path.relative_to(out))
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise SplatfixError.of("scenes.copy-not-ours", out=out, path=path.relative_to(out))
         if path.name.startswith(TEMPORARY) and path.is_file():
             path.unlink()
     return begun

@@ -138,9 +138,11 @@ def copy_scene(scene: Path, destination: Path) -> Path:
         within = here.relative_to(scene)
         # each folder that was gone through on the way here: what leads back into it has no end
         way = [(scene / above).resolve() for above in (within, *within.parents)]
-        back = [name for name in names if any(above.is_relative_to((here / name).resolve()) for above in way)]
+        real = {name: Path(os.path.realpath(here / name)) for name in names}
         return [
-            name for name in names if name in back or not ((here / name).is_file() or (here / name).is_dir())
+            name
+            for name, path in real.items()
+            if not (path.is_file() or path.is_dir()) or any(above.is_relative_to(path) for above in way)
         ]
 
     def copy(source: str, target: str) -> None:
