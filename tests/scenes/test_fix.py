@@ -244,6 +244,7 @@ def test_nothing_goes_into_a_copy_or_out_of_it_by_links(
     name: str, link: str, code: str, scene: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "secret").touch()
     if name:
         change(scene, "images", setting(9, name), range(1))
     if link.startswith("copy"):
@@ -252,7 +253,7 @@ def test_nothing_goes_into_a_copy_or_out_of_it_by_links(
             write_json(tmp_path / "copy" / MARKER, {"made_from": begun})
         (tmp_path / link).symlink_to(tmp_path / "home")
     else:
-        (scene / link).symlink_to(tmp_path / "home")
+        (scene / link).symlink_to(tmp_path / "home" / ("secret" if link.endswith(".json") else ""))
     before = contents(tmp_path)
     assert refused(fixed, scene, tmp_path / "copy").code == code
     assert contents(tmp_path) == before
