@@ -51,9 +51,7 @@ def headline(checked: CheckedScene) -> str:
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     """What the scene has, by name."""
     scene = checked.scene
-    sizes = {
-        (photo.width, photo.height) for photo in scene.photos.values() if photo is not None and photo.width
-    }
+    sizes = {(photo.width, photo.height) for photo in scene.present.values() if photo.width}
     models = sorted(
         {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     )
@@ -228,7 +226,7 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
     except ImportError:  # it belongs to what is certified, not to splatfix
         return ()
     registered = {image.path for image in scene.images}
-    paths = [path for path, photo in scene.photos.items() if photo is not None and photo.format]
+    paths = [path for path, photo in scene.present.items() if photo.format]
     made, pixels = [], 0
     for path in paths[:: max(1, math.ceil(len(paths) / MOST_PHOTOS))]:
         buffer = io.BytesIO()

@@ -98,7 +98,7 @@ def _require_scene(scene: Scene, files: Mapping[str, str]) -> None:
     if not scene.layout:
         raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
     # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
-    outside = [path for path, photo in scene.photos.items() if photo is not None and photo.outside]
+    outside = [path for path, photo in scene.present.items() if photo.outside]
     outside += [name for name in files if leads_out(scene.folder, name)]
     if outside:
         raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
@@ -138,7 +138,7 @@ def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -
     Raises:
         SplatfixError: ``cannot-write`` (exit code 3).
     """
-    photos = sum(photo.size_bytes for photo in scene.photos.values() if photo is not None)
+    photos = sum(photo.size_bytes for photo in scene.present.values())
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
     needed += sum(path.stat().st_size for path in map(scene.folder.joinpath, files) if path.is_file())

@@ -73,21 +73,18 @@ def jobs_of(scene: Scene, divisors: Sequence[int]) -> list[PhotoJob]:
     """What to do with every photo that is there, and is one."""
     cameras = {image.path: image.camera for image in scene.images}
     goes_to = {other: path for path, other in scene.elsewhere.items()}
-    there = [(goes_to.get(source, source), source, photo) for source, photo in scene.photos.items()]
-    sizes = [(cameras.get(path), photo.width, photo.height) for path, _, photo in there if photo is not None]
-    # nothing is enlarged
-    divisors = [
-        divisor
-        for divisor in divisors
-        if not any(
-            camera and camera.has_shape(*size) and camera.width > (size[0] + ROUNDING) * divisor
-            for camera, *size in sizes
-        )
-    ]
+    # how many times a photo is smaller than its camera states: by less nothing is divided, for that would enlarge it
+    least = 0.0
+    for image in scene.images:
+        there = scene.photos.get(scene.elsewhere.get(image.path, image.path))
+        if there and image.camera and image.camera.has_shape(there.width, there.height):
+            least = max(least, image.camera.width / (there.width + ROUNDING))
+    divisors = [divisor for divisor in divisors if divisor >= least]
     jobs = []
-    for path, source, photo in there:
-        if photo is None or not photo.format:
+    for source, photo in scene.present.items():
+        if not photo.format:
             continue
+        path = goes_to.get(source, source)
         camera = cameras.get(path)
         mark = _mark(photo, path in cameras, camera)
         change, form = mark, photo.format.upper()

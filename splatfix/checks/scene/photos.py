@@ -51,12 +51,13 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-unreadable", "Every photo is an image file")
 def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Its first bytes are those of a format that Pillow and OpenCV read."""
-    broken = [path for path, photo in scene.photos.items() if photo is not None and not photo.format]
-    pointers = [path for path in broken if (scene.photos[path] or Photo("", 0)).pointer]
+    present = scene.present
+    pointers = [path for path, photo in present.items() if photo.pointer]
+    outside = [path for path, photo in present.items() if photo.outside]
+    broken = [path for path, photo in present.items() if not (photo.format or photo.pointer or photo.outside)]
     cameras = [path for path in broken if PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS]
-    outside = [path for path in broken if (scene.photos[path] or Photo("", 0)).outside]
-    told = {*pointers, *cameras, *outside}
-    others = [path for path in broken if path not in told]
+    others = [path for path in broken if path not in cameras]
+    large = [path for path, photo in present.items() if photo.width * photo.height > MOST_PIXELS]
     if outside:
         yield this.fail(
             f"{subject(len(outside), 'photo', 'lies', 'lie')} outside of the scene's folder: an absolute name, one with .., or a "
@@ -73,8 +74,6 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if cameras:
         summary = f"{subject(len(cameras), 'photo', 'is', 'are')} in a raw or HEIF format, which trainers do not read."
         yield this.fail(summary, "Convert them to JPEG or PNG, and reconstruct again.", names=cameras)
-    sizes = {path: photo.width * photo.height for path, photo in scene.photos.items() if photo is not None}
-    large = [path for path, pixels in sizes.items() if pixels > MOST_PIXELS]
     if large:
         yield this.fail(
             f"{subject(len(large), 'photo', 'has', 'have')} more than {MOST_PIXELS / 1e6:.0f} million pixels: Pillow, with which "
@@ -87,11 +86,7 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-truncated", "Every photo is whole")
 def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """The mark that ends a JPEG or PNG is there."""
-    cut = [
-        path
-        for path, photo in scene.photos.items()
-        if photo is not None and photo.format and not photo.complete
-    ]
+    cut = [path for path, photo in scene.present.items() if photo.format and not photo.complete]
     if cut:
         yield this.fail(
             f"{subject(len(cut), 'photo', 'is', 'are')} truncated.",
@@ -132,9 +127,7 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-turned", "Photos are stored upright")
 def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Pillow shows pixels as they are stored; OpenCV and viewers turn them as EXIF says. Poses fit one of the two."""
-    paths = [
-        path for path, photo in scene.photos.items() if photo is not None and photo.orientation in range(2, 9)
-    ]
+    paths = [path for path, photo in scene.present.items() if photo.orientation in range(2, 9)]
     if paths:
         yield this.warn(
             f"{subject(len(paths), 'photo', 'has', 'have')} an EXIF orientation, which some programs apply "
@@ -147,11 +140,7 @@ def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-not-rgb", "Photos have three colors of 8 bits")
 def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Gray, CMYK and 16 bits."""
-    strange = [
-        f"{path} ({photo.unusual})"
-        for path, photo in scene.photos.items()
-        if photo is not None and photo.unusual
-    ]
+    strange = [f"{path} ({photo.unusual})" for path, photo in scene.present.items() if photo.unusual]
     if strange:
         yield this.fail(
             f"{subject(len(strange), 'photo', 'is', 'are')} not 8-bit RGB: trainers fail, or read wrong colors.",
@@ -163,8 +152,8 @@ def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-alpha", "No photo is partly transparent, or all of a Blender scene are")
 def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Inria's family multiplies the drawn picture with alpha; others drop it."""
-    paths = [path for path, photo in scene.photos.items() if photo is not None and photo.alpha]
-    there = [photo for photo in scene.photos.values() if photo is not None and photo.width]
+    paths = [path for path, photo in scene.present.items() if photo.alpha]
+    there = [photo for photo in scene.present.values() if photo.width]
     if not paths:
         return
     if scene.layout == "blender" and len(paths) == len(there):
@@ -188,8 +177,8 @@ def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Under two names it counts twice, and may be trained on and held out."""
     same: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for path, photo in scene.photos.items():
-        if photo is not None and photo.width:
+    for path, photo in scene.present.items():
+        if photo.width:
             same[(photo.size_bytes, photo.width, photo.height, photo.ending)].append(path)
     groups = [paths for paths in same.values() if len(paths) > 1]
     if groups:

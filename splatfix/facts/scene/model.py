@@ -230,3 +230,8 @@ class Scene(Struct, frozen=True):
     """Of a Blender scene: ``camera_angle_x`` is stated."""
     endings: bool = True
     """Of a Blender scene: its paths have no ending, so that loaders add ``.png``."""
+
+    @property
+    def present(self) -> Mapping[str, Photo]:
+        """The photos that are there."""
+        return {path: photo for path, photo in self.photos.items() if photo is not None}
