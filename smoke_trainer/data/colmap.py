@@ -232,9 +232,10 @@ def _lines(path: Path) -> Iterator[str]:
     return (line for line in lines_of(path) if not line.startswith("#"))
 
 
-def _damaged_line(path: Path, line: str) -> SceneError:
+def _damaged_line(path: Path) -> SceneError:
+    # not what it says: a stranger's scene may have a link to a file of this machine there, and certificates are passed on
     return SceneError(
-        f"{path}: cannot read the line {line[:80]!r}",
+        f"{path} has a line that cannot be read",
         "the file is damaged or not written by COLMAP",
         "copy or export the COLMAP model again",
     )
@@ -249,7 +250,7 @@ def read_cameras_text(path: Path) -> Dict[int, Lens]:
             key, width, height = int(columns[0]), int(columns[2]), int(columns[3])
             params = [float(column) for column in columns[4:]]
         except (ValueError, IndexError):
-            raise _damaged_line(path, line) from None
+            raise _damaged_line(path) from None
         cameras[key] = lens_from_parameters(columns[1], width, height, params, path)
         if len(cameras) > MAX_IMAGES:
             raise too_large(path, f"{MAX_IMAGES} cameras")
@@ -269,7 +270,7 @@ def read_images_text(path: Path) -> List[ImageRow]:
             numbers = np.array([float(column) for column in columns[1:8]])
             rows.append((columns[9], int(columns[8]), numbers[:4], numbers[4:]))
         except (ValueError, IndexError):
-            raise _damaged_line(path, line) from None
+            raise _damaged_line(path) from None
     return rows
 
 
@@ -282,9 +283,9 @@ def read_points_text(path: Path) -> Tuple[Array, Array]:
             x, y, z = (float(column) for column in columns[1:4])
             colour = [min(max(int(column), 0), 255) for column in columns[4:7]]
         except ValueError:
-            raise _damaged_line(path, line) from None
+            raise _damaged_line(path) from None
         if len(colour) != 3:
-            raise _damaged_line(path, line)
+            raise _damaged_line(path)
         xyz.extend((x, y, z))
         rgb.extend(colour)
         if len(xyz) > 3 * MAX_POINTS:

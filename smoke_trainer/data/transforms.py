@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import MAX_JSON, content_of
+from smoke_trainer.data.files import MAX_IMAGES, MAX_JSON, content_of, too_large
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
@@ -67,6 +67,8 @@ def _document(path: Path) -> Dict[str, Any]:
         raise SceneError(
             f"{path} has no list of frames", "it is not a transforms file", "export the scene again"
         )
+    if len(frames) > MAX_IMAGES:
+        raise too_large(path, f"{MAX_IMAGES} frames")
     return dict(document)
 
 

@@ -14,7 +14,7 @@ from splatfix.checks.model import Status
 from splatfix.checks.scene.model import CheckedScene, StackVerdict
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
-from splatfix.facts.scene.model import Scene, Vector
+from splatfix.facts.scene.model import PILLOW_FORMATS, Scene, Vector
 from splatfix.report.console import escape, marked, prose, section
 from splatfix.report.diagnosis import show_finding
 from splatfix.report.diagnosis_document import finding_json
@@ -22,7 +22,8 @@ from splatfix.report.marks import Mark, Table
 
 MOST_PHOTOS = 60
 """On a contact sheet, evenly spaced."""
-_THUMBNAIL = 160
+_THUMBNAIL, _MOST_DECODED = 160, 1 << 31
+"""Pixels of one, and of all photos that are decoded for them: sixty PNGs of 24 million take half a minute."""
 _MOST_POINTS = 3000
 _INNER = 0.95
 """Share of the points that the drawing is sized for: a few lie far away."""
@@ -50,9 +51,7 @@ def headline(checked: CheckedScene) -> str:
 def facts_of(checked: CheckedScene) -> Sequence[tuple[str, str]]:
     """What the scene has, by name."""
     scene = checked.scene
-    sizes = {
-        (photo.width, photo.height) for photo in scene.photos.values() if photo is not None and photo.width
-    }
+    sizes = {(photo.width, photo.height) for photo in scene.present.values() if photo.width}
     models = sorted(
         {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     )
@@ -227,18 +226,21 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
     except ImportError:  # it belongs to what is certified, not to splatfix
         return ()
     registered = {image.path for image in scene.images}
-    paths = [path for path, photo in scene.photos.items() if photo is not None]
-    made = []
+    paths = [path for path, photo in scene.present.items() if photo.format]
+    made, pixels = [], 0
     for path in paths[:: max(1, math.ceil(len(paths) / MOST_PHOTOS))]:
         buffer = io.BytesIO()
         try:
-            with Image.open(scene.folder / path) as photo:
+            with Image.open(scene.folder / path, formats=PILLOW_FORMATS) as photo:
                 photo.draft("RGB", (_THUMBNAIL, _THUMBNAIL))
+                pixels += photo.width * photo.height
+                if pixels > _MOST_DECODED:
+                    break
                 small = photo.convert("RGB")
                 small.thumbnail((_THUMBNAIL, _THUMBNAIL))
                 small.save(buffer, "JPEG", quality=70)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-            continue  # the findings name it
+        except Exception:  # noqa: BLE001, S112 - whatever Pillow makes of a damaged file: the findings name it
+            continue
         data = base64.b64encode(buffer.getvalue()).decode()
         caption = Path(path).name
         if registered and path not in registered:

@@ -1,5 +1,6 @@
 """Scenes that do not fit what a trainer's source names, found before it runs."""
 
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify.scenes import export_sample, find_samples
+from splatfix.certify.stacks import child
+from splatfix.certify.stacks.child import copy_scene
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.facts.scene.colmap import MODELS
+from tests.plan.machines import refused
 
 READER = """
 # elif intr.model == "OPENCV":
@@ -39,6 +43,26 @@ def checkout(tmp_path: Path) -> Path:
 
 def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
     return [item.code for item in scene_problems(checkout, scene, images)]
+
+
+def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Photos behind links come with it; what leads back to it, or has no end, does not."""
+    (scene / "images").rename(tmp_path / "photos")
+    (tmp_path / "photos" / "a.png").touch()
+    (scene / "images").symlink_to(tmp_path / "photos")
+    for name, target in (
+        ("here", "."),
+        ("above", "../.."),
+        ("zeros", "/dev/zero"),
+        ("zeros.png", "/dev/zero"),
+    ):
+        (scene / name).symlink_to(target)
+    os.mkfifo(scene / "pipe")
+    copy = copy_scene(scene, tmp_path / "copy")
+    assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
+    assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
+    monkeypatch.setattr(child, "_MOST_ENTRIES", 1)
+    assert refused(copy_scene, scene, tmp_path / "again").code == "scene-not-copied"
 
 
 def test_a_scene_that_fits(checkout: Path, scene: Path) -> None:

@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,11 @@ from smoke_trainer import ply
 from smoke_trainer.data.images import ImageStore
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError
+from splatfix.checks.scene import judge
+from splatfix.core.errors import SplatfixError
+from splatfix.facts.scene.reader import read_scene
 from splatfix.facts.scene.size import read_scene_size
+from splatfix.scenes.fix import FixRequest, fix_scene
 from tests.smoke_trainer.tiny import LAYOUTS, SCENES
 
 from .bad_files import bad_files, replace
@@ -42,6 +47,9 @@ def load_damaged(folder: Path, seed: int) -> None:
     path = rng.choice(rest if rng.random() < 0.6 else files)
     _damage(path, rng.choice(files), rng)
     try:
+        judge(read_scene(folder))
+        with suppress(SplatfixError):
+            fix_scene(FixRequest(folder, folder.parent / "copy", copies=(8,)), lambda text: None)
         size = read_scene_size(folder)
         assert isinstance(size, str) or min(size.photos, size.width, size.height) > 0
         scene = load_scene(str(folder), resolution=rng.choice((-1, 2, 20)))

@@ -4,8 +4,8 @@ Those of COLMAP work on a model in the text form with one camera and photos that
 """
 
 import json
+import os
 import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,11 @@ def times(factor: float, first: int, last: int) -> Callable[[list[str], int], No
     return edit
 
 
-def resave(photo: Path, make: Callable[[Image.Image], Image.Image], **options: Any) -> None:
+def resave(photo: Path, make: Callable[[Image.Image], Image.Image], form: str = "PNG") -> None:
     """Save a photo as something else, under its name."""
     with Image.open(photo) as opened:
         made = make(opened.convert("RGB"))
-    made.save(photo, format="PNG" if photo.suffix == ".png" else "JPEG", **options)
+    made.save(photo, format=form)
 
 
 def look_back(words: list[str], _: int) -> None:
@@ -220,6 +220,23 @@ def as_png(photo: Path, make: Callable[[Image.Image], Image.Image]) -> None:
     made.save(photo, format="PNG")
 
 
+def behind_a_link(path: Path) -> None:
+    """What it was lies beside the scene."""
+    scene = next(folder for folder in path.parents if (folder / "images").exists())
+    path.symlink_to(path.rename(scene.parent / path.name))
+
+
+def header_byte(offset: int, *values: int) -> Callable[[Path], None]:
+    """Of a PNG, whose size begins at 16, bits are at 24, and color type at 25."""
+
+    def edit(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[offset : offset + len(values)] = bytes(values)
+        path.write_bytes(bytes(content))
+
+    return edit
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\n"
 FIRST, FIVE = range(1), range(5)
 FAULTS: dict[str, tuple[str, Fault]] = {
@@ -243,6 +260,17 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "a pointer of Git LFS": ("photos-unreadable", first_photo(lambda photo: photo.write_text(POINTER))),
     "a page in its place": ("photos-unreadable", first_photo(lambda photo: photo.write_bytes(b"<!DOCTYPE html><html>"))),
     "a raw photo": ("photos-unreadable", in_file("images/raw.dng", lambda path: path.write_bytes(b"\0" * 90))),
+    "a photo named outside": ("photos-unreadable", changed("images", setting(9, "../../view.png"), FIRST)),
+    "a photo named from the root": ("photos-unreadable", changed("images", setting(9, "/etc/passwd"), FIRST)),
+    "a photo behind a link": ("photos-unreadable", first_photo(behind_a_link)),
+    "photos behind a link": ("photos-unreadable", in_file("images", behind_a_link)),
+    "a model behind a link": ("scene-model-damaged", in_file("sparse/0", behind_a_link)),
+    "a pipe in its place": ("photos-unreadable", first_photo(lambda photo: (photo.unlink(), os.mkfifo(photo)))),
+    "a color type of no PNG": ("photos-unreadable", first_photo(header_byte(25, 9))),
+    "a PNG of no height": ("photos-unreadable", first_photo(header_byte(20, 0, 0, 0, 0))),
+    "a bomb": ("photos-unreadable", first_photo(header_byte(16, 0, 1, 0, 0, 0, 1, 0, 0))),
+    "a name of 300 bytes": ("photos-missing", changed("images", setting(9, "x" * 300), FIRST)),
+    "no name": ("photos-unreadable", changed("images", setting(9, "."), FIRST)),
     "a photo cut off": ("photos-truncated", first_photo(cut)),
     "a cropped photo": ("photos-other-size", resaved(lambda it: it.crop((0, 0, it.width, it.height - 20)))),
     "a smaller photo": ("photos-other-size", resaved(lambda it: it.resize((it.width // 2, it.height // 2)))),
@@ -260,9 +288,13 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "a negative focal length": ("camera-impossible", changed("cameras", times(-1.0, 4, 6))),
     "a tiny focal length": ("camera-impossible", changed("cameras", times(1e-3, 4, 6))),
     "a center outside": ("camera-impossible", changed("cameras", times(3.0, 6, 8))),
+    "a focal length of 1e308": ("camera-impossible", changed("cameras", setting(4, "1e308", "1e308"))),
+    "a width of 4,000 digits": ("camera-impossible", changed("cameras", setting(2, "9" * 4000))),
+    "a camera cut short": ("scene-model-damaged", changed("cameras", lambda words, _: words.__delitem__(slice(5, None)))),
     "twice the focal length": ("reprojection-error", changed("cameras", times(2.0, 4, 6))),
     "two poses exchanged": ("reprojection-error", exchange_poses),
     "a pose without numbers": ("pose-impossible", changed("images", setting(5, "nan"), FIRST)),
+    "a position of 1e308": ("pose-impossible", changed("images", setting(5, "1e308"), FIRST)),
     "a rotation of zero": ("pose-impossible", changed("images", setting(1, "0", "0", "0", "0"), FIRST)),
     "one pose twice": ("poses-equal", one_pose_twice),
     "all in one place": ("poses-one-place", changed("images", setting(5, "0", "0", "0"))),
@@ -274,6 +306,7 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "no points": ("points-none", lambda scene: keep_lines(scene, "points3D", 0)),
     "twenty points": ("points-none", lambda scene: keep_lines(scene, "points3D", 20)),
     "wild points": ("points-wild", changed("points3D", times(1e7, 1, 4), FIVE)),
+    "points at 1e308": ("points-wild", changed("points3D", setting(1, "1e308"), FIVE)),
     "points without numbers": ("points-wild", changed("points3D", setting(1, "nan"), FIVE)),
     "gray points": ("points-one-color", changed("points3D", setting(4, "128", "128", "128"))),
     "an old ply": ("points-stale-ply", lambda scene: ply_of(3, scene / MODEL / "points3D.ply")),
@@ -286,13 +319,6 @@ def edit_json(path: Path, edit: Callable[[Any], object]) -> None:
     document = json.loads(path.read_text())
     edit(document)
     path.write_text(json.dumps(document))
-
-
-def sixteen_bits(path: Path) -> None:
-    """The header of a PNG says 16 bits."""
-    content = bytearray(path.read_bytes())
-    content[24:25] = struct.pack("B", 16)
-    path.write_bytes(bytes(content))
 
 
 TRAIN, VIEW = "transforms_train.json", "images/view_001.png"
@@ -314,9 +340,12 @@ BLENDER_FAULTS: dict[str, tuple[str, Fault]] = {
     "no frames": ("scene-model-damaged", in_json(lambda document: document.pop("frames"))),
     "a mirrored pose": ("pose-impossible", in_json(lambda it: it["frames"][0].update(transform_matrix=MIRRORED))),
     "a frame without a path": ("pose-impossible", in_json(lambda it: it["frames"][0].pop("file_path"))),
+    "a frame that is none": ("pose-impossible", in_json(lambda it: it["frames"].append(None))),
+    "a path from the root": ("photos-unreadable", in_json(lambda it: it["frames"][0].update(file_path="/a/b.png"))),
+    "a matrix of 1e308": ("pose-impossible", in_json(lambda it: it["frames"][0].update(transform_matrix=[[1e308] * 4] * 4))),
     "an image missing": ("photos-missing", in_file(VIEW, Path.unlink)),
     "some without alpha": ("photos-alpha", in_file(VIEW, lambda path: resave(path, lambda photo: photo))),
     "another size": ("photos-mixed", in_file(VIEW, lambda path: as_png(path, twice_as_large))),
-    "sixteen bits": ("photos-not-rgb", in_file(VIEW, sixteen_bits)),
+    "sixteen bits": ("photos-not-rgb", in_file(VIEW, header_byte(24, 16))),
 }  # fmt: skip
 """Code by fault, for a scene with files for training and testing."""

@@ -12,16 +12,17 @@ import pytest
 from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES
+from splatfix.checks.model import Status
 from splatfix.checks.scene import judge
 from splatfix.core.errors import Exit
-from splatfix.core.files import TEMPORARY
+from splatfix.core.files import TEMPORARY, write_json
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
 from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
 from splatfix.scenes.photos import Change, jobs_of, untagged
 from tests.files import contents
 from tests.plan.machines import refused
-from tests.scenes.faults import FAULTS, photos_of
+from tests.scenes.faults import FAULTS, change, photos_of, resave, setting
 from tests.scenes.test_check import alarms
 
 
@@ -170,7 +171,11 @@ def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> 
         ("nothing", "not-a-scene"),
         ("no cameras", "scene-damaged"),
         ("a photo cut off", "photo-not-readable"),
-        ("photos in input", "photos-elsewhere"),
+        ("a photo named outside", "leads-out"),
+        ("a photo named from the root", "leads-out"),
+        ("a photo behind a link", "leads-out"),
+        ("photos behind a link", "leads-out"),
+        ("a model behind a link", "leads-out"),
     ],
 )
 def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Path) -> None:
@@ -178,6 +183,90 @@ def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Pat
     error = refused(fixed, scene, tmp_path / "copy")
     assert error.code == code
     assert (tmp_path / "copy").exists() is (code == "photo-not-readable"), "all else is seen before it writes"
+
+
+MENDED = (
+    "capital letters",
+    "photos in input",
+    "a gray photo",
+    "a photo under another ending",
+    "CMYK",
+    "gray of 16 bits",
+)
+
+
+@pytest.mark.parametrize("fault", MENDED)
+def test_what_is_known_is_mended(fault: str, scene: Path, tmp_path: Path) -> None:
+    """Renames, and 8-bit RGB: the copy has nothing left of it, and the pixels stay those of the photo."""
+    photo = photos_of(scene)[0]
+    with Image.open(photo) as opened:
+        before = opened.convert("RGB")
+    others = {
+        "a photo under another ending": lambda: before.save(photo.with_suffix(".bmp")) or photo.unlink(),
+        "CMYK": lambda: before.convert("CMYK").save(photo, format="JPEG", quality=95),
+        "gray of 16 bits": lambda: (
+            before.convert("L").convert("I").point(lambda it: it * 257).convert("I;16").save(photo)
+        ),
+    }
+    others.get(fault, lambda: FAULTS[fault][1](scene))()
+    assert set(alarms(scene)) & {"photos-missing", "photos-not-rgb"}
+    fixed(scene, tmp_path / "copy", copies=(2,))
+    assert alarms(tmp_path / "copy") == {}
+    with Image.open(tmp_path / "copy" / "images" / photo.name) as after:
+        gray = [image.convert("L").tobytes() for image in (before, after)]
+    assert max(abs(one - other) for one, other in zip(*gray, strict=True)) < 32
+
+
+def test_copies_are_fractions_of_what_cameras_state(scene: Path, tmp_path: Path) -> None:
+    """Of photos of half that size too; nothing is enlarged."""
+    for photo in photos_of(scene):
+        resave(photo, lambda it: it.resize((it.width // 4, it.height // 4)))
+    changes = fixed(scene, tmp_path / "copy")
+    assert [change.partition(":")[0] for change in changes if "images_" in change] == [
+        "smaller copies in images_4, images_8",
+        "images_2 left out",
+    ]
+    assert alarms(tmp_path / "copy") == {"photos-other-size": Status.WARN}
+    fixed(SAMPLES / "trellis", tmp_path / "nerfstudio", copies=(2,))
+    assert alarms(tmp_path / "nerfstudio") == {}
+
+
+OUTSIDE = {
+    "a name through a link": ("a/../../../home/.bash_aliases", "images/a", "leads-out"),
+    "a link as the copy": ("", "copy", "copy-not-ours"),
+    "a link in the copy": ("", "copy/images", "copy-not-ours"),
+    "a file beside the photos": ("", "cameras.json", "leads-out"),
+}
+
+
+@pytest.mark.parametrize(("name", "link", "code"), OUTSIDE.values(), ids=OUTSIDE)
+def test_nothing_goes_into_a_copy_or_out_of_it_by_links(
+    name: str, link: str, code: str, scene: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "secret").touch()
+    if name:
+        change(scene, "images", setting(9, name), range(1))
+    if link.startswith("copy"):
+        begun = {"copies": [2, 4, 8], "split": False, "folder": str(scene)}
+        if link != "copy":
+            write_json(tmp_path / "copy" / MARKER, {"made_from": begun})
+        (tmp_path / link).symlink_to(tmp_path / "home")
+    else:
+        (scene / link).symlink_to(tmp_path / "home" / ("secret" if link.endswith(".json") else ""))
+    before = contents(tmp_path)
+    assert refused(fixed, scene, tmp_path / "copy").code == code
+    assert contents(tmp_path) == before
+
+
+def test_without_pillow_nothing_is_begun(
+    scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    error = refused(fixed, scene, tmp_path / "copy")
+    assert (error.code, error.exit_code) == ("needs-pillow", 2) and "splatfix[scenes]" in error.todo[0].line()
+    assert not (tmp_path / "copy").exists()
+    fixed(scene, tmp_path / "copy", copies=())
 
 
 def test_a_full_disk(scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,15 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from splatfix.certify.smoke import child_variables
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import VARIABLE
+from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
+from splatfix.core.reading import read_blocks
 from splatfix.core.resources import smoke_trainer_folder
 from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
@@ -22,6 +25,8 @@ STANDINS = frozenset({"torch_scatter"})
 """Compiled packages beside the splatting extensions that a rehearsal can do without."""
 _LINKED = (".jpg", ".jpeg", ".png", ".npy", ".npz", ".exr", ".tif", ".tiff", ".webp")
 """Files of a scene that no trainer writes to, by their endings."""
+_MOST_ENTRIES, _MOST_COPIED = 200_000, 16 << 30
+"""Of a scene, and bytes of its files that are no images: models, point clouds."""
 
 
 _NVIDIA_SMI = """#!/bin/sh
@@ -111,18 +116,52 @@ def _without_gpus(folder: Path) -> Path:
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
-    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made."""
+    """A copy that a trainer may write into, as Inria's does with ``points3D.ply``; images are linked where links can be made.
 
-    def copy(source: str, target: str) -> str:
+    Links are followed, for many have their photos elsewhere; not those to a folder around them, to a device or a pipe.
+
+    Raises:
+        SplatfixError: ``scene-not-copied`` (exit code 3).
+    """
+    entries, room = 0, _MOST_COPIED
+
+    def fail(reason: object) -> SplatfixError:
+        """No OSError, which copytree only notes down, to go on."""
+        return SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason)
+
+    def left_out(parent: str, names: list[str]) -> list[str]:
+        nonlocal entries
+        entries += len(names)
+        if entries > _MOST_ENTRIES:
+            raise fail(f"it has more than {_MOST_ENTRIES:,} files, by links that lead to it again")
+        here = Path(parent)
+        within = here.relative_to(scene)
+        # each folder that was gone through on the way here: what leads back into it has no end
+        way = [(scene / above).resolve() for above in (within, *within.parents)]
+        real = {name: Path(os.path.realpath(here / name)) for name in names}
+        return [
+            name
+            for name, path in real.items()
+            if not (path.is_file() or path.is_dir()) or any(above.is_relative_to(path) for above in way)
+        ]
+
+    def copy(source: str, target: str) -> None:
+        nonlocal room
         if Path(source).suffix.lower() in _LINKED:
-            try:
+            with suppress(OSError):  # no links here
                 Path(target).symlink_to(Path(source).resolve())
-                return target
-            except OSError:  # no links here
-                pass
-        return shutil.copyfile(source, target)
+                return
+        try:
+            with Path(target).open("wb") as file:
+                for block in read_blocks(source, room):
+                    room -= file.write(block)
+        except OSError as error:
+            raise fail(error) from error
 
-    return Path(shutil.copytree(scene, destination, copy_function=copy))
+    try:
+        return Path(shutil.copytree(scene, destination, ignore=left_out, copy_function=copy))
+    except (OSError, RecursionError) as error:
+        raise fail(error) from error
 
 
 def training_arguments(

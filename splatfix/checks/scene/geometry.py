@@ -81,7 +81,7 @@ def _impossible(camera: Camera) -> str:
     if min(focal) <= 0:
         return "focal length is not positive"
     if not (camera.width and camera.height):
-        return "size is zero"
+        return "size is no image's"
     if max(camera.width / focal[0], camera.height / focal[1]) > 2 * math.tan(math.radians(87.5)):
         return "field of view is above 175 degrees"
     if min(camera.width / focal[0], camera.height / focal[1]) < 2 * math.tan(math.radians(0.25)):
@@ -230,9 +230,8 @@ def _errors(scene: Scene) -> Mapping[str, float]:
                 point = camera.project(pose.seen_from(positions[number])) or (math.inf, math.inf)
                 pairs.append((point, (column, row)))
         if len(pairs) >= _FEWEST_KEYPOINTS:
-            factor = median(math.hypot(*point) for point, _ in pairs) / median(
-                math.hypot(*key) for _, key in pairs
-            )
+            reach = median(math.hypot(*key) for _, key in pairs)
+            factor = median(math.hypot(*point) for point, _ in pairs) / (reach or 1.0)
             distances = [math.dist(point, (factor * x, factor * y)) for point, (x, y) in pairs]
             errors[image.name] = min(1.0, median(distances) / camera.width)
     return errors

@@ -125,8 +125,9 @@ def few_registered(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     registered = {image.path for image in scene.images}
     # a photo that is named with another folder or ending is no photo that COLMAP left out: photos-missing tells of it
     missing = {file_stem(path) for path in registered if scene.photos.get(path) is None}
-    photos = {path for path, photo in scene.photos.items() if photo is not None}
-    beside = sorted(path for path in photos - registered if file_stem(path) not in missing)
+    beside = sorted(
+        path for path in scene.present if path not in registered and file_stem(path) not in missing
+    )
     total = len(beside) + len(registered)
     if not beside:
         return

@@ -5,14 +5,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from splatfix.checks.model import Finding
-from splatfix.checks.scene.layout import file_stem
 from splatfix.checks.scene.model import SceneCheck, check, fix_command
 from splatfix.core.words import counted, subject, verb
-from splatfix.facts.scene.model import Photo, Scene, SceneImage
+from splatfix.facts.scene.model import MOST_PIXELS, ROUNDING, Photo, Scene, SceneImage, inner_stem
 from splatfix.facts.scene.photos import CAMERA_ENDINGS
-
-_ROUNDING = 2.0
-"""Pixels by which a copy's side may differ from a whole fraction of the photo's."""
 
 
 def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:
@@ -33,32 +29,42 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         f"{len(absent)} of {counted(len(scene.images), 'photo')} {verb(len(absent), 'is', 'are')} missing."
     )
     names = [image.path for image in absent]
-    if scene.elsewhere:
-        yield this.fail(summary, f"The photos are in {scene.elsewhere}: rename it to images.", names=names)
-        return
-    by_stem = {file_stem(path).lower(): path for path, photo in scene.photos.items() if photo is not None}
     remedy = "Copy the missing photos there, or remove them from the reconstruction (colmap image_deleter)."
     for image in absent:
-        other = by_stem.get(file_stem(image.name).lower())
+        other = scene.elsewhere.get(image.path)
         if other is None:
             continue
+        folder = other.partition("/")[0]
         if other.lower() == image.path.lower():
             remedy = f"Rename {other} to {image.path}: capital letters count."
+        elif other == f"{folder}/{image.name}":
+            remedy = f"The photos are in {folder}: rename it to images."
         elif PurePosixPath(other).suffix.lower() == PurePosixPath(image.name).suffix.lower():
             remedy = f"Move {other} to where the model names it ({image.name}), or reconstruct with --image_path images."
         else:
             remedy = f"Convert {other} back to {PurePosixPath(image.name).suffix}, as the model names it ({image.name})."
         break
-    yield this.fail(summary, remedy, names=names)
+    fixable = (fix_command(scene),) if len(scene.elsewhere) == len(set(names)) else ()
+    yield this.fail(summary, remedy, *fixable, names=names)
 
 
 @check("photos-unreadable", "Every photo is an image file")
 def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Its first bytes are those of a format that Pillow and OpenCV read."""
-    broken = [path for path, photo in scene.photos.items() if photo is not None and not photo.format]
-    pointers = [path for path in broken if (scene.photos[path] or Photo("", 0)).pointer]
+    present = scene.present
+    pointers = [path for path, photo in present.items() if photo.pointer]
+    outside = [path for path, photo in present.items() if photo.outside]
+    broken = [path for path, photo in present.items() if not (photo.format or photo.pointer or photo.outside)]
     cameras = [path for path in broken if PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS]
-    others = [path for path in broken if path not in cameras and path not in pointers]
+    others = [path for path in broken if path not in cameras]
+    large = [path for path, photo in present.items() if photo.width * photo.height > MOST_PIXELS]
+    if outside:
+        yield this.fail(
+            f"{subject(len(outside), 'photo', 'lies', 'lie')} outside of the scene's folder: an absolute name, one with .., or a "
+            "link that leads out. Who gets the scene has other files there, or none.",
+            "Name photos by paths below the scene's folder, and put the files there (cp -rL copies what links lead to).",
+            names=outside,
+        )
     if pointers:
         summary = f"{subject(len(pointers), 'photo', 'was', 'were')} not downloaded: there is only a Git LFS pointer."
         yield this.fail(summary, "Download with git lfs pull.", names=pointers)
@@ -68,16 +74,19 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if cameras:
         summary = f"{subject(len(cameras), 'photo', 'is', 'are')} in a raw or HEIF format, which trainers do not read."
         yield this.fail(summary, "Convert them to JPEG or PNG, and reconstruct again.", names=cameras)
+    if large:
+        yield this.fail(
+            f"{subject(len(large), 'photo', 'has', 'have')} more than {MOST_PIXELS / 1e6:.0f} million pixels: Pillow, with which "
+            "trainers open photos, refuses it as a decompression bomb.",
+            "Scale them down, and reconstruct again.",
+            names=large,
+        )
 
 
 @check("photos-truncated", "Every photo is whole")
 def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """The mark that ends a JPEG or PNG is there."""
-    cut = [
-        path
-        for path, photo in scene.photos.items()
-        if photo is not None and photo.format and not photo.complete
-    ]
+    cut = [path for path, photo in scene.present.items() if photo.format and not photo.complete]
     if cut:
         yield this.fail(
             f"{subject(len(cut), 'photo', 'is', 'are')} truncated.",
@@ -94,11 +103,9 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         camera = image.camera
         if camera is None or not (camera.width and camera.height and photo.width):
             continue
-        across, down = photo.width / camera.width, photo.height / camera.height
-        tolerance = _ROUNDING / min(photo.width, photo.height)
-        if abs(across / down - 1.0) > tolerance:
+        if not camera.has_shape(photo.width, photo.height):
             shapes.append(f"{image.path} ({photo.width}x{photo.height})")
-        elif across != 1.0 and not image.path.startswith("images_"):
+        elif photo.width != camera.width and not image.path.startswith("images_"):
             scales.append(f"{image.path} ({photo.width}x{photo.height})")
         else:
             continue
@@ -120,9 +127,7 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-turned", "Photos are stored upright")
 def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Pillow shows pixels as they are stored; OpenCV and viewers turn them as EXIF says. Poses fit one of the two."""
-    paths = [
-        path for path, photo in scene.photos.items() if photo is not None and photo.orientation in range(2, 9)
-    ]
+    paths = [path for path, photo in scene.present.items() if photo.orientation in range(2, 9)]
     if paths:
         yield this.warn(
             f"{subject(len(paths), 'photo', 'has', 'have')} an EXIF orientation, which some programs apply "
@@ -135,20 +140,11 @@ def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-not-rgb", "Photos have three colors of 8 bits")
 def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Gray, CMYK and 16 bits."""
-    strange = []
-    for path, photo in scene.photos.items():
-        if photo is None or not photo.width:
-            continue
-        if photo.format == "jpeg" and photo.channels == 4:
-            strange.append(f"{path} (CMYK)")
-        elif photo.channels in (1, 2):
-            strange.append(f"{path} (gray)")
-        elif photo.bits > 8:
-            strange.append(f"{path} ({photo.bits} bits)")
+    strange = [f"{path} ({photo.unusual})" for path, photo in scene.present.items() if photo.unusual]
     if strange:
         yield this.fail(
             f"{subject(len(strange), 'photo', 'is', 'are')} not 8-bit RGB: trainers fail, or read wrong colors.",
-            "Convert them to 8-bit RGB.",
+            fix_command(scene),
             names=strange,
         )
 
@@ -156,8 +152,8 @@ def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 @check("photos-alpha", "No photo is partly transparent, or all of a Blender scene are")
 def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Inria's family multiplies the drawn picture with alpha; others drop it."""
-    paths = [path for path, photo in scene.photos.items() if photo is not None and photo.alpha]
-    there = [photo for photo in scene.photos.values() if photo is not None and photo.width]
+    paths = [path for path, photo in scene.present.items() if photo.alpha]
+    there = [photo for photo in scene.present.values() if photo.width]
     if not paths:
         return
     if scene.layout == "blender" and len(paths) == len(there):
@@ -181,8 +177,8 @@ def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
 def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     """Under two names it counts twice, and may be trained on and held out."""
     same: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for path, photo in scene.photos.items():
-        if photo is not None and photo.width:
+    for path, photo in scene.present.items():
+        if photo.width:
             same[(photo.size_bytes, photo.width, photo.height, photo.ending)].append(path)
     groups = [paths for paths in same.values() if len(paths) > 1]
     if groups:
@@ -216,13 +212,12 @@ def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     for divisor, prepared in scene.copies.items():
         absent, sizes = [], []
         for image in scene.images:
-            name = str(PurePosixPath(image.name).with_suffix(""))
-            copy = prepared.get(name)
+            copy = prepared.get(inner_stem(image.path))
             if copy is None:
                 absent.append(image.name)
             elif image.camera is not None and image.camera.width and copy.width:
-                wide = abs(copy.width * divisor - image.camera.width) > _ROUNDING * divisor
-                high = abs(copy.height * divisor - image.camera.height) > _ROUNDING * divisor
+                wide = abs(copy.width * divisor - image.camera.width) > ROUNDING * divisor
+                high = abs(copy.height * divisor - image.camera.height) > ROUNDING * divisor
                 if wide or high:
                     sizes.append(f"{image.name} ({copy.width}x{copy.height})")
         if absent and scene.images:
@@ -243,8 +238,9 @@ def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         return
     absent, sizes = [], []
     for image, photo in of_images(scene):
-        mask = scene.masks.get(image.name) or scene.masks.get(f"{image.name}.png")
-        mask = mask or scene.masks.get(str(PurePosixPath(image.name).with_suffix(".png")))
+        name = image.path.partition("/")[2]
+        mask = scene.masks.get(name) or scene.masks.get(f"{name}.png")
+        mask = mask or scene.masks.get(f"{inner_stem(image.path)}.png")
         if mask is None:
             absent.append(image.name)
         elif mask.width and photo.width and (mask.width, mask.height) != (photo.width, photo.height):

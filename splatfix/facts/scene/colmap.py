@@ -9,11 +9,11 @@ import math
 import mmap
 import struct
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from splatfix.core.reading import read_blocks, read_start
-from splatfix.facts.scene.model import Camera, Keypoint, Points, Pose, SceneImage, Vector
+from splatfix.facts.scene.model import FARTHEST, Camera, Keypoint, Points, Pose, SceneImage, Vector, bounded
 from splatfix.facts.scene.photos import LFS_POINTER
 
 MODELS = {
@@ -30,17 +30,19 @@ MODELS = {
     10: ("THIN_PRISM_FISHEYE", 12),
 }
 """COLMAP's camera models by their number in cameras.bin: name, and number of parameters (COLMAP, src/colmap/sensor/models.h)."""
+_PARAMETERS = dict(MODELS.values())
 PARTS = ("cameras", "images", "points3D")
 SAMPLED = 50_000
-_MOST_IMAGES = 1_000_000
+_MOST_IMAGES, _MOST_POINTS = 100_000, 10_000_000
+"""Of a city; trainers take some thousand photos, and some million points."""
 _MOST_COUNTED = 1 << 30
 _LONGEST_LINE = 1 << 12
 _CAMERA = struct.Struct("<iiQQ")
 _IMAGE = struct.Struct("<i7di")
 _POINT = struct.Struct("<Q3d3Bd")
 _KEYPOINT = struct.Struct("<2dq")
-_KEYPOINTS = 200
-"""Of an image that are read."""
+_KEYPOINTS, _MOST_KEYPOINTS = 200, 400_000
+"""Of an image that are read, and of all images."""
 
 
 class Damaged(Exception):
@@ -59,7 +61,7 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
         return _cameras_of_text(path)
     cameras = {}
     with _Content(path) as content:
-        for _ in range(content.count(_CAMERA.size)):
+        for _ in range(_at_most(_MOST_IMAGES, content.count(_CAMERA.size), path)):
             number, kind, width, height = content.take(_CAMERA)
             if kind not in MODELS:
                 # how long its parameters are is not known, nor where the next camera begins
@@ -67,37 +69,37 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
                 break
             name, parameters = MODELS[kind]
             values = content.take(struct.Struct(f"<{parameters}d"))
-            cameras[number] = Camera(name, width, height, values)
+            cameras[number] = Camera.stated(name, width, height, values)
     return cameras
 
 
-def read_images(folder: Path, suffix: str, cameras: dict[int, Camera], photos: str) -> list[SceneImage]:
+def read_images(
+    folder: Path, suffix: str, cameras: dict[int, Camera], photos: str, keypoints: int = _MOST_KEYPOINTS
+) -> list[SceneImage]:
     """Images with their poses, in the file's order.
 
     Args:
         photos: the folder of the photos, below the scene's.
+        keypoints: of all images that are read at most.
 
     Raises:
         Damaged: the file cannot be read to its end.
         OSError: it cannot be opened.
     """
     path = folder / f"images{suffix}"
-    rows = _images_of_text(path) if suffix == ".txt" else _images_of_binary(path)
-    return [
-        SceneImage(
-            name,
-            f"{photos}/{name}",
-            cameras.get(camera),
-            pose_of(numbers[:4], numbers[4:]),
-            keypoints=keypoints,
-        )
-        for name, camera, numbers, keypoints in rows
-    ]
+    rows = _images_of_text if suffix == ".txt" else _images_of_binary
+    images: list[SceneImage] = []
+    for name, camera, numbers, seen in rows(path, keypoints):
+        pose = pose_of(numbers[:4], numbers[4:])
+        where = str(PurePosixPath(photos, name))
+        images.append(SceneImage(name, where, cameras.get(camera), pose, keypoints=seen))
+        _at_most(_MOST_IMAGES, len(images), path)
+    return images
 
 
 def pose_of(quaternion: tuple[float, ...], translation: tuple[float, ...]) -> Pose | None:
     """A pose of a quaternion (w, x, y, z) and a translation; None where the numbers make none."""
-    if not all(map(math.isfinite, (*quaternion, *translation))):
+    if not all(abs(number) < FARTHEST for number in (*quaternion, *translation)):
         return None
     length = math.hypot(*quaternion)
     if length < 1e-8:
@@ -126,12 +128,12 @@ def read_points(folder: Path, suffix: str) -> Points:
     if suffix == ".txt":
         count = 0
         for line in _lines(path):
-            count += 1
+            count = _at_most(_MOST_POINTS, count + 1, path)
             if count > SAMPLED:
                 continue
             columns = line.split(maxsplit=7)
             try:
-                x, y, z = (float(column) for column in columns[1:4])
+                x, y, z = (bounded(float(column)) for column in columns[1:4])
                 numbers.append(int(columns[0]))
             except ValueError:
                 raise _damaged_line(path, line) from None
@@ -142,7 +144,7 @@ def read_points(folder: Path, suffix: str) -> Points:
         count = content.count(_POINT.size + 8)
         for _ in range(min(count, SAMPLED)):
             number, x, y, z, red, green, blue, _ = content.take(_POINT)
-            sample.append((x, y, z))
+            sample.append((bounded(x), bounded(y), bounded(z)))
             numbers.append(number)
             colours.add((red, green, blue))
             content.skip(8 * content.count(8))
@@ -157,7 +159,7 @@ def points_of_ply(path: Path) -> int | None:
     for line in header.split(b"\n"):
         fields = line.split()
         if fields[:2] == [b"element", b"vertex"] and len(fields) == 3 and fields[2].isdigit():
-            return int(fields[2])
+            return int(fields[2]) if len(fields[2]) < 20 else None  # more than any file has
     return None
 
 
@@ -199,10 +201,10 @@ class _Content:
         self._need(size)
         self._offset += size
 
-    def keypoints(self) -> tuple[Keypoint, ...]:
+    def keypoints(self, most: int) -> tuple[Keypoint, ...]:
         """Some of the keypoints of an image, those that have a point; all are passed over."""
         count = self.count(_KEYPOINT.size)
-        sampled = range(0, count, max(1, count // _KEYPOINTS))
+        sampled = range(0, count, max(1, count // min(_KEYPOINTS, most))) if most > 0 else ()
         rows = (_KEYPOINT.unpack_from(self._bytes, self._offset + _KEYPOINT.size * row) for row in sampled)
         keypoints = tuple((column, row, number) for column, row, number in rows if number >= 0)
         self.skip(count * _KEYPOINT.size)
@@ -227,17 +229,27 @@ ImageRow = tuple[str, int, tuple[float, ...], tuple[Keypoint, ...]]
 """Name, number of the camera, four numbers of a rotation and three of a translation, some keypoints."""
 
 
-def _images_of_binary(path: Path) -> list[ImageRow]:
-    rows: list[ImageRow] = []
+def _at_most(most: int, number: int, path: Path) -> int:
+    """The number.
+
+    Raises:
+        Damaged: it is larger than that.
+    """
+    if number > most:
+        raise Damaged(f"{path.name} has more than {most:,} entries, the most that are read")
+    return number
+
+
+def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
     with _Content(path) as content:
-        for _ in range(min(content.count(_IMAGE.size + 9), _MOST_IMAGES)):
+        for _ in range(content.count(_IMAGE.size + 9)):
             _, *numbers, camera = content.take(_IMAGE)
-            rows.append((content.name(), camera, tuple(numbers), content.keypoints()))
-    return rows
+            name, seen = content.name(), content.keypoints(most)
+            most -= len(seen)
+            yield name, camera, tuple(numbers), seen
 
 
-def _images_of_text(path: Path) -> list[ImageRow]:
-    rows: list[ImageRow] = []
+def _images_of_text(path: Path, most: int) -> Iterator[ImageRow]:
     lines = _lines(path, blank=True)
     for line in lines:
         keypoints = next(lines, "")
@@ -246,10 +258,12 @@ def _images_of_text(path: Path) -> list[ImageRow]:
         columns = line.split(maxsplit=9)
         try:
             numbers = tuple(float(column) for column in columns[1:8])
-            rows.append((columns[9].rstrip("\r"), int(columns[8]), numbers, _keypoints_of(keypoints)))
+            name, camera = columns[9].rstrip("\r"), int(columns[8])
+            seen = _keypoints_of(keypoints) if most > 0 else ()
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
-    return rows
+        most -= len(seen)
+        yield name, camera, numbers, seen
 
 
 def _keypoints_of(line: str) -> tuple[Keypoint, ...]:
@@ -271,7 +285,10 @@ def _cameras_of_text(path: Path) -> dict[int, Camera]:
             parameters = tuple(float(column) for column in columns[4:])
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
-        cameras[number] = Camera(columns[1], width, height, parameters)
+        if len(parameters) != _PARAMETERS.get(columns[1], len(parameters)):
+            raise _damaged_line(path, line)
+        cameras[number] = Camera.stated(columns[1], width, height, parameters)
+        _at_most(_MOST_IMAGES, len(cameras), path)
     return cameras
 
 

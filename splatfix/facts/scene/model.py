@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
 
 Vector = tuple[float, float, float]
 Keypoint = tuple[float, float, int]
 """Column and row in pixels, and the number of its point."""
+FARTHEST = 1e15
+"""Units or pixels: no number of a scene is larger, and the square of a larger one would be no float32."""
+MOST_SIDE = 1 << 20
+"""Pixels of an image's side that a camera may state."""
+MOST_PIXELS = 178_956_970
+"""Of a photo: of more Pillow says that it is a bomb, and refuses it (twice its MAX_IMAGE_PIXELS)."""
+PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
+"""In which photos are opened, by Pillow's names. It knows dozens more; one of them hands the file to Ghostscript."""
+ROUNDING = 2.0
+"""Pixels by which a side of a smaller copy may differ from a whole fraction of the photo's."""
 Rotation = tuple[Vector, Vector, Vector]
 """Rows; from the world's axes to the camera's (x right, y down, z forward)."""
+
+
+def bounded(value: float) -> float:
+    """A number of a scene; nan for one that no scene has, with which nothing could be computed."""
+    return value if abs(value) < FARTHEST else math.nan
+
+
+def inner_stem(path: str) -> str:
+    """A photo's path without its first folder (images, images_2) and without its ending: what it shares with its copies."""
+    inner = PurePosixPath(path.partition("/")[2] or path)
+    return str(inner.parent / inner.stem)
 
 
 class Camera(Struct, frozen=True):
@@ -21,9 +43,15 @@ class Camera(Struct, frozen=True):
     """COLMAP's name of it; ``""`` where a layout states nothing but an angle of view."""
     width: int
     height: int
-    """0 where they are not stated."""
+    """0 where they are not stated, or are no image's."""
     parameters: tuple[float, ...]
     """In COLMAP's order: of its first models the focal length or lengths, then the principal point."""
+
+    @classmethod
+    def stated(cls, model: str, width: int, height: int, parameters: tuple[float, ...]) -> Camera:
+        """A camera of a file that somebody else wrote."""
+        width, height = (side if 0 < side <= MOST_SIDE else 0 for side in (width, height))
+        return cls(model, width, height, tuple(map(bounded, parameters)))
 
     @property
     def focal_lengths(self) -> tuple[float, float] | None:
@@ -56,6 +84,13 @@ class Camera(Struct, frozen=True):
         """Whether a column and row lie in its image, or no further from it than a share of its width."""
         beyond = margin * self.width
         return -beyond <= pixel[0] <= self.width + beyond and -beyond <= pixel[1] <= self.height + beyond
+
+    def has_shape(self, width: int, height: int) -> bool:
+        """Whether an image of that size is as wide for its height as it states, give or take what rounding does."""
+        if not (self.width and self.height and width and height):
+            return False
+        across, down = width / self.width, height / self.height
+        return abs(across / down - 1.0) <= ROUNDING / min(width, height)
 
 
 TWO_FOCAL_LENGTHS = {"PINHOLE", "OPENCV", "OPENCV_FISHEYE", "FULL_OPENCV", "FOV", "THIN_PRISM_FISHEYE"}
@@ -123,6 +158,17 @@ class Photo(Struct, frozen=True):
     """Its last bytes, by which copies of one file are told."""
     pointer: bool = False
     """It is a pointer of Git LFS, and the photo was not downloaded."""
+    outside: bool = False
+    """Its name or a link leads out of the scene's folder; nothing of it was read."""
+
+    @property
+    def unusual(self) -> str:
+        """What keeps it from being 8-bit RGB, as far as its header says; "" for nothing."""
+        if self.format == "jpeg" and self.channels == 4:
+            return "CMYK"
+        if self.channels in (1, 2):
+            return "gray"
+        return f"{self.bits} bits" if self.bits > 8 else ""
 
 
 class Model(Struct, frozen=True):
@@ -171,8 +217,9 @@ class Scene(Struct, frozen=True):
     """Of the ``points3D.ply`` beside a COLMAP model, which Inria's family prefers."""
     photos: Mapping[str, Photo | None] = field(default_factory=dict)
     """By path: of all image files, and None for those that are named and not there."""
-    elsewhere: str = ""
-    """The folder that has the photos of a COLMAP model, where it is not the one in which trainers look for them."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """By the path of an image without a photo: the one photo that has its name in another folder, in other letters (capital or
+    not), or with another ending."""
     copies: Mapping[int, Mapping[str, Photo]] = field(default_factory=dict)
     """Of ``images_2``, ``images_4``, ``images_8``: by divisor, then by name without its ending."""
     masks: Mapping[str, Photo] = field(default_factory=dict)
@@ -183,3 +230,8 @@ class Scene(Struct, frozen=True):
     """Of a Blender scene: ``camera_angle_x`` is stated."""
     endings: bool = True
     """Of a Blender scene: its paths have no ending, so that loaders add ``.png``."""
+
+    @property
+    def present(self) -> Mapping[str, Photo]:
+        """The photos that are there."""
+        return {path: photo for path, photo in self.photos.items() if photo is not None}

@@ -3,6 +3,7 @@
 Formats: JPEG (ITU-T T.81, annex B; EXIF 2.3, section 4.6), PNG (ISO/IEC 15948); others by their first bytes.
 """
 
+import os
 import stat
 import struct
 from pathlib import Path
@@ -29,6 +30,17 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 """JPEG's markers of a frame, which states the size."""
 
 
+def leads_out(folder: Path, name: str) -> bool:
+    """A name that is no path below the folder: it is absolute, has ``..``, or a link in it leads out."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        return True
+    try:
+        return not Path(os.path.realpath(folder / path)).is_relative_to(os.path.realpath(folder))
+    except ValueError:  # a letter that no file's name has
+        return True
+
+
 def read_photo(path: Path) -> Photo | None:
     """The header of an image file; None where there is none of that name, a format of "" where it is no image."""
     try:
@@ -47,7 +59,7 @@ def read_photo(path: Path) -> Photo | None:
             return _png(start, size, ending)
         if start.startswith(LFS_POINTER):
             return Photo("", size, pointer=True)
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, LookupError, ValueError):
         return Photo("", size, ending=ending)
     for magic, name in OTHER_FORMATS.items():
         if start.startswith(magic):
@@ -61,6 +73,8 @@ def _png(start: bytes, size: int, ending: bytes) -> Photo:
     width, height, bits, kind = struct.unpack(">IIBB", start[16:26])
     alpha = bool(kind & 4) or b"tRNS" in start
     channels = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}[kind]
+    if not (width and height):
+        raise ValueError("no size")
     return Photo("png", size, width, height, channels, bits, alpha, 1, b"IEND" in ending, ending)
 
 
@@ -79,6 +93,8 @@ def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
             orientation = _orientation(_part(path, start, offset + 4, min(length - 2, _HEAD))) or orientation
         if marker in _FRAMES:
             bits, height, width, channels = struct.unpack(">BHHB", _part(path, start, offset + 4, 6))
+            if not (width and height):
+                raise ValueError("no size")
             return Photo(
                 "jpeg",
                 size,

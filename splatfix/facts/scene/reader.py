@@ -1,22 +1,23 @@
 """Reads a scene's folder: which layout it has, its reconstruction, and the header of every photo."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
 from splatfix.facts.scene import colmap, transforms
-from splatfix.facts.scene.model import Model, Photo, Points, Scene, SceneImage
-from splatfix.facts.scene.photos import CAMERA_ENDINGS, ENDINGS, read_photo
+from splatfix.facts.scene.model import Model, Photo, Points, Scene, SceneImage, inner_stem
+from splatfix.facts.scene.photos import CAMERA_ENDINGS, ENDINGS, leads_out, read_photo
 
 COPIES = (2, 4, 8)
 _MODELS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
 _PHOTOS = ("images", "input", "photos", ".")
 """Where photos without a reconstruction lie."""
 _MOST_FILES = 200_000
-_DEPTH, _MOST_SCENES = 3, 200
+_DEPTH, _MOST_SCENES, _MOST_MODELS = 3, 200, 50
 _READERS = 8
 
 
@@ -29,7 +30,7 @@ def read_scene(folder: Path) -> Scene:
         if (folder / name).is_file():
             return _of_transforms(folder, name)
     for name in _PHOTOS:
-        if paths := list(_image_files(folder / name, deep=name != ".")):
+        if paths := list(_image_files(folder, name, deep=name != ".")):
             return Scene(folder, "photos", photos=_headers(folder, paths))
     return Scene(folder, "")
 
@@ -61,21 +62,23 @@ def _models(folder: Path) -> Iterator[Model]:
         for path in folder.glob("sparse/*")
         if path.name.isdigit() and path.name != "0"
     )
-    for name in (*_MODELS, *numbered):
+    for name in (*_MODELS, *numbered[:_MOST_MODELS]):
         for suffix in (".bin", ".txt"):
             files = [part for part in colmap.PARTS if (folder / name / f"{part}{suffix}").is_file()]
             if "images" in files or "cameras" in files:
                 names = tuple(f"{part}{suffix}" for part in files)
                 text_images = None
                 if suffix == ".bin" and (folder / name / "images.txt").is_file():
-                    text_images = _count(folder / name, ".txt")
-                yield Model(name, suffix, names, _count(folder / name, suffix), text_images)
+                    text_images = _count(folder, name, ".txt")
+                yield Model(name, suffix, names, _count(folder, name, suffix), text_images)
                 break
 
 
-def _count(folder: Path, suffix: str) -> int:
+def _count(folder: Path, model: str, suffix: str) -> int:
+    if leads_out(folder, f"{model}/images{suffix}"):
+        return 0
     try:
-        return len(colmap.read_images(folder, suffix, {}, ""))
+        return len(colmap.read_images(folder / model, suffix, {}, "", keypoints=0))
     except (colmap.Damaged, OSError):
         return 0
 
@@ -89,6 +92,12 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
     scene = Scene(
         folder, layout, model=model, models=models, ply_points=colmap.points_of_ply(where / "points3D.ply")
     )
+    for name in model.files:
+        if leads_out(folder, f"{model.folder}/{name}"):
+            return replace(
+                scene,
+                damage=f"{model.folder}/{name} is, or is behind, a link that leads out of the scene's folder",
+            )
     photos = "images"
     if not (folder / photos).is_dir():
         photos = next(
@@ -105,24 +114,49 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
     except OSError as error:
         name = Path(str(error.filename or "")).name or str(error)
         scene = replace(scene, damage=f"{name} is missing or cannot be opened")
-    elsewhere = ""
-    if images and not (folder / images[0].path).is_file():
-        elsewhere = _folder_with(folder, images[0].name)
-    files = list(_image_files(folder / photos))
-    named = [image.path for image in scene.images]
+    files = list(_image_files(folder, photos))
+    if images and not files:
+        files = list(_image_files(folder, _folder_with(folder, images[0].name)))
+    headers = _headers(folder, [*files, *(image.path for image in images)])
     return replace(
         scene,
-        photos=_headers(folder, dict.fromkeys((*files_below(folder, files), *named))),
-        elsewhere=elsewhere,
+        photos=headers,
+        elsewhere=_elsewhere(images, headers),
         copies=_copies(folder),
         masks=_masks(folder),
     )
 
 
 def _folder_with(folder: Path, name: str) -> str:
-    """The folder of the scene that has a file; "" for none."""
-    folders = (path for path in sorted(folder.iterdir()) if path.is_dir())
-    return next((path.name for path in folders if (path / name).is_file()), "")
+    """The folder of the scene that has a photo, where it is not the one in which trainers look; the usual one for none."""
+    for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        photo = _header(folder, f"{other}/{name}")
+        if photo is not None and photo.format:
+            return other
+    return "images"
+
+
+def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None]) -> Mapping[str, str]:
+    """What a scene calls so."""
+    named = {image.path for image in images if image.path}
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for path, photo in photos.items():
+        if photo is not None and photo.format and path not in named:
+            for name in _names(path):
+                by_name[name].append(path)
+    found = {}
+    for path in named:
+        if photos.get(path) is None:
+            same = next((by_name[name] for name in _names(path) if name in by_name), [])
+            if len(same) == 1:
+                found[path] = same[0]
+    return found
+
+
+def _names(path: str) -> Sequence[str]:
+    """Under which a photo is looked for: without the first folder and the ending, and then without all folders."""
+    inner = inner_stem(path).lower()
+    return tuple(dict.fromkeys((inner, PurePosixPath(inner).name)))
 
 
 def _of_transforms(folder: Path, name: str) -> Scene:
@@ -148,15 +182,16 @@ def _of_transforms(folder: Path, name: str) -> Scene:
     if isinstance(cloud, str) and (count := colmap.points_of_ply(folder / cloud)) is not None:
         points = Points(count, (), 0)
     folders = {str(PurePosixPath(image.path).parent) for image in images if image.path}
-    files = [path for name in sorted(folders) for path in _image_files(folder / name, deep=False)]
-    named = dict.fromkeys((*files_below(folder, files), *(image.path for image in images if image.path)))
+    files = [path for name in sorted(folders) for path in _image_files(folder, name, deep=False)]
+    headers = _headers(folder, [*files, *(image.path for image in images if image.path)])
     return Scene(
         folder,
         layout,
         images=tuple(images),
         cameras=len({image.camera for image in images}),
         points=points,
-        photos=_headers(folder, named),
+        photos=headers,
+        elsewhere=_elsewhere(images, headers),
         copies=_copies(folder),
         masks=_masks(folder),
         test_file=test_file,
@@ -165,47 +200,44 @@ def _of_transforms(folder: Path, name: str) -> Scene:
     )
 
 
-def files_below(folder: Path, paths: Iterable[Path]) -> Iterator[str]:
-    """Paths below a folder, with slashes."""
-    return (path.relative_to(folder).as_posix() for path in paths)
-
-
-def _image_files(folder: Path, *, deep: bool = True) -> Iterator[Path]:
-    """Files that are photos by their name, sorted by it."""
-    if not folder.is_dir():
+def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]:
+    """Files of a folder in the scene's that are photos by their name, sorted by it: their paths below the scene's."""
+    if leads_out(folder, name):
         return
     count = 0
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder / name):
         folders.sort()
         if not deep:
             folders.clear()
-        for name in sorted(names):
+        for file in sorted(names):
             # ._photo.jpg: what macOS writes beside a file on disks of other systems
-            if PurePosixPath(name).suffix.lower() in ENDINGS | CAMERA_ENDINGS and not name.startswith("._"):
-                yield Path(parent, name)
-                count += 1
+            if PurePosixPath(file).suffix.lower() in ENDINGS | CAMERA_ENDINGS and not file.startswith("._"):
+                yield Path(parent, file).relative_to(folder).as_posix()
+        count += len(names)
         if count > _MOST_FILES:
             return
 
 
-def _headers(folder: Path, paths: Iterable[Path | str]) -> Mapping[str, Photo | None]:
+def _headers(folder: Path, names: Iterable[str]) -> Mapping[str, Photo | None]:
     """The photos of a folder, by path below it; read at the same time, for a network's disk answers late."""
-    names = [path if isinstance(path, str) else path.relative_to(folder).as_posix() for path in paths]
+    once = list(dict.fromkeys(names))
     with ThreadPoolExecutor(_READERS) as readers:
-        return dict(zip(names, readers.map(lambda name: read_photo(folder / name), names), strict=True))
+        return dict(zip(once, readers.map(lambda name: _header(folder, name), once), strict=True))
+
+
+def _header(folder: Path, name: str) -> Photo | None:
+    return Photo("", 0, outside=True) if leads_out(folder, name) else read_photo(folder / name)
 
 
 def _copies(folder: Path) -> Mapping[int, Mapping[str, Photo]]:
     copies = {}
     for divisor in COPIES:
-        if (reduced := folder / f"images_{divisor}").is_dir():
-            headers = _headers(reduced, _image_files(reduced))
-            copies[divisor] = {
-                str(PurePosixPath(name).with_suffix("")): photo for name, photo in headers.items() if photo
-            }
+        if (folder / f"images_{divisor}").is_dir():
+            headers = _headers(folder, _image_files(folder, f"images_{divisor}"))
+            copies[divisor] = {inner_stem(path): photo for path, photo in headers.items() if photo}
     return copies
 
 
 def _masks(folder: Path) -> Mapping[str, Photo]:
-    masks = folder / "masks"
-    return {name: photo for name, photo in _headers(masks, _image_files(masks)).items() if photo}
+    headers = _headers(folder, _image_files(folder, "masks"))
+    return {path.removeprefix("masks/"): photo for path, photo in headers.items() if photo}

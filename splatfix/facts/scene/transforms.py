@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.codec import parse_json
-from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import read_text
-from splatfix.facts.scene.model import Camera, Pose, SceneImage, Vector
+from splatfix.facts.scene.model import FARTHEST, Camera, Pose, SceneImage, Vector
+from splatfix.facts.scene.photos import leads_out
 
 TRAIN, TEST, ONE_FILE = "transforms_train.json", "transforms_test.json", "transforms.json"
 _MODELS = {"OPENCV", "OPENCV_FISHEYE", "PINHOLE", "SIMPLE_PINHOLE"}
+_MOST_JSON, _MOST_FRAMES = 32 << 20, 100_000
+"""A frame has about one KiB."""
 
 
 class NoTransforms(Exception):
@@ -27,7 +29,9 @@ def read_transforms(folder: Path, name: str) -> Mapping[str, Any]:
     Raises:
         NoTransforms: it cannot be read, is no JSON object, or has no list of frames.
     """
-    text = read_text(folder / name, MOST_JSON)
+    if leads_out(folder, name):
+        raise NoTransforms(f"{name} is a link that leads out of the scene's folder")
+    text = read_text(folder / name, _MOST_JSON)
     if not isinstance(text, str):
         raise NoTransforms(f"{name} cannot be read: {text.reason if text else 'there is none'}")
     try:
@@ -36,6 +40,8 @@ def read_transforms(folder: Path, name: str) -> Mapping[str, Any]:
         raise NoTransforms(f"{name} is no JSON: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("frames"), list):
         raise NoTransforms(f"{name} has no list of frames")
+    if len(document["frames"]) > _MOST_FRAMES:
+        raise NoTransforms(f"{name} has more than {_MOST_FRAMES:,} frames, the most that are read")
     return document
 
 
@@ -80,10 +86,10 @@ def _camera(frame: Mapping[str, Any], document: Mapping[str, Any]) -> Camera | N
         return None
     focal = number("fl_x")
     if not focal:
-        return Camera("", width, height, ())
-    model = str(document.get("camera_model", "OPENCV"))
-    if model not in _MODELS:
-        return Camera(model, width, height, ())
+        return Camera.stated("", width, height, ())
+    model = document.get("camera_model", "OPENCV")
+    if not isinstance(model, str) or model not in _MODELS:
+        return Camera.stated(str(model)[:60], width, height, ())
     distortion = tuple(number(name) for name in ("k1", "k2", "p1", "p2"))
     if not any(distortion) and model == "OPENCV":
         model = "PINHOLE"
@@ -92,7 +98,7 @@ def _camera(frame: Mapping[str, Any], document: Mapping[str, Any]) -> Camera | N
         values = (focal, *values[2:])  # type: ignore[assignment]
     elif model != "PINHOLE":
         values = (*values, *distortion)  # type: ignore[assignment]
-    return Camera(model, width, height, values)
+    return Camera.stated(model, width, height, values)
 
 
 def _pose(matrix: object) -> Pose | None:
@@ -103,7 +109,7 @@ def _pose(matrix: object) -> Pose | None:
         return None
     if len(rows) not in (3, 4) or any(len(row) != 4 for row in rows):
         return None
-    if not all(math.isfinite(value) for row in rows for value in row):
+    if not all(abs(value) < FARTHEST for row in rows for value in row):
         return None
     axes: list[Vector] = []
     for column, sign in ((0, 1.0), (1, -1.0), (2, -1.0)):
