@@ -310,7 +310,8 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
 @check("setup-unreadable", "Build files of the extensions can be read")
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
-    built by anything. splatfix reads both as syntax and executes neither."""
+    built by anything. splatfix reads both as syntax and executes neither. Nor does pip build a folder whose setup.py calls
+    setup() twice in one run: "More than one .egg-info directory found"."""
     for item in context.sources:
         if item.source.error:
             yield this.fail(
@@ -318,6 +319,14 @@ def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
                 subject=item.path,
                 evidence=Evidence(item.path, item.source.error, "parsed"),
                 remedy="Repair that file, or check out the commit again.",
+            )
+        if len(item.source.setups) > 1:
+            names = ", ".join(item.source.setups)
+            yield this.fail(
+                f"{item.path}: its setup.py calls setup() more than once in one run.",
+                subject=item.path,
+                evidence=Evidence(file_of(item), f"setup() of {names}", "its syntax tree"),
+                remedy="Do what its README says, or give each package a folder and a setup.py.",
             )
 
 

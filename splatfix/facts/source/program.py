@@ -261,15 +261,14 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def holds_module(folder: Path, module: str) -> bool:
-    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it (or empty)."""
+    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it."""
     if is_regular_file(folder / f"{module}.py"):
         return True
     inside = folder / module
     if not is_folder(inside) or inside.is_symlink():
         return False
     entries = FolderReader().children(inside)
-    # empty: a submodule that was not fetched
-    if not entries or any(entry.name.endswith(".py") for entry in entries):
+    if any(entry.name.endswith(".py") for entry in entries):
         return True
     for entry in entries[:100]:
         children = FolderReader().children(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else []

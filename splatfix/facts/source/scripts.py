@@ -9,12 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from splatfix.core.source_pattern import NamePattern
+from splatfix.core.versions import release
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in
 from splatfix.facts.source.program import Program, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
-from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant
+from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, last_name, text_constant
 
 _MOST_SCRIPTS = 40
 _MOST_MODULES = 40
@@ -26,8 +27,11 @@ _STARTED = re.compile(
     r"[ ]{1,4}(?:\./)?([\w./-]{1,200}\.py)\b"
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
-_MENTIONS_BUILDER = re.compile(r"\bcpp_extension\b")
+_MENTIONS_BUILDER = re.compile(r"\b(cpp_extension|charonload)\b")
+_CMAKE_MINIMUM = re.compile(r"\bcmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+){0,2})", re.IGNORECASE)
 _IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
+# What its own charonload-config.cmake asks for.
+_OF_CHARONLOAD = "3.27"
 # Packages beside a setup.py that does not say which it installs; find_packages() mostly leaves these out.
 _NOT_INSTALLED = frozenset(
     {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
@@ -100,17 +104,29 @@ def read_packages_of(
 
 
 class FirstUse(Struct, frozen=True):
-    """A call of ``torch.utils.cpp_extension.load``."""
+    """A call of ``torch.utils.cpp_extension.load``, or of ``charonload.Config``, which has CMake compile at the import."""
 
     file: str
     """Relative to the checkout."""
     line: int
     name: str = ""
     """Of the module; "" where only running it would tell."""
+    cmake: str = ""
+    """The oldest CMake that takes it; "" where torch compiles."""
+
+    @property
+    def words(self) -> str:
+        """``render/ops.py:12 (plugin)``"""
+        return f"{self.file}:{self.line}{f' ({self.name})' if self.name else ''}"
+
+    @property
+    def builder(self) -> str:
+        """What compiles there, for a sentence."""
+        return f"CMake {self.cmake} or newer" if self.cmake else "torch, with ninja,"
 
 
 def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
-    """Every call of ``cpp_extension.load`` and ``load_inline`` in a checkout's Python files, in order of name."""
+    """Every call of ``cpp_extension.load`` and the like in a checkout's Python files, in order of name."""
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
@@ -120,16 +136,19 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
         if tree is None:
             continue
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or last_name(node.func) not in ("load", "load_inline"):
+            if not isinstance(node, ast.Call):
                 continue
+            place, called = file.relative_to(folder).as_posix(), dotted_name(node.func)
+            if called == "charonload.Config":
+                lists = reader.files_below(file.parent, ("CMakeLists.txt",), depth=4)
+                asked = [number for path in lists for number in _CMAKE_MINIMUM.findall(reader.text(path))]
+                calls.append(FirstUse(place, node.lineno, cmake=max([*asked, _OF_CHARONLOAD], key=release)))
             # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
-            if isinstance(node.func, ast.Attribute):
-                is_torchs = last_name(node.func.value) == "cpp_extension"
-            else:
-                is_torchs = _IMPORTS_LOAD.search(text) is not None
-            if is_torchs:
+            elif re.search(r"\bcpp_extension\.load(_inline)?$", called) or (
+                called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)
+            ):
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
-                calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
+                calls.append(FirstUse(place, node.lineno, name or ""))
     return tuple(calls)
 
 

@@ -122,6 +122,11 @@ class SetupScript(StaticEvaluator):
         return _unique(texts)
 
     @property
+    def setups(self) -> tuple[ast.Call, ...]:
+        """The calls of ``setup(...)`` that every run of it comes to."""
+        return tuple(_sure_setups(self._body))
+
+    @property
     def imports(self) -> tuple[str, ...]:
         """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
         return _unique(name for statement in self._body for name in _modules_of(statement))
@@ -262,6 +267,20 @@ def _modules_of(node: ast.AST) -> Iterator[str]:
     """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
     for item in imported(node):
         yield from (item.module, item.deepest)
+
+
+def _sure_setups(body: Iterable[ast.stmt]) -> Iterator[ast.Call]:
+    for statement in body:
+        if isinstance(statement, (ast.With, ast.Try)):
+            yield from _sure_setups(statement.body)
+        elif isinstance(statement, ast.If):
+            branches = [[*_sure_setups(statement.body)], [*_sure_setups(statement.orelse)]]
+            # ``if __name__ == "__main__":`` is always so
+            yield from branches[0] if "__name__" in ast.unparse(statement.test) else min(branches, key=len)
+        elif isinstance(statement, ast.Expr):
+            call = statement.value
+            if isinstance(call, ast.Call) and last_name(call.func) == "setup":
+                yield call
 
 
 def _is_nvcc(node: ast.AST) -> bool:
