@@ -318,7 +318,9 @@ def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
     """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
     kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
     assert not source(tmp_path / "a", 'setup(name="nets")', *kernels).needs_cuda
-    assert source(tmp_path / "b", 'setup(name="nets", ext_modules=listed())', *kernels, "csrc/kernel.cu").needs_cuda
+    assert source(
+        tmp_path / "b", 'setup(name="nets", ext_modules=listed())', *kernels, "csrc/kernel.cu"
+    ).needs_cuda
 
 
 @pytest.mark.parametrize("use", ["include_dirs=[{}]", 'extra_compile_args={{"nvcc": ["-I" + {}]}}'])
