@@ -40,7 +40,7 @@ _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_mo
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _SCM = re.compile(r"(?:setuptools[-_.]scm|hatch-vcs)\b")
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
-_BACKEND = re.compile(r"^\s*build-backend\s*=\s*[\"']([\w.:]+)", re.MULTILINE)
+_BACKEND = re.compile(r"^[ \t]*build-backend[ \t]*=[ \t]*[\"']([\w.:]+)", re.MULTILINE)
 _COMPILES_NOTHING = re.compile(r"setuptools\.build_meta|hatchling\.|flit_core\.|poetry\.core\.|pdm\.backend")
 # setuptools' own table of extensions, and what these backends run of a project's own
 _COMPILED_BY_TABLE = re.compile(
@@ -124,7 +124,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
-        setups=tuple(str(script.argument(call, "name") or "") for call in script.setups),
+        setups=tuple(str(script.argument(call, "name") or "")[:_LONGEST_LINE] for call in script.setups),
         cpu_only=cpu_only,
         error="; ".join(filter(None, (script.error, *pyproject.wrong[:3]))),
     )

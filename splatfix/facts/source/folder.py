@@ -31,8 +31,8 @@ _TELLING_FOLDERS = (
     "scene",
 )
 # Tables of pyproject.toml that a builder reads; [tool.ruff] and the like are none.
-_BUILD_TABLE = re.compile(r"^\s*\[\s*(?:build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE)
-_PROJECT_TABLE = re.compile(r"^\s*\[\s*project\s*\]", re.MULTILINE)
+_BUILD_TABLE = re.compile(r"^[ \t]*\[[ \t]*(?:build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE)
+_PROJECT_TABLE = re.compile(r"^[ \t]*\[[ \t]*project[ \t]*\]", re.MULTILINE)
 # Folders that setuptools takes for no package where it looks for them itself (setuptools.discovery).
 _NO_PACKAGE = re.compile(
     r"ci|bin|debian|docs?|documentation|manpages|news|newsfragments|changelog|tests?|(?:unit|integration)_tests?"

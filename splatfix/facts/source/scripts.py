@@ -28,7 +28,9 @@ _STARTED = re.compile(
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
 _MENTIONS_BUILDER = re.compile(r"\b(cpp_extension|charonload)\b")
-_CMAKE_MINIMUM = re.compile(r"\bcmake_minimum_required\s*\(\s*VERSION\s+(\d+(?:\.\d+){0,2})", re.IGNORECASE)
+_CMAKE_MINIMUM = re.compile(
+    r"\bcmake_minimum_required\s*\(\s*VERSION\s+(\d{1,4}(?:\.\d{1,4}){0,2})\b", re.IGNORECASE
+)
 _IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
 # What its own charonload-config.cmake asks for.
 _OF_CHARONLOAD = "3.27"

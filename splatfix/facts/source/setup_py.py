@@ -269,18 +269,19 @@ def _modules_of(node: ast.AST) -> Iterator[str]:
         yield from (item.module, item.deepest)
 
 
-def _sure_setups(body: Iterable[ast.stmt]) -> Iterator[ast.Call]:
-    for statement in body:
+def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
+    calls: list[ast.Call] = []
+    for statement in body if depth else ():
         if isinstance(statement, (ast.With, ast.Try)):
-            yield from _sure_setups(statement.body)
+            calls += _sure_setups(statement.body, depth - 1)
         elif isinstance(statement, ast.If):
-            branches = [[*_sure_setups(statement.body)], [*_sure_setups(statement.orelse)]]
+            branches = [_sure_setups(inner, depth - 1) for inner in (statement.body, statement.orelse)]
             # ``if __name__ == "__main__":`` is always so
-            yield from branches[0] if "__name__" in ast.unparse(statement.test) else min(branches, key=len)
-        elif isinstance(statement, ast.Expr):
-            call = statement.value
-            if isinstance(call, ast.Call) and last_name(call.func) == "setup":
-                yield call
+            is_main = any(last_name(node) == "__name__" for node in ast.walk(statement.test))
+            calls += branches[0] if is_main else min(branches, key=len)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            calls += [statement.value] if last_name(statement.value.func) == "setup" else []
+    return calls
 
 
 def _is_nvcc(node: ast.AST) -> bool:
