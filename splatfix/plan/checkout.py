@@ -235,10 +235,8 @@ def require_one_thing(folder: Path) -> None:
     Raises:
         SplatfixError: ``not-a-checkout`` (exit 2).
     """
-    kind = holds_everything(folder)
-    if not kind or "setup.py" in telling_paths(folder):
-        return
-    raise SplatfixError.of("plan.many-things", folder=folder, kind=kind)
+    if not is_one_thing(folder):
+        raise SplatfixError.of("plan.many-things", folder=folder, kind=holds_everything(folder))
 
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
@@ -314,11 +312,7 @@ def is_source_here() -> bool:
 
 def is_one_thing(folder: Path) -> bool:
     """The folder is not one where a terminal opens; see :func:`require_one_thing`."""
-    try:
-        require_one_thing(folder)
-    except SplatfixError:
-        return False
-    return True
+    return not holds_everything(folder) or "setup.py" in telling_paths(folder)
 
 
 def has_stack_files(folder: Path) -> bool:
@@ -358,10 +352,10 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
     Args:
         options: of ``splatfix install``, to be given with each.
     """
-    if problem_of_kind := _other_kind(folder):
-        return problem_of_kind
     problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
+    if not below and (other := _other_kind(folder)):
+        return other
     if not below:
         return SplatfixError.of("plan.not-an-extension", problem=problem)
     todo = [say("Name one of those that it holds:")]

@@ -161,7 +161,8 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
             needed = year
     for item in context.sources_to_build:
         for flag in item.cxx_flags:
-            standard = _standard_of(flag)
+            match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
+            standard = _STANDARDS.get(match[1]) if match else None  # 17 of ``-std=c++1z``
             if standard is None:
                 continue
             evidence = (Evidence(file_of(item), flag, "its syntax tree"), torch_version(context))
@@ -186,14 +187,6 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                     evidence=(*evidence, Evidence("nvcc", dotted(cuda))),
                     remedy=f"Remove {flag} from {file_of(item)}, or build with CUDA 12 or newer.",
                 )
-
-
-def _standard_of(flag: str) -> int | None:
-    """The C++ standard that a flag of the compiler asks for (17 of ``-std=c++1z``); None for any other flag."""
-    match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
-    if match is None:
-        return None
-    return _STANDARDS.get(match[1])
 
 
 @check("arch-list-ignored", "Sources build for the GPU that is meant")

@@ -85,14 +85,12 @@ def has_build_file(folder: Path) -> bool:
     if (folder / "setup.py").is_file():
         return True
     text = read_text(folder / "pyproject.toml", MOST_SOURCE)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or _BUILD_TABLE.search(text):
         return text is not None
-    if _BUILD_TABLE.search(text) or not _PROJECT_TABLE.search(text):
-        return _BUILD_TABLE.search(text) is not None
-    if is_there(folder / "src") or is_there(folder / "setup.cfg"):
-        return True
+    if is_there(folder / "src") or is_there(folder / "setup.cfg") or not _PROJECT_TABLE.search(text):
+        return _PROJECT_TABLE.search(text) is not None
     names = [path.name for path in subfolders(folder)]
-    return len([name for name in names if name.isidentifier() and not _NO_PACKAGE.fullmatch(name)]) < 2
+    return sum(name.isidentifier() and not _NO_PACKAGE.fullmatch(name) for name in names) < 2
 
 
 def is_clone(folder: Path) -> bool:
@@ -170,7 +168,7 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _NOT_EDITED:
                     pending.append(path)
-            elif _is_source(path) and not entry.is_symlink():
+            elif not entry.is_symlink() and (path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"):
                 content = read_bytes(path, MOST_SEARCHED)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")
@@ -190,10 +188,6 @@ def _has_setup_py(path: str) -> bool:
             return any(members(reader, lambda name: PurePosixPath(name).name == "setup.py"))
     except BinaryError:  # damaged, or no archive at all
         return False
-
-
-def _is_source(path: Path) -> bool:
-    return path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"
 
 
 def cloned_in_readme(root: Path, reader: FolderReader) -> Iterator[str]:

@@ -12,7 +12,14 @@ from typing import Any
 from splatfix.facts.source.build_variables import VariableRead, environment_reads
 from splatfix.facts.source.evaluator import OWN_FOLDER, StaticEvaluator, markers
 from splatfix.facts.source.reader import FolderReader, NotPython
-from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant, texts_below
+from splatfix.facts.source.syntax import (
+    imported,
+    is_main,
+    keyword_value,
+    last_name,
+    text_constant,
+    texts_below,
+)
 
 _MOST_IMPORTED = 10
 _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
@@ -276,11 +283,11 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
             calls += _sure_setups(statement.body, depth - 1)
         elif isinstance(statement, ast.If):
             branches = [_sure_setups(inner, depth - 1) for inner in (statement.body, statement.orelse)]
-            # ``if __name__ == "__main__":`` is always so
-            is_main = any(last_name(node) == "__name__" for node in ast.walk(statement.test))
-            calls += branches[0] if is_main else min(branches, key=len)
-        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-            calls += [statement.value] if last_name(statement.value.func) == "setup" else []
+            calls += min(branches[: 1 if is_main(statement.test) else 2], key=len)
+        elif isinstance(statement, ast.Expr):
+            call = statement.value
+            if isinstance(call, ast.Call) and last_name(call.func) == "setup":
+                calls.append(call)
     return calls
 
 
