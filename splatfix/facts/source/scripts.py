@@ -19,6 +19,7 @@ from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, l
 
 _MOST_SCRIPTS = 40
 _MOST_MODULES = 40
+_LONGEST_NAME = 80
 # Scripts in a checkout's top folder by which people train, render and measure.
 _TELLING_NAME = re.compile(r"(\w*train\w*|render|metrics)\.py")
 # ``python -u train.py``, ``torchrun --nproc_per_node 2 train.py``
@@ -150,7 +151,7 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
                 called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)
             ):
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
-                calls.append(FirstUse(place, node.lineno, name or ""))
+                calls.append(FirstUse(place, node.lineno, (name or "")[:_LONGEST_NAME]))
     return tuple(calls)
 
 

@@ -283,7 +283,8 @@ def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
             calls += _sure_setups(statement.body, depth - 1)
         elif isinstance(statement, ast.If):
             branches = [_sure_setups(inner, depth - 1) for inner in (statement.body, statement.orelse)]
-            calls += min(branches[: 1 if is_main(statement.test) else 2], key=len)
+            sure = min(branches[: 1 if is_main(statement.test) else 2], key=len)
+            calls += sure
         elif isinstance(statement, ast.Expr):
             call = statement.value
             if isinstance(call, ast.Call) and last_name(call.func) == "setup":
