@@ -71,18 +71,7 @@ def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
     assert found.switches.on == {"FORCE_CUDA": "1"}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        'setup(x={"nvcc": ["-DFLAG"]})',
-        'flags = ["-DFLAG"]\nsetup(x={"nvcc": flags})',
-        'flags = []\nif 1:\n    flags.append("-DFLAG")\nsetup(x={"nvcc": flags + ["-O3"]})',
-        'flags = []\nflags += ["-DFLAG"]\nsetup(x={"nvcc": flags})',
-        'more = ["-DFLAG"]\nflags = ["-O3"]\nflags.extend(more)\nsetup(x={"nvcc": flags})',
-        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"] += ["-DFLAG"]',
-        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"].append("-DFLAG")',
-    ],
-)
+@pytest.mark.parametrize("code", TABLE["flags"])
 def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> None:
     assert "-DFLAG" in source(tmp_path, code).nvcc_flags
 
