@@ -304,12 +304,6 @@ def is_source(folder: Path) -> bool:
     return has_build_file(folder) or is_checkout(folder)
 
 
-def is_source_here() -> bool:
-    """The current folder is one."""
-    folder = resolved_folder(".")
-    return folder is not None and is_source(folder)
-
-
 def is_one_thing(folder: Path) -> bool:
     """The folder is not one where a terminal opens; see :func:`require_one_thing`."""
     return not holds_everything(folder) or "setup.py" in telling_paths(folder)
@@ -417,11 +411,11 @@ def require_fetched(folder: Path, checkout: Checkout | None = None) -> tuple[str
         SplatfixError: ``source-incomplete``.
     """
     empty = tuple(item.path for item in read_submodules(folder) if item.empty)
-    # viewers and the like are needed by nothing here
-    read = checkout if checkout and checkout.folder == str(folder) else None
-    if empty and read is None:
+    read = checkout
+    if empty and (read is None or read.folder != str(folder)):
         read = read_checkout(folder, ()).value
-    needed = [item.submodule.path for item in needed_submodules(read)] if read else []
+    # viewers and the like are needed by nothing here
+    needed = [item.submodule.path for item in needed_submodules(read)] if empty and read else []
     if of_it := [path for path in needed if path in empty]:
         raise incomplete(folder, folder, of_it)
     return empty
@@ -455,7 +449,7 @@ def _nothing_to_build(
     if problem := _other_kind(folder):
         return problem
     if at := compiled_at_first_use(folder):
-        lines = few([item.words for item in at])
+        lines = few([item.place for item in at])
         return SplatfixError.of(
             "plan.compiled-at-first-use", folder=folder, lines=lines, builder=at[0].builder
         )

@@ -45,7 +45,8 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
             if called or own_source(module, checkout)[1] is not None:
                 chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
-            dropins.append(with_assumptions(chosen, checkout))
+            if _is_imported(module, checkout):
+                dropins.append(with_assumptions(chosen, checkout))
         else:
             native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
@@ -90,9 +91,16 @@ def _modules(checkout: Checkout) -> Iterator[str]:
             candidates.append(row.module)
         elif key in served:
             candidates.append(key)
-    imported = {*checkout.imports, *(item.module.partition(".")[0] for item in checkout.guarded)}
+    yield from (name for name in candidates if _is_imported(name, checkout))
+
+
+def _is_imported(module: str, checkout: Checkout) -> bool:
+    """Code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
+    imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
     imported.update(item.name for item in checkout.needs)
-    yield from (name for name in candidates if not imported or name in imported)
+    own = [name for item in checkout.sources if item.path == "." for name in modules_of(item.source)]
+    tops = {name.partition(".")[0] for name in (*imported, *own)}
+    return not imported or module.partition(".")[0] in tops
 
 
 def modules_of(source: Source) -> tuple[str, ...]:

@@ -221,9 +221,9 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
         SplatfixError: ``compiled-at-import`` where the machine lacks what its import needs.
     """
     uses = compiled_at_first_use(Path(source.folder))
-    if not uses:
+    if source.modules or not uses:
         return ()
-    cmake, lines = max((item.cmake for item in uses), key=release), few([item.words for item in uses])
+    cmake, lines = max((item.cmake for item in uses), key=release), few([item.place for item in uses])
     text = f"no build compiles the CUDA code of {source.label}: {uses[0].builder} does when it first runs, in {lines}"
     lacking = []
     here = facts.machine.tools.get("cmake", "none")

@@ -4,6 +4,7 @@ which options they take."""
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -109,23 +110,12 @@ def read_packages_of(
 class FirstUse(Struct, frozen=True):
     """A call of ``torch.utils.cpp_extension.load``, or of ``charonload.Config``, which has CMake compile at the import."""
 
-    file: str
-    """Relative to the checkout."""
-    line: int
-    name: str = ""
-    """Of the module; "" where only running it would tell."""
+    place: str
+    """``render/ops.py:12 (plugin)``, with the module's name where it can be read."""
+    builder: str = "torch, with ninja,"
+    """What compiles there, for a sentence."""
     cmake: str = ""
     """The oldest CMake that takes it; "" where torch compiles."""
-
-    @property
-    def words(self) -> str:
-        """``render/ops.py:12 (plugin)``"""
-        return f"{self.file}:{self.line}{f' ({self.name})' if self.name else ''}"
-
-    @property
-    def builder(self) -> str:
-        """What compiles there, for a sentence."""
-        return f"CMake {self.cmake} or newer" if self.cmake else "torch, with ninja,"
 
 
 def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
@@ -141,50 +131,38 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
-            place, called = file.relative_to(folder).as_posix(), dotted_name(node.func)
+            place, called = f"{file.relative_to(folder).as_posix()}:{node.lineno}", dotted_name(node.func)
             if called == "charonload.Config":
                 lists = reader.files_below(file.parent, ("CMakeLists.txt",), depth=4)
                 asked = [number for path in lists for number in _CMAKE_MINIMUM.findall(reader.text(path))]
-                calls.append(FirstUse(place, node.lineno, cmake=max([*asked, _OF_CHARONLOAD], key=release)))
+                cmake = max([*asked, _OF_CHARONLOAD], key=release)
+                calls.append(FirstUse(place, f"CMake {cmake} or newer", cmake))
             # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
             elif re.search(r"\bcpp_extension\.load(_inline)?$", called) or (
                 called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)
             ):
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
-                calls.append(FirstUse(place, node.lineno, (name or "")[:_LONGEST_NAME]))
+                calls.append(FirstUse(f"{place} ({name[:_LONGEST_NAME]})" if name else place))
     return tuple(calls)
 
 
-class Argument(Struct, frozen=True):
-    """One option of a command line."""
-
-    name: str
-    """As it is typed, the long form: ``--iterations``."""
-    kind: str
-    """``value``, ``flag`` or ``list``."""
-    default: object = None
-    """None where it has none, or one that is computed."""
-    file: str = ""
-    line: int = 0
-
-
-def read_arguments(root: Path, script: str) -> dict[str, Argument]:
-    """The options of ``root/script`` by name without the dashes: ``iterations``.
+def read_arguments(root: Path, script: str) -> dict[str, str]:
+    """The options of ``root/script`` as they are typed, by name: ``{"iterations": "--iterations"}``.
 
     Read are ``add_argument`` calls, and the attributes of parameter groups in the way of Inria's trainers: a class made from
     ``ParamGroup`` whose ``__init__`` sets ``self.iterations = 30_000`` adds ``--iterations``, and ``self._resolution`` adds
-    ``--resolution`` with a short form; a boolean is a flag. Looked at are the script and the own modules that it imports by name.
+    ``--resolution`` with a short form. Looked at are the script and the own modules that it imports by name.
     Empty where the script is not there or is no Python.
     """
     reader = FolderReader()
-    arguments: dict[str, Argument] = {}
+    arguments: dict[str, str] = {}
     for path in _files(root, script, reader):
         text = reader.text(path)
         tree = reader.python(path, text)
         if tree is not None:
-            for argument in _arguments(tree, path.relative_to(root).as_posix()):
+            for argument in _arguments(tree):
                 # of two the first counts: the script's own wins over those of what it imports
-                arguments.setdefault(argument.name.lstrip("-").replace("-", "_"), argument)
+                arguments.setdefault(argument.lstrip("-").replace("-", "_"), argument)
     return arguments
 
 
@@ -203,48 +181,19 @@ def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
     return files[:_MOST_MODULES]
 
 
-def _arguments(tree: ast.Module, file: str) -> Iterator[Argument]:
+def _arguments(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any("ParamGroup" in ast.unparse(base) for base in node.bases):
-            yield from _arguments_of_group(node, file)
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    yield from _set_on_self(method)
         elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
-            yield from _argument_of_call(node, file)
+            texts = filter(None, map(text_constant, node.args))
+            yield from islice((text for text in texts if text.startswith("--")), 1)
 
 
-def _arguments_of_group(group: ast.ClassDef, file: str) -> Iterator[Argument]:
-    for method in group.body:
-        if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
-            continue
-        for node in method.body:
-            if not isinstance(node, ast.Assign):
-                continue
-            default = _literal(node.value)
-            kind = "flag" if isinstance(default, bool) else "value"
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
-                    yield Argument(f"--{target.attr.lstrip('_')}", kind, default, file, node.lineno)
-        return
-
-
-def _argument_of_call(call: ast.Call, file: str) -> Iterator[Argument]:
-    texts = [text_constant(argument) for argument in call.args]
-    long_forms = [text for text in texts if text is not None and text.startswith("--")]
-    if not long_forms:
-        return
-    kind = "value"
-    if _literal(keyword_value(call, "action")) in ("store_true", "store_false"):
-        kind = "flag"
-    elif keyword_value(call, "nargs") is not None:
-        kind = "list"
-    default = _literal(keyword_value(call, "default"))
-    yield Argument(long_forms[0], kind, default, file, call.lineno)
-
-
-def _literal(node: ast.expr | None) -> object:
-    """None where there is none, or only running it would tell."""
-    if node is None:
-        return None
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None
+def _set_on_self(method: ast.FunctionDef) -> Iterator[str]:
+    for node in method.body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                yield f"--{target.attr.lstrip('_')}"
