@@ -13,7 +13,7 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.core.versions import release
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in
-from splatfix.facts.source.program import Program, read_program
+from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
 from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, last_name, text_constant
@@ -172,13 +172,9 @@ def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
     tree = reader.python(files[0], reader.text(files[0])) if is_regular_file(files[0]) else None
     if tree is None:
         return []
-    for node in ast.walk(tree):
-        for name in dict.fromkeys(item.module for item in imported(node)):
-            stem = root.joinpath(*name.split("."))
-            for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-                if path not in files and is_regular_file(path):
-                    files.append(path)
-    return files[:_MOST_MODULES]
+    for item in (item for node in ast.walk(tree) for item in imported(node)):
+        files += files_of_module(root, item.module.split("."))
+    return list(dict.fromkeys(files))[:_MOST_MODULES]
 
 
 def _arguments(tree: ast.Module) -> Iterator[str]:

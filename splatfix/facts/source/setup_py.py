@@ -11,6 +11,7 @@ from typing import Any
 
 from splatfix.facts.source.build_variables import VariableRead, environment_reads
 from splatfix.facts.source.evaluator import OWN_FOLDER, StaticEvaluator, markers
+from splatfix.facts.source.program import files_of_module
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.syntax import (
     imported,
@@ -255,18 +256,14 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
     modules: dict[Path, ast.Module] = {}
     pending = [tree]
     while pending:
-        for name in _unique(name for node in ast.walk(pending.pop(0)) for name in _modules_of(node)):
-            stem = folder.joinpath(*name.split("."))
-            for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-                if file in modules or len(modules) == _MOST_IMPORTED:
-                    continue
-                text = reader.text(file)
-                if not text:
-                    continue
-                module = reader.python(file, text)
-                if module is not None:
-                    modules[file] = module
-                    pending.append(module)
+        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
+        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
+            if file in modules or len(modules) == _MOST_IMPORTED:
+                continue
+            module = reader.python(file, reader.text(file))
+            if module is not None:
+                modules[file] = module
+                pending.append(module)
     return list(modules.values())
 
 
