@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from splatfix import facts as machine_facts
-from splatfix.app.rehearse import replacement_of
+from splatfix.app.rehearse import replacement_of, require_imported_submodules
 from splatfix.app.result import Result, target_python
 from splatfix.certify import RehearseRequest
 from splatfix.certify.stacks.entry import choose_script, reached_by, scripts_of
@@ -25,7 +25,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
 
     Raises:
         SplatfixError: ``not-a-folder``, ``not-a-checkout``, ``no-such-script``, ``which-script``, ``no-trainer``,
-            ``wrong-face`` (exit code 2).
+            ``wrong-face`` (exit code 2), ``source-incomplete`` (1).
     """
     if not request.checkout.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
@@ -55,6 +55,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         if any(item.undetermined for item in refused):
             exit_code = Exit.UNDETERMINED
     needs, beside = _also_needed(facts, reached)
+    require_imported_submodules(reached, needs)
     # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
     needs = (*(item.module for item in replacement.native if item not in refused_modules), *needs)
     result = DryRun(

@@ -36,6 +36,8 @@ from splatfix.knowledge.dropins import has_reference
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import absolute
+from splatfix.plan.option import BUILDING
+from splatfix.plan.options import NOT_HERE
 from splatfix.plan.steps import BuildWheel
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
@@ -253,6 +255,9 @@ def explain(request: InstallRequest) -> Planned:
     options = options_for(context, sources, request.keep)
     if problem and sources.prepare:  # the options begin with what completes the sources
         problem = None if sources.fetch else problem.with_todo()
+    elif problem and problem.code not in NOT_HERE:  # what refuses the source itself no option cures
+        unproven = (replace(item, proves=()) if item.kind in BUILDING else item for item in options.available)
+        options = replace(options, available=tuple(unproven))
     if not named:
         problem = None
 

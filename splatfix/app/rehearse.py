@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
+from splatfix.context.submodules import module_of
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts import Checkout, Distribution, Facts, Reach
@@ -26,6 +27,7 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
+from splatfix.plan.checkout import incomplete
 from splatfix.plan.edits import apply
 from splatfix.plan.faces import order_of
 from splatfix.plan.hosts import served_host
@@ -72,6 +74,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     if rehearsed and replacement.useless:
         raise _nothing_replaces_it(request, script, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
+    require_imported_submodules(checkout, gaps.placeholders)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     work = folder / "work"
     copy_source(source, work)
@@ -113,6 +116,21 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
         ),
         threads=threads_for(facts),
     )
+
+
+def require_imported_submodules(checkout: Checkout, missing: Collection[str]) -> None:
+    """Refuse a trainer that imports what an empty submodule holds: a renderer of another name than any extension's.
+
+    Args:
+        checkout: as far as it is reached.
+        missing: modules that it imports and that are not there.
+
+    Raises:
+        SplatfixError: ``source-incomplete``.
+    """
+    empty = [item for item in checkout.submodules if item.empty]
+    if paths := [item.path for item in empty if module_of(item, checkout) in missing]:
+        raise incomplete(checkout.folder, Path(checkout.folder), paths)
 
 
 def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -> Replacement:

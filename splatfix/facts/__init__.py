@@ -105,7 +105,6 @@ if TYPE_CHECKING:
     from splatfix.facts.source.reach import repository_of
     from splatfix.facts.source.reached import Reach, all_trainers, as_reached, find_trainers
     from splatfix.facts.source.scripts import (
-        Argument,
         FirstUse,
         compiled_at_first_use,
         read_arguments,

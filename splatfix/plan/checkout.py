@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise, repository_of
+from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
@@ -71,7 +72,6 @@ _MOST_CANDIDATES = 300
 _MOST_NAMED = 6
 
 _ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
-_IN_SUBMODULES = re.compile(r"(.*/)?submodules/")
 
 
 def sources_in(
@@ -100,6 +100,8 @@ def sources_in(
                 )
             if source.lacking:
                 raise incomplete(source.label, Path(source.folder), source.lacking)
+            if len(source.setups) > 1:
+                raise _several_setups(path, source)
             sources[str(path)] = source
     by_name: dict[str, str] = {}
     for source in sources.values():
@@ -128,7 +130,7 @@ def _extension_folders(
     if known and known.needs:
         raise _no_extension(folder, known)
     if known is None and has_build_file(folder):
-        return _with_extensions_below(folder, notes)
+        return _with_extensions_below(folder, checkout, notes)
     if known is None and not is_checkout(folder):
         around = checkout_around(folder)
         path = folder.relative_to(around).as_posix()
@@ -136,19 +138,43 @@ def _extension_folders(
         if any(item.empty and item.path == path for item in read_submodules(around)):
             raise incomplete(around, around, [path])
         raise no_checkout(folder)
-    extensions, unreadable = _extensions_of(folder, known)
+    extensions, unreadable = _extensions_of(folder, known, checkout)
     notes += _notes_on(folder, known, recognition)
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
 
 
-def _with_extensions_below(folder: Path, notes: list[str]) -> list[Path]:
-    """A package; before it the extensions below it that it imports, or all of them where it compiles nothing itself."""
+def _several_setups(folder: Path, source: Source) -> SplatfixError:
+    """That pip builds one package of a folder, and this setup.py sets up several; with what below it can be built."""
+    below = walk_extensions(folder, below=True).found
+    steps = [
+        run("splatfix", "install", as_typed(path)) for path in below if len(read_source(path).setups) < 2
+    ]
+    if steps:
+        steps.insert(0, say("Name what below it has a setup.py of its own:"))
+    return SplatfixError.of(
+        "plan.several-setups",
+        todo=(
+            *steps,
+            say("For its own packages do what its README says, or give each a folder and a setup.py."),
+        ),
+        folder=folder,
+        names=", ".join(name or "a computed name" for name in source.setups),
+    )
+
+
+def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[str]) -> list[Path]:
+    """A package; before it the extensions below it that it or the checkout's scripts import, or all of them where it compiles
+    nothing itself."""
     below: tuple[Path, ...] = ()
     if is_checkout(folder):
         below = walk_extensions(folder, below=True).found
+        require_fetched(folder, checkout)
     if below and walk_extensions(folder, depth=0).found:
-        imported = {module.name for module in read_source(folder).needs}
+        imported = {module.name for module in (*read_source(folder).needs, *read_scripts(folder)[0].imports)}
+        identity = _identity(folder, checkout)
+        if identity:
+            imported.update(identity.imports)
         below = tuple(path for path in below if brought_by([read_source(path)]) & imported)
     if not below:
         return [folder]
@@ -209,10 +235,8 @@ def require_one_thing(folder: Path) -> None:
     Raises:
         SplatfixError: ``not-a-checkout`` (exit 2).
     """
-    kind = holds_everything(folder)
-    if not kind or "setup.py" in telling_paths(folder):
-        return
-    raise SplatfixError.of("plan.many-things", folder=folder, kind=kind)
+    if not is_one_thing(folder):
+        raise SplatfixError.of("plan.many-things", folder=folder, kind=holds_everything(folder))
 
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
@@ -280,19 +304,9 @@ def is_source(folder: Path) -> bool:
     return has_build_file(folder) or is_checkout(folder)
 
 
-def is_source_here() -> bool:
-    """The current folder is one."""
-    folder = resolved_folder(".")
-    return folder is not None and is_source(folder)
-
-
 def is_one_thing(folder: Path) -> bool:
     """The folder is not one where a terminal opens; see :func:`require_one_thing`."""
-    try:
-        require_one_thing(folder)
-    except SplatfixError:
-        return False
-    return True
+    return not holds_everything(folder) or "setup.py" in telling_paths(folder)
 
 
 def has_stack_files(folder: Path) -> bool:
@@ -332,10 +346,10 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
     Args:
         options: of ``splatfix install``, to be given with each.
     """
-    if photos := _photos(folder):
-        return photos
     problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
+    if not below and (other := _other_kind(folder)):
+        return other
     if not below:
         return SplatfixError.of("plan.not-an-extension", problem=problem)
     todo = [say("Name one of those that it holds:")]
@@ -345,12 +359,13 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
     return usage_error("not-a-checkout", f"{problem}.", *todo)
 
 
-def _photos(folder: Path) -> SplatfixError | None:
-    """A folder of photos was named in the place of a trainer's checkout."""
-    number = photos_alone(folder)
-    if not number:
-        return None
-    return SplatfixError.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
+def _other_kind(folder: Path) -> SplatfixError | None:
+    """A folder of photos, or a program in Rust, was named in the place of a trainer's checkout."""
+    if number := photos_alone(folder):
+        return SplatfixError.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
+    if "Cargo.toml" in telling_paths(folder):
+        return SplatfixError.of("plan.rust-program", folder=folder)
+    return None
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -369,12 +384,11 @@ def _candidates(folder: Path) -> Iterator[Path]:
             continue
 
 
-def _extensions_of(folder: Path, known: StackRecipe | None) -> tuple[list[Path], tuple[Path, ...]]:
+def _extensions_of(
+    folder: Path, known: StackRecipe | None, checkout: Checkout | None
+) -> tuple[list[Path], tuple[Path, ...]]:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
-    empty = [item.path for item in read_submodules(folder) if item.empty]
-    # viewers and the like, outside of submodules, are not needed here
-    if needed := [path for path in empty if _IN_SUBMODULES.match(path)]:
-        raise incomplete(folder, folder, needed)
+    empty = require_fetched(folder, checkout)
     ours, others = _parts_of_recipe(folder, known)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
@@ -388,6 +402,23 @@ def _extensions_of(folder: Path, known: StackRecipe | None) -> tuple[list[Path],
     if not extensions:
         raise _nothing_to_build(folder, known, empty, walk.unreadable)
     return [*ours, *(path for path in extensions if path not in ours)], walk.unreadable
+
+
+def require_fetched(folder: Path, checkout: Checkout | None = None) -> tuple[str, ...]:
+    """Refuse a checkout with an empty submodule that something needs, as ``diagnose`` does; the other empty ones come back.
+
+    Raises:
+        SplatfixError: ``source-incomplete``.
+    """
+    empty = tuple(item.path for item in read_submodules(folder) if item.empty)
+    read = checkout
+    if empty and (read is None or read.folder != str(folder)):
+        read = read_checkout(folder, ()).value
+    # viewers and the like are needed by nothing here
+    needed = [item.submodule.path for item in needed_submodules(read)] if empty and read else []
+    if of_it := [path for path in needed if path in empty]:
+        raise incomplete(folder, folder, of_it)
+    return empty
 
 
 def _parts_of_recipe(folder: Path, known: StackRecipe | None) -> tuple[list[Path], set[Path]]:
@@ -415,11 +446,13 @@ def _nothing_to_build(
         return _no_extension(folder, known)
     if empty:
         return incomplete(folder, folder, empty)
-    if photos := _photos(folder):
-        return photos
+    if problem := _other_kind(folder):
+        return problem
     if at := compiled_at_first_use(folder):
-        lines = few([f"{item.file}:{item.line}{f' ({item.name})' if item.name else ''}" for item in at])
-        return SplatfixError.of("plan.compiled-at-first-use", folder=folder, lines=lines)
+        lines = few([item.place for item in at])
+        return SplatfixError.of(
+            "plan.compiled-at-first-use", folder=folder, lines=lines, builder=at[0].builder
+        )
     return usage_error(
         "not-an-extension",
         f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
@@ -20,7 +21,7 @@ from splatfix.knowledge.dropins import (
     refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.plan.checkout import checkout_to_replace, install_name, is_source_here, sources_in
+from splatfix.plan.checkout import checkout_to_replace, install_name, is_source, sources_in
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.replacement import replacement_for
 
@@ -41,7 +42,7 @@ def choose_dropins(
             ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
     """
     named = list(dict.fromkeys(sources))
-    if named == ["."] and not is_source_here():
+    if named == ["."] and not is_source(Path.cwd()):
         raise SplatfixError.of("plan.nothing-named-to-replace", known=known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}

@@ -64,7 +64,7 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
 # The backends that need no compiler, the best first, and what each is.
 _WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 # What rules out a native build on this machine, whatever was asked for.
-_NOT_HERE = frozenset(
+NOT_HERE = frozenset(
     {
         "cpu-only-torch",
         "no-gpu-to-target",
@@ -313,7 +313,7 @@ def _first_possible(
         return native_plan(request, context, prebuilt)
     except SplatfixError as error:
         by_name = error.code == "not-a-folder"
-        if error.code not in _NOT_HERE and not by_name:
+        if error.code not in NOT_HERE and not by_name:
             raise
         obstacle = error
     considered = Rejected("native build", obstacle.what)

@@ -45,7 +45,8 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
             if called or own_source(module, checkout)[1] is not None:
                 chosen = _declared(chosen, checkout, order)
         if isinstance(chosen, Dropin):
-            dropins.append(with_assumptions(chosen, checkout))
+            if _is_imported(module, checkout):
+                dropins.append(with_assumptions(chosen, checkout))
         else:
             native.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
@@ -67,7 +68,10 @@ def _declared(native: Native, checkout: Checkout, order: Sequence[str]) -> Dropi
 
 
 def _modules(checkout: Checkout) -> Iterator[str]:
-    """Import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs."""
+    """Import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs.
+
+    Where the imports of its code are known, a submodule's name or the table of its stack adds nothing that none imports.
+    """
     sources = [item.source for item in checkout.sources]
     built = [module for source in sources for module in modules_of(source)]
     yield from built
@@ -79,16 +83,24 @@ def _modules(checkout: Checkout) -> Iterator[str]:
     # what a submodule is named after, where there is a drop-in for it or it is known to have none
     folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
     known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
-    yield from sorted((folders & known) - {name.rpartition(".")[2] for name in built})
+    candidates = sorted((folders & known) - {name.rpartition(".")[2] for name in built})
     stack = stack_of(checkout)
-    if stack is None:
-        return
-    for key in (*stack.needs, *stack.also_needs):
+    for key in (*stack.needs, *stack.also_needs) if stack else ():
         row = variant(key)
         if row:
-            yield row.module
+            candidates.append(row.module)
         elif key in served:
-            yield key
+            candidates.append(key)
+    yield from (name for name in candidates if _is_imported(name, checkout))
+
+
+def _is_imported(module: str, checkout: Checkout) -> bool:
+    """Code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
+    imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
+    imported.update(item.name for item in checkout.needs)
+    own = [name for item in checkout.sources if item.path == "." for name in modules_of(item.source)]
+    tops = {name.partition(".")[0] for name in (*imported, *own)}
+    return not imported or module.partition(".")[0] in tops
 
 
 def modules_of(source: Source) -> tuple[str, ...]:

@@ -7,16 +7,21 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from splatfix.checks.checkout.cuda_code import bring
 from splatfix.context import Context, Rejected, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
+from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
+from splatfix.context.requirements import version_there
 from splatfix.core.errors import SplatfixError, require
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.core.versions import release
+from splatfix.core.words import few
 from splatfix.facts import (
     Facts,
     Source,
     commit_of,
+    compiled_at_first_use,
     git_folder,
     missing_headers_of,
     read_source,
@@ -53,7 +58,8 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         subject=source.label,
         source=source.folder,
         repository=repository,
-        targets=context.archs,
+        # what declares C++ alone (an OptiX tracer) has no fatbin to look into
+        targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
         variables={**environment.variables, **of_copy, **curing},
         unset=tuple(name for name in environment.unset if name not in curing),
@@ -155,7 +161,7 @@ def _require_headers(
             downloads[item.address] = item.package
             continue
         if tools is None:
-            owner_lacks = bool(item.package)
+            owner_lacks = bool(item.package or item.clone)
         else:
             # what no toolkit is named for is torch's; a toolkit that is yet to be unpacked is not among them
             owner_lacks = not item.toolkits or tools.chosen.toolkit.root in item.toolkits
@@ -165,11 +171,10 @@ def _require_headers(
         return downloads
     names = ", ".join(item.header for item in lacking)
     first = lacking[0]
-    cure = say("Install the part that holds them, or use a version that does.")
-    if first.package or tools is None:
+    brought = bring(lacking)
+    cures = brought or [say("Install the part that holds them, or use a version that does.")]
+    if brought or tools is None:
         owner = "this system"
-        packages = dict.fromkeys(item.package for item in lacking if item.package)
-        cure = run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu")
     elif first.toolkits:
         owner = f"CUDA {tools.cuda} in {tools.chosen.toolkit.root}"
     else:
@@ -177,7 +182,7 @@ def _require_headers(
     without = say("Or check out a version of the source that does without.")
     raise SplatfixError.of(
         "plan.headers-missing",
-        todo=(cure, without),
+        todo=(*cures, without),
         label=source.label,
         names=names,
         owner=owner,
@@ -207,6 +212,35 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         downloads=downloads,
         reasons=(no_cuda, jobs.reason, *copy_reasons, *_fetching(downloads)),
     )
+
+
+def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
+    """The sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
+
+    Raises:
+        SplatfixError: ``compiled-at-import`` where the machine lacks what its import needs.
+    """
+    uses = compiled_at_first_use(Path(source.folder))
+    if source.modules or not uses:
+        return ()
+    cmake, lines = max((item.cmake for item in uses), key=release), few([item.place for item in uses])
+    text = f"no build compiles the CUDA code of {source.label}: {uses[0].builder} does when it first runs, in {lines}"
+    lacking = []
+    here = facts.machine.tools.get("cmake", "none")
+    if release(here) < release(cmake):
+        lacking.append(f"CMake on PATH: {here}")
+    if facts.machine.toolkits.value == ():
+        lacking.append("CUDA toolkits here: none")
+    # where it is yet to be installed, it brings a CMake of its own
+    if cmake and lacking and version_there(facts, "charonload") is not None:
+        todo = (
+            pip(
+                facts, "install", f"cmake>={cmake}", text="CMake by pip, in an environment that is activated"
+            ),
+            say("CUDA by a toolkit whose nvcc is on PATH; splatfix diagnose says which fits this torch."),
+        )
+        raise SplatfixError.of("plan.compiled-at-import", todo=todo, text=text, lacking="; ".join(lacking))
+    return (text,)
 
 
 def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:

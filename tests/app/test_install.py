@@ -14,9 +14,10 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.facts import Facts
 from splatfix.facts.model import Fact
-from splatfix.plan.option import InstallPlan, OptionKind
+from splatfix.plan.option import BUILDING, InstallPlan, OptionKind
 from splatfix.plan.steps import BuildWheel
 from tests.archs import request_for
+from tests.files import put
 from tests.machines import facts_of
 from tests.plan.machines import cuda_source, refused
 
@@ -71,6 +72,12 @@ def test_a_folder_is_written_in_one_way(tmp_path: Path, monkeypatch: pytest.Monk
     steps = [step for option in made.options.available for step in option.steps]
     argvs = [command.argv for command in commands(steps) if command.argv[:2] == ("splatfix", "install")]
     assert argvs and all("ext" not in argv for argv in argvs)
+    # what is refused as it is proves nothing: "verifiable here: built, loads" stood above its refusal
+    assert all(option.proves for option in made.options.available)
+    put(tmp_path, {"ext/pyproject.toml": "[build-system]\nrequires = ['not-here']\n"})
+    made = explain(InstallRequest(install=wanted, python=sys.executable))
+    assert made.error is not None and made.options is not None
+    assert not any(option.proves for option in made.options.available if option.kind in BUILDING)
 
 
 def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:

@@ -13,7 +13,7 @@ import pytest
 from splatfix.facts.source.reached import all_trainers, find_trainers, reach_of
 from splatfix.facts.source.reader import FolderReader
 from tests.conftest import Splatfix
-from tests.plan.machines import cuda_source
+from tests.plan.machines import cuda_source, with_submodules
 from tests.plan.test_faces import called, source
 from tests.plan.test_replacement import NAME
 from tests.tables import data
@@ -109,6 +109,18 @@ def test_a_script_of_another_name(tried: Tried, tmp_path: Path) -> None:
     assert "--script train_dash.py" in json.dumps(error)
     assert tried(str(folder), "--script", "train_dash.py")[0] == 0
     assert "no-such-script" in json.dumps(tried(str(folder), "--script", "nothing.py")[1])
+
+
+def test_a_renderer_in_an_empty_submodule_is_missing(tried: Tried, tmp_path: Path) -> None:
+    """ever_training "would run", and its renderer was not there."""
+    folder = with_submodules(trainer(tmp_path / "gs", results=("image", "radii", "depth")), "ever", "viewer")
+    assert tried(str(folder))[0] == 0
+    with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
+        file.write("from ever.tracer import trace\n")
+    code, document = tried(str(folder))
+    assert (code, document["error"]["code"]) == (1, "source-incomplete") and "ever is" in str(
+        document["error"]
+    )
 
 
 REACHED: dict[str, str] = data(__file__)["reached"]

@@ -85,9 +85,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_options_are_read_from_the_trainers_own_source() -> None:
     found = read_arguments(HERE / "tiny_stack", "train.py")
-    assert found["iterations"].default == 30_000 and found["iterations"].kind == "value"
-    assert found["eval"].kind == "flag" and found["save_iterations"].kind == "list"
-    assert found["resolution"].name == "--resolution" and found["resolution"].file == "arguments/__init__.py"
+    assert {"iterations", "eval", "save_iterations"} <= set(found) and found["resolution"] == "--resolution"
     assert not read_arguments(HERE / "tiny_stack", "absent.py")
 
 

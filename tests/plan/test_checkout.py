@@ -43,13 +43,44 @@ def test_an_extension_that_a_package_imports_is_built_first(tmp_path: Path) -> N
     sources, notes = sources_in([str(tmp_path)])
     assert [source.name for source in sources] == ["scan", "nets"]
     assert "external/scan" in notes[0]
+    # so does HI-SLAM2's demo.py, which starts beside a setup.py of its own
+    put(tmp_path, {"train.py": "import rival\n"})
+    assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["rival", "scan", "nets"]
 
 
-def test_settings_of_a_linter_are_no_package(tmp_path: Path) -> None:
-    put(tmp_path, {".git/HEAD": "", "pyproject.toml": "[tool.ruff]\nline-length = 100\n"})
+TWICE = "if __name__ == '__main__':\n    setup(name='poses')\n"
+EITHER = "if __import__('os').name == 'nt':\n    setup(name='a')\nelse:\n    setup(name='b')\n"
+
+
+@pytest.mark.parametrize(("more", "several"), [(TWICE, True), ("try:\n    setup()\nfinally:\n    pass\n", True),
+    ("", False), (EITHER, True), (EITHER.replace("else", "elif 0"), False)])  # fmt: skip
+def test_a_setup_py_of_several_packages_is_refused(tmp_path: Path, more: str, several: bool) -> None:
+    """HI-SLAM2: pip ended in "More than one .egg-info directory found"."""
+    script = cuda_source(put(tmp_path, {".git/HEAD": ""}), "slam") / "setup.py"
+    script.write_text(script.read_text() + more)
+    cuda_source(tmp_path / "thirdparty" / "knn", "knn")
+    if not several:
+        assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["slam"]
+        return
+    caught = refused(sources_in, [str(tmp_path)])
+    assert caught.code == "several-setups" and "slam, " in caught.what
+    assert f"splatfix install {tmp_path}/thirdparty/knn" in [step.line() for step in caught.todo]
+
+
+@pytest.mark.parametrize("text", ["[tool.ruff]\nline-length = 100\n", "[project]\nname = 'LiDAR'\n"])
+def test_settings_of_a_linter_or_a_name_alone_are_no_package(tmp_path: Path, text: str) -> None:
+    put(tmp_path, {".git/HEAD": "", "pyproject.toml": text, "lib/a.py": "", "configs/a.yaml": ""})
     cuda_source(tmp_path / "submodules" / "nets", "nets_ops")
     sources, _ = sources_in([str(tmp_path)])
     assert [source.name for source in sources] == ["nets_ops"]
+    put(tmp_path, {"pyproject.toml": "[project]\nname = 'LiDAR'\n", "src/lidar/__init__.py": ""})
+    assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["nets_ops", "LiDAR"]
+
+
+def test_a_program_in_rust_is_called_one(tmp_path: Path) -> None:
+    for mark in ({"Cargo.toml": "[package]\n"}, {".git/HEAD": ""}):
+        put(tmp_path, mark)
+        assert misuse(tmp_path).code == "rust-program"
 
 
 def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
@@ -66,6 +97,9 @@ def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
     assert "submodules/fused-ssim is missing" in caught.what and "SIBR" not in caught.what
     cuda_source(folder / "submodules" / "fused-ssim", "fused_ssim")
     assert len(sources_in([str(folder)])[0]) == 3
+    # ever_training imports its renderer from a submodule of another place and name
+    put(with_submodules(folder, "SIBR_viewers", "ever"), {"train.py": "from ever.tracer import trace\n"})
+    assert "ever is missing" in refused(sources_in, [str(folder)]).what
 
 
 ABOVE = """from setuptools import setup
@@ -212,19 +246,23 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "said"),
     [
-        'import torch.utils.cpp_extension\ntorch.utils.cpp_extension.load(name="x_plugin", sources=["x.cu"])\n',
-        'from torch.utils.cpp_extension import load\nload("x_plugin", ["x.cu"])\n',
+        (
+            'import torch.utils.cpp_extension\ntorch.utils.cpp_extension.load(name="x_plugin", sources=["x.cu"])\n',
+            "torch",
+        ),
+        ('from torch.utils.cpp_extension import load\nload("x_plugin", ["x.cu"])\n', ":2 (x_plugin)"),
+        ('import charonload\ncharonload.module_config["x"] = charonload.Config("_C")\n', "CMake 3.27"),
     ],
 )
-def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str) -> None:
+def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str, said: str) -> None:
     """nvdiffrec was told that it holds no extension, as if something were missing."""
     other = "import json\njson.load(x)  # no cpp_extension\n"
     put(tmp_path, {".git/HEAD": "", "render/ops/ops.py": code, "other.py": other})
     found = refused(sources_in, [str(tmp_path)])
     assert found.code == "compiled-at-first-use"
-    assert "render/ops/ops.py:2 (x_plugin)" in found.what and "other.py" not in found.what
+    assert "render/ops/ops.py:2" in found.what and said in found.what and "other.py" not in found.what
 
 
 def test_how_extensions_come_into_a_checkout_without_any(tmp_path: Path) -> None:

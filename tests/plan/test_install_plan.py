@@ -307,6 +307,33 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
     refused("no-host-compiler", tmp_path, machine(torch=cpu, toolkits=(), host=()), targets=())
 
 
+def test_cuda_code_that_no_build_compiles(tmp_path: Path) -> None:
+    """torchhull was compiled for nothing, and refused for want of GPU code: charonload has CMake compile it at its import."""
+    package = "import charonload\ncharonload.module_config['_c'] = charonload.Config('_C')\n"
+    project = "[project]\nname = 'hull'\n[build-system]\nbuild-backend = 'setuptools.build_meta'\n"
+    lists = {"src/hull/_C/CMakeLists.txt": "cmake_minimum_required(VERSION 3.30)", "src/hull/_C/a.cu": ""}
+    put(tmp_path, {"pyproject.toml": project, "src/hull/__init__.py": package, **lists})
+    there = machine(packages=_PACKAGES | {"charonload": "1"})
+
+    def with_cmake(version: str) -> Facts:
+        there_too = replace(there.machine, tools={"cmake": version})
+        return changed(replace(there, machine=there_too), modules=Fact(("charonload",), "test"))
+
+    assert "CMake on PATH: 3.29.2" in refused("compiled-at-import", tmp_path, with_cmake("3.29.2")).what
+    made = plan(tmp_path, with_cmake("3.30.1"))
+    assert "CMake 3.30 or newer does when it first runs" in made.notes[0] and not build_of(made).targets
+    assert not plan(cuda_source(tmp_path / "b"), there).notes
+
+
+def test_a_cuda_extension_without_cuda_code_is_not_looked_into_for_any(tmp_path: Path) -> None:
+    """LiDAR-RT's OptiX tracer is C++ alone, and was refused as "no-gpu-code" after its build."""
+    script = cuda_source(tmp_path) / "setup.py"
+    put(tmp_path, {"setup.py": script.read_text().replace("x.cu", "x.cpp"), "x.cpp": "", "ptx/ray.cu": ""})
+    made = plan(tmp_path, machine())
+    assert build_of(made).variables["CUDA_HOME"] == CUDA_13.root
+    assert "tags and contents" in made.steps[1].text and build_of(plan(cuda_source(tmp_path))).targets
+
+
 def test_pure_plans(tmp_path: Path) -> None:
     (tmp_path / "setup.py").write_text('setup(name="fused_ssim", ext_modules=[])')
     cpu = machine(torch=replace(TORCH, cuda=None), packages=_PACKAGES | {"simple_knn": "0.0.0"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -264,6 +265,16 @@ def test_what_calls_gsplat_gets_the_drop_in_for_its_compiled_module(tmp_path: Pa
     folder = checkout_of("nerfstudio", tmp_path)
     (folder / "model.py").write_text("from gsplat.rendering import rasterization\nrasterization()\n")
     assert choose_dropins([str(folder)]).names == ("gsplat",)
+
+
+def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
+    """ever_training is Inria's trainer with a renderer of its own; Inria's rasterizer was offered for it."""
+    folder = checkout_of("inria-2024", tmp_path)
+    shutil.rmtree(folder / "submodules" / NAME.replace("_", "-"))
+    put(folder, {"train.py": "from simple_knn._C import distCUDA2\nfrom ever.tracer import trace\n"})
+    assert choose_dropins([str(folder)]).names == ("simple_knn",)
+    put(folder, {"train.py": f"import simple_knn\nimport {NAME}\n"})
+    assert len(choose_dropins([str(folder)]).names) == 2
 
 
 def test_what_nobody_made_is_not_said_twice(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
 from splatfix.core.reading import read_blocks
 from splatfix.core.resources import smoke_trainer_folder
-from splatfix.facts import Argument
 from splatfix.knowledge.schedules import short_schedule, words_for
 
 _INSIDE = Path(__file__).parent.with_name("inside")
@@ -165,19 +164,19 @@ def copy_scene(scene: Path, destination: Path) -> Path:
 
 
 def training_arguments(
-    subject: StackSubject, options: Mapping[str, Argument], scene: Path, model: Path
+    subject: StackSubject, options: Mapping[str, str], scene: Path, model: Path
 ) -> list[str]:
     """What follows ``train.py``: the scene, where to write, the short schedule as far as the trainer has the options, and the
     user's own arguments, which win.
 
     Args:
-        options: of train.py, by name.
+        options: of train.py as they are typed, by name.
         scene: the copy that it may write into.
     """
     arguments = ["--source_path", str(scene), "--model_path", str(model)]
     for name, setting in short_schedule().items():
         if name in options:
-            arguments += [options[name].name, *setting.words(subject.iterations)]
+            arguments += [options[name], *setting.words(subject.iterations)]
     if subject.scene.resolution is not None and "resolution" in options:
         arguments += ["--resolution", str(subject.scene.resolution)]
     if subject.scene.images and "images" in options:

@@ -202,7 +202,7 @@ class StackTrainer:
             done, _ = self._run_script(RENDER, arguments, "render.log", tell)
             return done
         if self._cloud(1):
-            skip = [options[name].name for name in ("skip_train", "skip_mesh") if name in options]
+            skip = [options[name] for name in ("skip_train", "skip_mesh") if name in options]
             first, _ = self._run_script(
                 RENDER, [*arguments, "--iteration", "1", *skip], "render-first.log", tell
             )

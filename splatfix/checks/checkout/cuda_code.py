@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import file_of, torch_version, variable
 from splatfix.checks.model import Evidence, Finding
@@ -57,7 +57,8 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
     out: "fatal error: cuda_texture_types.h: No such file or directory", minutes into a build. Every include of the compiled
     files and of their own headers is looked for in the folders that this toolkit, this torch and the compiler have. Left out
     is what stands behind #if, what the source carries along, and every header that is neither CUDA's, torch's nor sparsehash's,
-    Eigen's or Boost's. Of a build by CMake the packages of the system that its find_package(... REQUIRED) asks for count too."""
+    Eigen's or Boost's. Of a build by CMake the packages of the system that its find_package(... REQUIRED) asks for count too, and
+    what it finds by a FindX.cmake of its own and its README clones."""
     toolkit = context.build_toolkit
     for item in context.sources_to_build:
         if toolkit is not None:
@@ -68,11 +69,11 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
         if context.torch is not None:
             # what neither a toolkit nor a package is named for is torch's
             here = [header for header in item.headers_missing if not header.address]
-            headers = [header for header in here if not (header.toolkits or header.package)]
+            headers = [header for header in here if not (header.toolkits or bring([header]))]
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
     for item in context.sources_not_built:
-        headers = [header for header in item.headers_missing if header.package and not header.address]
+        headers = [header for header in item.headers_missing if bring([header]) and not header.address]
         searched = Evidence("/usr/include", "and what setup.py and the environment name", "looked for there")
         yield from _missing_headers(context, this, item, headers, "this system", searched)
 
@@ -110,9 +111,8 @@ def _without_headers(
     context: Context, item: CheckoutSource, headers: list[MissingHeader], uncured: list[str]
 ) -> list[Step]:
     """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
-    packages = dict.fromkeys(header.package for header in headers if header.package)
-    if packages:
-        return [run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu")]
+    if brought := bring(headers):
+        return brought
     if uncured:
         names = ", ".join(uncured)
         return [say(f"Install the part of it that holds {names}, or use a version of it that does.")]
@@ -121,3 +121,15 @@ def _without_headers(
         say(f"In the source: {edits}. Or let splatfix do it on a copy:"),
         context.install(item.source.folder),
     ]
+
+
+def bring(headers: Sequence[MissingHeader]) -> list[Step]:
+    """The commands for packages of the system, and for what the README clones; none where neither brings anything."""
+    steps = []
+    if packages := dict.fromkeys(header.package for header in headers if header.package):
+        steps.append(run("sudo", "apt-get", "install", *packages, text="On Debian and Ubuntu"))
+    for header in headers:
+        if header.clone:
+            text = f"Build and install {header.header} first, as its README says"
+            steps.append(run("git", "clone", "--recursive", header.clone, text=text))
+    return steps

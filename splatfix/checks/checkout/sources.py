@@ -161,7 +161,8 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
             needed = year
     for item in context.sources_to_build:
         for flag in item.cxx_flags:
-            standard = _standard_of(flag)
+            match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
+            standard = _STANDARDS.get(match[1]) if match else None  # 17 of ``-std=c++1z``
             if standard is None:
                 continue
             evidence = (Evidence(file_of(item), flag, "its syntax tree"), torch_version(context))
@@ -186,14 +187,6 @@ def cxx_standard_forced(context: Context, this: Check) -> Iterator[Finding]:
                     evidence=(*evidence, Evidence("nvcc", dotted(cuda))),
                     remedy=f"Remove {flag} from {file_of(item)}, or build with CUDA 12 or newer.",
                 )
-
-
-def _standard_of(flag: str) -> int | None:
-    """The C++ standard that a flag of the compiler asks for (17 of ``-std=c++1z``); None for any other flag."""
-    match = re.search(r"(?:c|gnu)\+\+(\w+)", flag)
-    if match is None:
-        return None
-    return _STANDARDS.get(match[1])
 
 
 @check("arch-list-ignored", "Sources build for the GPU that is meant")
@@ -310,7 +303,8 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
 @check("setup-unreadable", "Build files of the extensions can be read")
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
-    built by anything. splatfix reads both as syntax and executes neither."""
+    built by anything. splatfix reads both as syntax and executes neither. Nor does pip build a folder whose setup.py calls
+    setup() twice in one run: "More than one .egg-info directory found"."""
     for item in context.sources:
         if item.source.error:
             yield this.fail(
@@ -318,6 +312,14 @@ def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
                 subject=item.path,
                 evidence=Evidence(item.path, item.source.error, "parsed"),
                 remedy="Repair that file, or check out the commit again.",
+            )
+        if len(item.source.setups) > 1:
+            names = ", ".join(item.source.setups)
+            yield this.fail(
+                f"{item.path}: its setup.py calls setup() more than once in one run.",
+                subject=item.path,
+                evidence=Evidence(file_of(item), f"setup() of {names}", "its syntax tree"),
+                remedy="Do what its README says, or give each package a folder and a setup.py.",
             )
 
 

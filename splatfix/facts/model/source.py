@@ -116,6 +116,8 @@ class MissingHeader(Struct, frozen=True, forbid_unknown_fields=True):
     """Debian's package with it, for a library of the system; "" for CUDA's and torch's."""
     address: str = ""
     """Where the build downloads that library from, for want of it here; "" where it does not."""
+    clone: str = ""
+    """Where the README clones it from, for what CMake finds by a module of the checkout's own; "" for anything else."""
 
 
 class CheckoutSource(Struct, frozen=True, forbid_unknown_fields=True):
@@ -309,6 +311,10 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """Of its own .gitmodules, those that are empty."""
     clone: bool = False
     """It has a git folder of its own."""
+    setups: tuple[str, ...] = ()
+    """The names that its setup.py gives to ``setup()``, one for each call that every run comes to; "" for a computed one."""
+    cpu_only: bool = False
+    """Nothing that its build compiles is CUDA code, whatever it is declared as."""
     error: str = ""
     """Why setup.py could not be read as Python, when it could not."""
 

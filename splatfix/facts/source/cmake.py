@@ -11,8 +11,8 @@ from splatfix.facts.source.git_files import read_submodules
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 
-_OPTION = re.compile(r"\boption\s*\([^)]*\)", re.IGNORECASE)
-_OFF = re.compile(r"\boption\s*\(\s*(\w+)[^)]*\bOFF\s*\)", re.IGNORECASE)
+_OPTION = re.compile(r"\boption\s*\([^)]{0,2000}\)", re.IGNORECASE)
+_OFF = re.compile(r"\boption\s*\(\s*(\w+)[^)]{0,2000}\bOFF\s*\)", re.IGNORECASE)
 _IF = re.compile(r"\s*if\s*\(\s*(\w*)(\s*\))?", re.IGNORECASE)
 _ELSE = re.compile(r"\s*else(if)?\s*\(", re.IGNORECASE)
 _ENDIF = re.compile(r"\s*endif\s*\(", re.IGNORECASE)
@@ -26,10 +26,12 @@ _MODULE = re.compile(
     re.IGNORECASE,
 )
 _FETCHED = re.compile(
-    r"\bFetchContent_Declare\s*\(\s*(\w+)\b[^)]*?\b(?:GIT_REPOSITORY|URL)\s+\"?(https?://[^\s\")]+)",
+    r"\bFetchContent_Declare\s*\(\s*(\w+)\b[^)]{0,2000}?\b(?:GIT_REPOSITORY|URL)\s+\"?(https?://[^\s\")]+)",
     re.IGNORECASE,
 )
-_REQUIRED = re.compile(r"^\s*find_package\s*\(\s*(\w+)\b[^)]*\bREQUIRED\b", re.IGNORECASE | re.MULTILINE)
+_REQUIRED = re.compile(
+    r"^[ \t]*find_package\s*\(\s*(\w+)\b[^)]{0,2000}\bREQUIRED\b", re.IGNORECASE | re.MULTILINE
+)
 
 
 class CMakeProject(Struct, frozen=True):

@@ -40,6 +40,12 @@ _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_mo
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _SCM = re.compile(r"(?:setuptools[-_.]scm|hatch-vcs)\b")
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
+_BACKEND = re.compile(r"^[ \t]*build-backend[ \t]*=[ \t]*[\"']([\w.:]+)", re.MULTILINE)
+_COMPILES_NOTHING = re.compile(r"setuptools\.build_meta|hatchling\.|flit_core\.|poetry\.core\.|pdm\.backend")
+# setuptools' own table of extensions, and what these backends run of a project's own
+_COMPILED_BY_TABLE = re.compile(
+    r"ext-modules|backend-path|\[tool\.[\w.-]*(?:hooks|poetry\.build|pdm\.build)\b"
+)
 
 
 def read_source(folder: Path, setup_text: str | None = None, reader: FolderReader | None = None) -> Source:
@@ -71,7 +77,8 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     modules = tuple(_modules(folder, script))
     cmake = read_cmake(folder, script, reader)
     by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
-    needs_cuda = _needs_cuda(folder, script, modules, reader)
+    cpu_only = _is_cpu_only(folder, script, modules, text, reader)
+    needs_cuda = script.mentions("CUDAExtension") or not cpu_only
     if by_cmake:
         modules = modules or tuple(cmake.modules(script))
         needs_cuda = needs_cuda and cmake.mentions_cuda
@@ -117,6 +124,8 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
+        setups=tuple(str(script.argument(call, "name") or "")[:_LONGEST_LINE] for call in script.setups),
+        cpu_only=cpu_only,
         error="; ".join(filter(None, (script.error, *pyproject.wrong[:3]))),
     )
     for reason in script.exceeded:
@@ -208,15 +217,23 @@ def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
         )
 
 
-def _needs_cuda(
-    folder: Path, script: SetupScript, modules: Sequence[NativeModule], reader: FolderReader
+def _is_cpu_only(
+    folder: Path, script: SetupScript, modules: Sequence[NativeModule], pyproject: str, reader: FolderReader
 ) -> bool:
-    if script.mentions("CUDAExtension") or any(text.endswith(".cu") for text in script.literals):
-        return True
-    if modules and all(module.sources for module in modules):
+    if any(text.endswith(".cu") for text in script.literals):
         return False
-    # sources that only running setup.py would list: what lies there is compiled
-    return any(is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8))
+    if modules and all(module.sources for module in modules):
+        return True
+    declares = script.mentions(*_TORCH_NAMES, "Extension", "ext_modules", "cmdclass")
+    declares = declares or bool(script.error) or "ext_modules" in script.literals
+    backend = _BACKEND.search(pyproject)
+    if not (declares or is_there(folder / "CMakeLists.txt")) and (
+        backend is None or _COMPILES_NOTHING.match(backend[1])
+    ):
+        # charonload, cpp_extension.load and the like compile what lies there when it is imported
+        return _COMPILED_BY_TABLE.search(pyproject) is None
+    # sources that only running it would list: what lies there is compiled
+    return not any(is_its_own(folder, file) for file in reader.files_below(folder, (".cu",), depth=8))
 
 
 def code_matches(

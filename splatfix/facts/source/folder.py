@@ -9,7 +9,7 @@ from splatfix.binaries._bytes import opened
 from splatfix.binaries.model import BinaryError
 from splatfix.binaries.wheel import members
 from splatfix.core.limits import MOST_SEARCHED, MOST_SOURCE
-from splatfix.core.reading import Unread, read_bytes, read_text
+from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import PackageSource
 from splatfix.facts.source.python_source import read_package_source
@@ -31,7 +31,13 @@ _TELLING_FOLDERS = (
     "scene",
 )
 # Tables of pyproject.toml that a builder reads; [tool.ruff] and the like are none.
-_BUILD_TABLE = re.compile(r"^\s*\[\s*(?:project|build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE)
+_BUILD_TABLE = re.compile(r"^[ \t]*\[[ \t]*(?:build-system|tool\.(?:poetry|setuptools))\b", re.MULTILINE)
+_PROJECT_TABLE = re.compile(r"^[ \t]*\[[ \t]*project[ \t]*\]", re.MULTILINE)
+# Folders that setuptools takes for no package where it looks for them itself (setuptools.discovery).
+_NO_PACKAGE = re.compile(
+    r"ci|bin|debian|docs?|documentation|manpages|news|newsfragments|changelog|tests?|(?:unit|integration)_tests?"
+    r"|examples?|scripts|tools|utils?|python|build|benchmarks?|exercises?|htmlcov|tasks|fabfile|site_scons|[._].*"
+)
 _CLONE_MARKS = (".git", ".gitmodules", "submodules")
 _CLONED = re.compile(r"\bgit[ ]{1,9}clone\b[^\n]{0,200}?((?:(?:https?|ssh|git)://|git@)[\w.@:/~+-]{1,300})")
 _SOURCE_ENDINGS = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".cc", ".py"})
@@ -72,11 +78,19 @@ def as_typed(path: Path) -> str:
 
 
 def has_build_file(folder: Path) -> bool:
-    """It holds a setup.py, or a pyproject.toml with more than the settings of linters and the like."""
+    """It holds a setup.py, or a pyproject.toml with more than the settings of linters and the like.
+
+    A ``[project]`` alone beside several folders is none: setuptools refuses it ("Multiple top-level packages discovered").
+    """
     if (folder / "setup.py").is_file():
         return True
     text = read_text(folder / "pyproject.toml", MOST_SOURCE)
-    return isinstance(text, Unread) or bool(text and _BUILD_TABLE.search(text))
+    if not isinstance(text, str) or _BUILD_TABLE.search(text):
+        return text is not None
+    if is_there(folder / "src") or is_there(folder / "setup.cfg") or not _PROJECT_TABLE.search(text):
+        return _PROJECT_TABLE.search(text) is not None
+    names = [path.name for path in subfolders(folder)]
+    return sum(name.isidentifier() and not _NO_PACKAGE.fullmatch(name) for name in names) < 2
 
 
 def is_clone(folder: Path) -> bool:
@@ -154,7 +168,7 @@ def source_texts(folder: Path) -> Iterator[tuple[str, str]]:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _NOT_EDITED:
                     pending.append(path)
-            elif _is_source(path) and not entry.is_symlink():
+            elif not entry.is_symlink() and (path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"):
                 content = read_bytes(path, MOST_SEARCHED)
                 if isinstance(content, bytes):
                     yield path.relative_to(folder).as_posix(), content.decode("utf-8", "surrogateescape")
@@ -174,10 +188,6 @@ def _has_setup_py(path: str) -> bool:
             return any(members(reader, lambda name: PurePosixPath(name).name == "setup.py"))
     except BinaryError:  # damaged, or no archive at all
         return False
-
-
-def _is_source(path: Path) -> bool:
-    return path.suffix in _SOURCE_ENDINGS or path.name == "CMakeLists.txt"
 
 
 def cloned_in_readme(root: Path, reader: FolderReader) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ from splatfix.facts.model.environment import EnvironmentFacts
 from splatfix.facts.model.machine import MachineFacts
 from splatfix.facts.model.source import MissingHeader, Source
 from splatfix.facts.source.cmake import place_of_package, read_cmake
+from splatfix.facts.source.folder import cloned_in_readme
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
 
@@ -67,6 +69,8 @@ class IncludeFolders(Struct, frozen=True):
     """Searched whatever the toolkit: NVIDIA's packages in the environment, CPATH, the system's."""
     system: tuple[Path, ...] = ()
     """Those of the system among them, where it is one whose packages have names that are known."""
+    installed: frozenset[str] = frozenset()
+    """What the environment has, by the bare names of distributions and modules: ``easypbr``."""
 
     def package_of(self, header: str) -> str:
         """The package of the system that has a header, where it is a library's of its own and not here; else ""."""
@@ -125,7 +129,11 @@ def include_folders(machine: MachineFacts, environment: EnvironmentFacts) -> Inc
     if python:
         always.append(Path(python.prefix, "include"))  # conda's
     is_linux = machine.system == "linux"
-    return IncludeFolders(toolkits, torch, tuple(always), system if is_linux else ())
+    names = {item.name for item in environment.distributions.value or ()} | {
+        *(environment.modules.value or ())
+    }
+    installed = frozenset(map(_bare, names))
+    return IncludeFolders(toolkits, torch, tuple(always), system if is_linux else (), installed)
 
 
 def missing_headers(
@@ -139,22 +147,36 @@ def missing_headers(
     """Headers of CUDA, torch or a library of the system that the sources include under no condition, and that are not here.
 
     What lies anywhere in the checkout is not missing. Includes behind ``#if`` are left out, and so are those of libraries
-    that the source carries along.
+    that the source carries along. What CMake finds by a module of the checkout's own, and its README clones, must be
+    installed first.
 
     Args:
         script: setup.py, for its include_dirs.
         root: the checkout.
         searched: where compilers look here.
     """
+    # by the header: what is missing where the checkout does not hold it, of which one walk through it tells for all
+    wanted: dict[str, MissingHeader] = {}
     if not source.uses_torch_builder:
         cmake = read_cmake(folder, script, reader)
         for name, address in cmake.fetched:
             yield MissingHeader(name, "CMakeLists.txt", 1, address=address)
+        finders = _lying_in(root, [f"Find{name}.cmake" for name in cmake.packages])
+        clones = {_bare(address.rpartition("/")[2]): address for address in cloned_in_readme(root, reader)}
         for name in cmake.packages:
-            package = searched.package_of_cmake(name)
-            if package and not _lies_in(root, f"Find{name}.cmake"):
-                place = place_of_package(folder, name, reader)
-                yield MissingHeader(f"{name}Config.cmake", *place, (), package)
+            package, clone, place = (
+                searched.package_of_cmake(name),
+                "",
+                place_of_package(folder, name, reader),
+            )
+            if f"Find{name}.cmake" not in finders:
+                header = f"{name}Config.cmake"
+            elif _bare(name) in searched.installed:
+                continue
+            else:
+                header, package, clone = name, "", clones.get(_bare(name), "")
+            if package or clone:
+                yield MissingHeader(header, *place, (), package, clone=clone)
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
@@ -162,7 +184,7 @@ def missing_headers(
     pending = [folder / name for name in names if is_there(folder / name)]
     endings = tuple(ending for ending in _COMPILED if source.needs_cuda or ending != ".cu")
     pending = pending or list(reader.files_below(folder, endings, depth=4))
-    visited, checked = set(pending), set[str]()
+    visited = set(pending)
     while pending:
         file = pending.pop(0)
         if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
@@ -176,7 +198,7 @@ def missing_headers(
                     visited.add(own)
                     pending.append(own)
                 continue
-            if header in checked:
+            if header in wanted:
                 continue
             lacking, package = searched.lacking(header), searched.package_of(header)
             library = package.removeprefix("lib").removesuffix("-dev").rstrip("0123456789")
@@ -184,11 +206,10 @@ def missing_headers(
             if finds_libraries and not address:
                 package = ""
             if lacking is not None or package:
-                checked.add(header)
-                if not _lies_in(root, header):
-                    yield MissingHeader(
-                        header, os.path.relpath(file, folder), line, lacking or (), package, address
-                    )
+                at = os.path.relpath(file, folder)
+                wanted[header] = MissingHeader(header, at, line, lacking or (), package, address)
+    there = _lying_in(root, wanted)
+    yield from (item for header, item in wanted.items() if header not in there)
 
 
 def _first_with(folders: Iterable[Path], header: str) -> Path | None:
@@ -236,12 +257,20 @@ def _holds(folders: Iterable[Path], header: str) -> bool:
     return _first_with(folders, header) is not None
 
 
-def _lies_in(root: Path, header: str) -> bool:
-    """A file of this name lies somewhere in the checkout, or in the repository that it is a part of."""
+def _lying_in(root: Path, headers: Collection[str]) -> set[str]:
+    """Those of the headers that lie somewhere in the checkout, or in the repository that it is a part of."""
     repository = next((path for path in (root, *root.parents[:3]) if is_there(path / ".git")), root)
-    for count, (folder, _, files) in enumerate(os.walk(repository)):
-        if count == _MOST_FOLDERS:
-            break
-        if any(f"{folder}/{name}".endswith(f"/{header}") for name in files):
-            return True
-    return False
+    by_name: dict[str, list[str]] = {}
+    for header in headers:
+        by_name.setdefault(header.rpartition("/")[2], []).append(header)
+    found: set[str] = set()
+    # for sixty headers of Eigen it was walked through sixty times
+    for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS if headers else 0):
+        for name in by_name.keys() & set(files):
+            found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
+    return found
+
+
+def _bare(name: str) -> str:
+    """``easypbr`` of ``EasyPBR`` and ``easy_pbr.git``."""
+    return re.sub(r"\.git$|[-_.]", "", name).lower()

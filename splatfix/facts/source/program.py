@@ -15,7 +15,14 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule
 from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_file
 from splatfix.facts.source.refused_code import BY_SHAPE
-from splatfix.facts.source.syntax import dotted_name, imported, last_name, own_expressions, text_constant
+from splatfix.facts.source.syntax import (
+    dotted_name,
+    imported,
+    is_main,
+    last_name,
+    own_expressions,
+    text_constant,
+)
 
 # The largest trainers have some two hundred modules of their own.
 _MOST_FILES = 400
@@ -134,12 +141,7 @@ class _Reading(Struct):
     # -- imports ----------------------------------------------------------------------------------------------
 
     def _imported(self, file: Path, name: str, node: ast.stmt) -> Iterator[Path]:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = file.parents[min(node.level, len(file.parents)) - 1]
-            inner = node.module.split(".") if node.module else []
-            for alias in node.names:
-                yield from files_of_module(base, [*inner, alias.name])
-            return
+        yield from relative_files(file, node)
         for item in imported(node):
             top = item.module.partition(".")[0]
             home = next((folder for folder in self.search if holds_module(folder, top)), None)
@@ -226,12 +228,12 @@ def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_State
         bodies = [(node.body, False, certain)]
     elif isinstance(node, ast.If):
         is_typing = last_name(node.test) == "TYPE_CHECKING"
-        is_main = isinstance(node.test, ast.Compare) and dotted_name(node.test.left) == "__name__"
-        if is_main:
+        is_started_only = is_main(node.test)
+        if is_started_only:
             bodies.append((node.body, at_import and is_started, certain))
         elif not is_typing:
             bodies.append((node.body, at_import, False))
-        bodies.append((node.orelse, at_import, certain and (is_typing or is_main)))
+        bodies.append((node.orelse, at_import, certain and (is_typing or is_started_only)))
     elif isinstance(node, ast.Try):
         is_caught = any(_goes_on(handler) for handler in node.handlers)
         bodies.append(([*node.body, *node.orelse], at_import, certain and not is_caught))
@@ -261,15 +263,14 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 
 def holds_module(folder: Path, module: str) -> bool:
-    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it (or empty)."""
+    """``import module`` would find it in this folder: a file, a package, or a folder with Python in it."""
     if is_regular_file(folder / f"{module}.py"):
         return True
     inside = folder / module
     if not is_folder(inside) or inside.is_symlink():
         return False
     entries = FolderReader().children(inside)
-    # empty: a submodule that was not fetched
-    if not entries or any(entry.name.endswith(".py") for entry in entries):
+    if any(entry.name.endswith(".py") for entry in entries):
         return True
     for entry in entries[:100]:
         children = FolderReader().children(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else []
@@ -290,6 +291,15 @@ def files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
             return
         if is_regular_file(folder / "__init__.py"):
             yield folder / "__init__.py"
+
+
+def relative_files(file: Path, node: ast.AST) -> Iterator[Path]:
+    """The files that ``from .a import b`` reads; none for anything else."""
+    if isinstance(node, ast.ImportFrom) and node.level:
+        base = file.parents[min(node.level, len(file.parents)) - 1]
+        inner = node.module.split(".") if node.module else []
+        for alias in node.names:
+            yield from files_of_module(base, [*inner, alias.name])
 
 
 def _own_modules(root: Path) -> frozenset[str]:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import Checkout
-from splatfix.facts.source.program import files_of_module, holds_module, read_program
+from splatfix.facts.source.program import files_of_module, holds_module, read_program, relative_files
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
-from splatfix.facts.source.syntax import dotted_name, imported, text_constant
+from splatfix.facts.source.syntax import dotted_name, imported, is_main, text_constant
 
 _MOST_FILES = 400
 _IMPORTERS = frozenset({"importlib.import_module", "import_module", "__import__"})
@@ -171,7 +171,7 @@ class _Reading:
             elif isinstance(statement, ast.ClassDef):
                 file.top += [ast.Expr(node) for node in (*statement.bases, *statement.decorator_list)]
                 self._sort(file, statement.body, statement.name, is_started=is_started)
-            elif isinstance(statement, ast.If) and _is_main(statement) and not is_started:
+            elif isinstance(statement, ast.If) and is_main(statement.test) and not is_started:
                 self._sort(file, statement.orelse, owner, is_started=False)
             else:
                 file.top.append(statement)
@@ -218,12 +218,7 @@ class _Reading:
 
     def _import(self, path: Path, node: ast.Import | ast.ImportFrom) -> None:
         # a star brings every name; of others those that are used are seen where they are used
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[min(node.level, len(path.parents)) - 1]
-            inner = node.module.split(".") if node.module else []
-            for alias in node.names:
-                self._open_all(files_of_module(base, [*inner, alias.name]))
-            return
+        self._open_all(relative_files(path, node))
         for item in imported(node):
             self._open_module(item.deepest)
 
@@ -239,7 +234,3 @@ class _Reading:
         for file in files:
             if file.is_relative_to(self._root):
                 self.open(file)
-
-
-def _is_main(statement: ast.If) -> bool:
-    return isinstance(statement.test, ast.Compare) and dotted_name(statement.test.left) == "__name__"

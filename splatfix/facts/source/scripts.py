@@ -4,20 +4,23 @@ which options they take."""
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
 from splatfix.core.source_pattern import NamePattern
+from splatfix.core.versions import release
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in
-from splatfix.facts.source.program import Program, read_program
+from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
-from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant
+from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, last_name, text_constant
 
 _MOST_SCRIPTS = 40
 _MOST_MODULES = 40
+_LONGEST_NAME = 80
 # Scripts in a checkout's top folder by which people train, render and measure.
 _TELLING_NAME = re.compile(r"(\w*train\w*|render|metrics)\.py")
 # ``python -u train.py``, ``torchrun --nproc_per_node 2 train.py``
@@ -26,8 +29,13 @@ _STARTED = re.compile(
     r"[ ]{1,4}(?:\./)?([\w./-]{1,200}\.py)\b"
 )
 _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
-_MENTIONS_BUILDER = re.compile(r"\bcpp_extension\b")
+_MENTIONS_BUILDER = re.compile(r"\b(cpp_extension|charonload)\b")
+_CMAKE_MINIMUM = re.compile(
+    r"\bcmake_minimum_required\s*\(\s*VERSION\s+(\d{1,4}(?:\.\d{1,4}){0,2})\b", re.IGNORECASE
+)
 _IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
+# What its own charonload-config.cmake asks for.
+_OF_CHARONLOAD = "3.27"
 # Packages beside a setup.py that does not say which it installs; find_packages() mostly leaves these out.
 _NOT_INSTALLED = frozenset(
     {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
@@ -100,17 +108,18 @@ def read_packages_of(
 
 
 class FirstUse(Struct, frozen=True):
-    """A call of ``torch.utils.cpp_extension.load``."""
+    """A call of ``torch.utils.cpp_extension.load``, or of ``charonload.Config``, which has CMake compile at the import."""
 
-    file: str
-    """Relative to the checkout."""
-    line: int
-    name: str = ""
-    """Of the module; "" where only running it would tell."""
+    place: str
+    """``render/ops.py:12 (plugin)``, with the module's name where it can be read."""
+    builder: str = "torch, with ninja,"
+    """What compiles there, for a sentence."""
+    cmake: str = ""
+    """The oldest CMake that takes it; "" where torch compiles."""
 
 
 def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
-    """Every call of ``cpp_extension.load`` and ``load_inline`` in a checkout's Python files, in order of name."""
+    """Every call of ``cpp_extension.load`` and the like in a checkout's Python files, in order of name."""
     reader, calls = FolderReader(), []
     for file in reader.files_below(folder, (".py",), depth=6):
         text = reader.text(file)
@@ -120,49 +129,40 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
         if tree is None:
             continue
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or last_name(node.func) not in ("load", "load_inline"):
+            if not isinstance(node, ast.Call):
                 continue
+            place, called = f"{file.relative_to(folder).as_posix()}:{node.lineno}", dotted_name(node.func)
+            if called == "charonload.Config":
+                lists = reader.files_below(file.parent, ("CMakeLists.txt",), depth=4)
+                asked = [number for path in lists for number in _CMAKE_MINIMUM.findall(reader.text(path))]
+                cmake = max([*asked, _OF_CHARONLOAD], key=release)
+                calls.append(FirstUse(place, f"CMake {cmake} or newer", cmake))
             # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
-            if isinstance(node.func, ast.Attribute):
-                is_torchs = last_name(node.func.value) == "cpp_extension"
-            else:
-                is_torchs = _IMPORTS_LOAD.search(text) is not None
-            if is_torchs:
+            elif re.search(r"\bcpp_extension\.load(_inline)?$", called) or (
+                called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)
+            ):
                 name = text_constant(keyword_value(node, "name") or next(iter(node.args), None))
-                calls.append(FirstUse(file.relative_to(folder).as_posix(), node.lineno, name or ""))
+                calls.append(FirstUse(f"{place} ({name[:_LONGEST_NAME]})" if name else place))
     return tuple(calls)
 
 
-class Argument(Struct, frozen=True):
-    """One option of a command line."""
-
-    name: str
-    """As it is typed, the long form: ``--iterations``."""
-    kind: str
-    """``value``, ``flag`` or ``list``."""
-    default: object = None
-    """None where it has none, or one that is computed."""
-    file: str = ""
-    line: int = 0
-
-
-def read_arguments(root: Path, script: str) -> dict[str, Argument]:
-    """The options of ``root/script`` by name without the dashes: ``iterations``.
+def read_arguments(root: Path, script: str) -> dict[str, str]:
+    """The options of ``root/script`` as they are typed, by name: ``{"iterations": "--iterations"}``.
 
     Read are ``add_argument`` calls, and the attributes of parameter groups in the way of Inria's trainers: a class made from
     ``ParamGroup`` whose ``__init__`` sets ``self.iterations = 30_000`` adds ``--iterations``, and ``self._resolution`` adds
-    ``--resolution`` with a short form; a boolean is a flag. Looked at are the script and the own modules that it imports by name.
+    ``--resolution`` with a short form. Looked at are the script and the own modules that it imports by name.
     Empty where the script is not there or is no Python.
     """
     reader = FolderReader()
-    arguments: dict[str, Argument] = {}
+    arguments: dict[str, str] = {}
     for path in _files(root, script, reader):
         text = reader.text(path)
         tree = reader.python(path, text)
         if tree is not None:
-            for argument in _arguments(tree, path.relative_to(root).as_posix()):
+            for argument in _arguments(tree):
                 # of two the first counts: the script's own wins over those of what it imports
-                arguments.setdefault(argument.name.lstrip("-").replace("-", "_"), argument)
+                arguments.setdefault(argument.lstrip("-").replace("-", "_"), argument)
     return arguments
 
 
@@ -172,57 +172,24 @@ def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
     tree = reader.python(files[0], reader.text(files[0])) if is_regular_file(files[0]) else None
     if tree is None:
         return []
-    for node in ast.walk(tree):
-        for name in dict.fromkeys(item.module for item in imported(node)):
-            stem = root.joinpath(*name.split("."))
-            for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-                if path not in files and is_regular_file(path):
-                    files.append(path)
-    return files[:_MOST_MODULES]
+    for item in (item for node in ast.walk(tree) for item in imported(node)):
+        files += files_of_module(root, item.module.split("."))
+    return list(dict.fromkeys(files))[:_MOST_MODULES]
 
 
-def _arguments(tree: ast.Module, file: str) -> Iterator[Argument]:
+def _arguments(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and any("ParamGroup" in ast.unparse(base) for base in node.bases):
-            yield from _arguments_of_group(node, file)
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    yield from _set_on_self(method)
         elif isinstance(node, ast.Call) and last_name(node.func) == "add_argument":
-            yield from _argument_of_call(node, file)
+            texts = filter(None, map(text_constant, node.args))
+            yield from islice((text for text in texts if text.startswith("--")), 1)
 
 
-def _arguments_of_group(group: ast.ClassDef, file: str) -> Iterator[Argument]:
-    for method in group.body:
-        if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
-            continue
-        for node in method.body:
-            if not isinstance(node, ast.Assign):
-                continue
-            default = _literal(node.value)
-            kind = "flag" if isinstance(default, bool) else "value"
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
-                    yield Argument(f"--{target.attr.lstrip('_')}", kind, default, file, node.lineno)
-        return
-
-
-def _argument_of_call(call: ast.Call, file: str) -> Iterator[Argument]:
-    texts = [text_constant(argument) for argument in call.args]
-    long_forms = [text for text in texts if text is not None and text.startswith("--")]
-    if not long_forms:
-        return
-    kind = "value"
-    if _literal(keyword_value(call, "action")) in ("store_true", "store_false"):
-        kind = "flag"
-    elif keyword_value(call, "nargs") is not None:
-        kind = "list"
-    default = _literal(keyword_value(call, "default"))
-    yield Argument(long_forms[0], kind, default, file, call.lineno)
-
-
-def _literal(node: ast.expr | None) -> object:
-    """None where there is none, or only running it would tell."""
-    if node is None:
-        return None
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None
+def _set_on_self(method: ast.FunctionDef) -> Iterator[str]:
+    for node in method.body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and last_name(target.value) == "self":
+                yield f"--{target.attr.lstrip('_')}"

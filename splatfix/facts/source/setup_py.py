@@ -11,8 +11,16 @@ from typing import Any
 
 from splatfix.facts.source.build_variables import VariableRead, environment_reads
 from splatfix.facts.source.evaluator import OWN_FOLDER, StaticEvaluator, markers
+from splatfix.facts.source.program import files_of_module
 from splatfix.facts.source.reader import FolderReader, NotPython
-from splatfix.facts.source.syntax import imported, keyword_value, last_name, text_constant, texts_below
+from splatfix.facts.source.syntax import (
+    imported,
+    is_main,
+    keyword_value,
+    last_name,
+    text_constant,
+    texts_below,
+)
 
 _MOST_IMPORTED = 10
 _VERSION_NUMBER = re.compile(r"\b\d+(\.\d+)*\b")
@@ -120,6 +128,11 @@ class SetupScript(StaticEvaluator):
                 for statement in node.body:
                     texts += texts_below(statement, visited)
         return _unique(texts)
+
+    @property
+    def setups(self) -> tuple[ast.Call, ...]:
+        """The calls of ``setup(...)`` that every run of it comes to."""
+        return tuple(_sure_setups(self._body))
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -243,18 +256,14 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
     modules: dict[Path, ast.Module] = {}
     pending = [tree]
     while pending:
-        for name in _unique(name for node in ast.walk(pending.pop(0)) for name in _modules_of(node)):
-            stem = folder.joinpath(*name.split("."))
-            for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-                if file in modules or len(modules) == _MOST_IMPORTED:
-                    continue
-                text = reader.text(file)
-                if not text:
-                    continue
-                module = reader.python(file, text)
-                if module is not None:
-                    modules[file] = module
-                    pending.append(module)
+        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
+        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
+            if file in modules or len(modules) == _MOST_IMPORTED:
+                continue
+            module = reader.python(file, reader.text(file))
+            if module is not None:
+                modules[file] = module
+                pending.append(module)
     return list(modules.values())
 
 
@@ -262,6 +271,22 @@ def _modules_of(node: ast.AST) -> Iterator[str]:
     """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
     for item in imported(node):
         yield from (item.module, item.deepest)
+
+
+def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:
+    calls: list[ast.Call] = []
+    for statement in body if depth else ():
+        if isinstance(statement, (ast.With, ast.Try)):
+            calls += _sure_setups(statement.body, depth - 1)
+        elif isinstance(statement, ast.If):
+            branches = [_sure_setups(inner, depth - 1) for inner in (statement.body, statement.orelse)]
+            sure = min(branches[: 1 if is_main(statement.test) else 2], key=len)
+            calls += sure
+        elif isinstance(statement, ast.Expr):
+            call = statement.value
+            if isinstance(call, ast.Call) and last_name(call.func) == "setup":
+                calls.append(call)
+    return calls
 
 
 def _is_nvcc(node: ast.AST) -> bool:

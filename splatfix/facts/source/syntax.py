@@ -25,6 +25,11 @@ def dotted_name(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(attributes)])
 
 
+def is_main(test: ast.expr) -> bool:
+    """The condition of ``if __name__ == "__main__":``."""
+    return isinstance(test, ast.Compare) and dotted_name(test.left) == "__name__"
+
+
 def text_constant(node: ast.AST | None) -> str | None:
     """The text of a string literal; None for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):

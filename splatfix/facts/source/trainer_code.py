@@ -26,7 +26,8 @@ def evaluations_with_autograd(tree: ast.Module) -> list[int]:
         if not isinstance(loop, _LOOPS) or _calls_backward(loop):
             continue
         function = _function_of(loop, parents)
-        if function is not None and not (_is_called(function, tree) or _calls_backward(function)):
+        called = {last_name(call.func) for call in _calls(tree)}
+        if function is not None and not (function.name in called or _calls_backward(function)):
             continue  # who calls it, and how, is in another file
         names = {
             last_name(call.func) or "" for call in _calls(loop) if not _is_covered(call, parents, covered)
@@ -65,7 +66,9 @@ def graphs_kept(tree: ast.Module) -> list[int]:
             and call.func.attr == "backward"
             and isinstance(call.func.value, ast.Name)
         }
-        assigned = _names_assigned(loop)
+        assignments = [node for node in _own(loop) if isinstance(node, ast.Assign)]
+        targets = [target for node in assignments for target in node.targets]
+        assigned = {target.id for target in targets if isinstance(target, ast.Name)}
         for node in _own(loop):
             target, value = _kept(node)
             if value is None or target is None or target in assigned or target in losses:
@@ -125,10 +128,6 @@ def _function_of(
         if isinstance(node, _FUNCTIONS):
             return node
     return None
-
-
-def _is_called(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> bool:
-    return any(last_name(call.func) == function.name for call in _calls(tree))
 
 
 def _turns_autograd_off(node: ast.AST) -> bool:
@@ -194,16 +193,6 @@ def _goes_to_cuda(value: ast.expr) -> bool:
     arguments = [*value.args, *(keyword.value for keyword in value.keywords if keyword.arg == "device")]
     constants = [item.value for item in arguments if isinstance(item, ast.Constant)]
     return value.func.attr == "to" and any(str(constant).startswith("cuda") for constant in constants)
-
-
-def _names_assigned(loop: ast.For | ast.While) -> set[str]:
-    return {
-        target.id
-        for node in _own(loop)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
 
 
 def _kept(node: ast.stmt) -> tuple[str | None, ast.expr | None]:

@@ -34,7 +34,7 @@ from splatfix.plan.tools import (
     tools_with,
     why_none_provided,
 )
-from splatfix.plan.wheel_build import cuda_build, plain_build
+from splatfix.plan.wheel_build import compiled_later, cuda_build, plain_build
 
 # Where the tools of each kind of build come from, and the option of ``splatfix install`` that asks for it.
 _TOOLS: dict[OptionKind, tuple[Callable[[Context, Torch], Tools], tuple[str, ...]]] = {
@@ -196,6 +196,7 @@ def native_plan(
                 usable_torch(context, cuda=False)
                 usable_headers(facts)
             build = plain_build(source, facts, str(Path(interpreter.executable).parent), share)
+            notes += compiled_later(source, facts)
         builds.append(build)
     # last: what no package cures is said before somebody installs one
     dependencies = plan_dependencies(request, facts, sources)

@@ -15,6 +15,7 @@ from splatfix.knowledge.breakages import source_patterns
 from tests.files import put
 from tests.tables import data
 
+TABLE = data(__file__)
 GIT_ENV = {
     "GIT_AUTHOR_NAME": "t",
     "GIT_AUTHOR_EMAIL": "t@example.org",
@@ -73,18 +74,7 @@ def test_a_worktree_knows_its_commit(repository: Path, tmp_path: Path) -> None:
 
 
 @needs_git
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        ("https://someone:secret-token@example.org/a/b.git", "https://someone:***@example.org/a/b.git"),
-        ("https://example.org/a/b.git?key=secret", "https://example.org/a/b.git?key=***"),
-        ("git@example.org:a/b.git", "git@example.org:a/b.git"),
-        ("ssh://git:secret@example.org/a/b.git", "ssh://git:***@example.org/a/b.git"),
-        ("ssh://git@example.org/a/b.git", "ssh://git@example.org/a/b.git"),
-        ("https://u:secret;b@example.org/a.git", "https://u:***@example.org/a.git"),  # git puts it in quotes
-        ("https://[x/", "https://[x/"),
-    ],
-)
+@pytest.mark.parametrize(("url", "told"), TABLE["remotes"])
 def test_the_remote_without_credentials(repository: Path, url: str, told: str) -> None:
     git(repository, "remote", "add", "origin", url)
     assert read(repository).remote == told
@@ -291,35 +281,13 @@ setup(ext_modules=[CUDAExtension("dgr._C", [], extra_compile_args={"nvcc": [%s]}
 """
 
 
-@pytest.mark.parametrize(
-    ("flag", "own"),
-    [
-        ('"-I" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "third_party/glm/")', True),
-        ('"-I" + os.path.join(here, "glm")', True),
-        ('f"-I{here}/glm"', True),
-        ('"-I" + os.getcwd()', True),
-        ('"-Ithird_party/glm"', False),
-        ('"-DHERE=" + here', False),
-    ],
-)
+@pytest.mark.parametrize(("flag", "own"), TABLE["flags"])
 def test_a_path_of_its_own_in_the_flags(tmp_path: Path, flag: str, own: bool) -> None:
     (item,) = read(put(tmp_path / "r", {"submodules/dgr/setup.py": INCLUDES % flag})).sources
     assert item.own_path_in_flags is own
 
 
-@pytest.mark.parametrize(
-    ("line", "name", "address"),
-    [
-        ("git+https://h.org/NVlabs/nvdiffrast/", "nvdiffrast", "git+https://h.org/NVlabs/nvdiffrast/"),
-        (
-            "git+https://h.org/a/fused-ssim.git@30fb2",
-            "fused-ssim",
-            "git+https://h.org/a/fused-ssim.git@30fb2",
-        ),
-        ("-e git+https://h.org/a/b@x#egg=knn", "knn", "git+https://h.org/a/b@x#egg=knn"),
-        ("dgr @ git+https://u:secret@h.org/a/c", "dgr", "git+https://u:***@h.org/a/c"),
-    ],
-)
+@pytest.mark.parametrize(("line", "name", "address"), TABLE["from-git"])
 def test_a_requirement_that_git_brings(tmp_path: Path, line: str, name: str, address: str) -> None:
     (pin,) = read(put(tmp_path, {"requirements.txt": f"{line}\n"})).pins
     assert (pin.name, pin.spec, pin.address) == (name, "", address)

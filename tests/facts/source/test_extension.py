@@ -71,18 +71,7 @@ def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
     assert found.switches.on == {"FORCE_CUDA": "1"}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        'setup(x={"nvcc": ["-DFLAG"]})',
-        'flags = ["-DFLAG"]\nsetup(x={"nvcc": flags})',
-        'flags = []\nif 1:\n    flags.append("-DFLAG")\nsetup(x={"nvcc": flags + ["-O3"]})',
-        'flags = []\nflags += ["-DFLAG"]\nsetup(x={"nvcc": flags})',
-        'more = ["-DFLAG"]\nflags = ["-O3"]\nflags.extend(more)\nsetup(x={"nvcc": flags})',
-        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"] += ["-DFLAG"]',
-        'args = {"cxx": [], "nvcc": []}\nargs["nvcc"].append("-DFLAG")',
-    ],
-)
+@pytest.mark.parametrize("code", TABLE["flags"])
 def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> None:
     assert "-DFLAG" in source(tmp_path, code).nvcc_flags
 
@@ -318,7 +307,9 @@ def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
     """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
     kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
     assert not source(tmp_path / "a", 'setup(name="nets")', *kernels).needs_cuda
-    assert source(tmp_path / "b", 'setup(name="nets")', *kernels, "csrc/kernel.cu").needs_cuda
+    assert source(
+        tmp_path / "b", 'setup(name="nets", ext_modules=listed())', *kernels, "csrc/kernel.cu"
+    ).needs_cuda
 
 
 @pytest.mark.parametrize("use", ["include_dirs=[{}]", 'extra_compile_args={{"nvcc": ["-I" + {}]}}'])

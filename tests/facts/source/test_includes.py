@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,33 @@ def test_a_library_of_the_system(
     assert checkout is not None
     packages = [one.package for item in checkout.sources for one in item.headers_missing]
     assert packages == ([package] if package else [])
+
+
+def test_what_cmake_finds_by_a_module_of_the_checkouts_own(root: Path, here: IncludeFolders) -> None:
+    """permuto_sdf finds EasyPBR in site-packages, after its README has cloned and built it."""
+    readme = "git clone --recursive https://x.org/me/easy_pbr.git\n"
+    files = {
+        "cmake/FindEasyPBR.cmake": "",
+        "cmake/FindOptiX.cmake": "",
+        "README.md": readme,
+        "setup.py": SETUP,
+    }
+    files["setup.py"] = SETUP.replace("CUDAExtension", "CMakeExtension").replace("['a.cu']", "[]")
+    files["CMakeLists.txt"] = "find_package(OptiX REQUIRED)\nfind_package(EasyPBR REQUIRED)\nadd(a.cu)\n"
+    assert lost(root, here, **files) == [("EasyPBR", "CMakeLists.txt", 2, ())]
+    assert lost(root, replace(here, installed=frozenset({"easypbr"})), **files) == []
+
+
+def test_one_walk_answers_for_sixty_headers(
+    root: Path, here: IncludeFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run of DPVO took 30 s: the whole checkout was walked through for each header of Eigen."""
+    walks: list[Path] = []
+    real = os.walk
+    monkeypatch.setattr(os, "walk", lambda folder: walks.append(folder) or real(folder))
+    text = "".join(f"#include <thrust/part{number}.h>\n" for number in range(60))
+    found = lost(root, here, **{"a.cu": text, "third/thrust/part7.h": ""})
+    assert len(found) == 59 and len(walks) == 1
 
 
 def test_a_headers_guard_is_no_condition() -> None:

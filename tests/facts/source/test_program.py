@@ -61,31 +61,11 @@ def test_an_import_that_must_work(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == ["wandb"]
 
 
-def test_main_of_an_imported_module_does_not_run(tmp_path: Path) -> None:
-    text = "if __name__ == '__main__':\n    import wandb\n"
-    assert imported(tmp_path, "import other\n", other=text) == []
-
-
-def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
-    text = 'import sys, os\nsys.path.append(os.path.join(os.path.dirname(__file__), "third/dust"))\nimport dust\n'
-    assert imported(tmp_path, text, **{"third/dust/dust/__init__": "import roma\n"}) == ["roma"]
-
-
-def test_a_module_elsewhere_in_the_folder_is_not_missing(tmp_path: Path) -> None:
-    files = {"submodules/tool/tool/__init__": "import roma\n"}
-    assert imported(tmp_path, "import tool, absent\n", **files) == ["absent"]
-
-
-def test_what_another_setup_script_compiles_is_missing(tmp_path: Path) -> None:
-    """FRNN imports prefix_sum, which external/prefix_sum/setup.py compiles: the folder of that name is no package."""
-    files = {"external/scan/setup": "", "external/scan/test": ""}
-    assert imported(tmp_path, "import scan\n", **files) == ["scan"]
-
-
-def test_what_lies_inside_a_package_is_not_found_by_its_name_alone(tmp_path: Path) -> None:
-    """lpipsPyTorch/modules/lpips.py of Inria's family beside `import lpips`, seen in mip-splatting and 4DGaussians."""
-    files = {"lpipsPyTorch/__init__": "from .modules.lpips import LPIPS\n", "lpipsPyTorch/modules/lpips": ""}
-    assert imported(tmp_path, "import lpips\nimport lpipsPyTorch\n", **files) == ["lpips"]
+@pytest.mark.parametrize(("text", "files", "missing"), TABLE["imports"])
+def test_which_imports_are_of_others(
+    tmp_path: Path, text: str, files: dict[str, str], missing: tuple[str, ...]
+) -> None:
+    assert tuple(imported(put(tmp_path, files), text)) == missing
 
 
 @pytest.mark.parametrize(("files", "programs", "beside"), TABLE["scripts"])
@@ -119,26 +99,12 @@ def test_what_only_other_scripts_need_is_marked(tmp_path: Path) -> None:
     assert [match.at_import for match in found.matches] == [False]
 
 
-def test_the_output_of_a_logger_is_no_module(tmp_path: Path) -> None:
-    put(tmp_path, {"wandb/run-1/log.txt": "x"})
-    assert imported(tmp_path, "import wandb\n") == ["wandb"]
-
-
-def test_tensorboard_of_torch(tmp_path: Path) -> None:
-    text = "from torch.utils.tensorboard import SummaryWriter\n"
-    assert imported(tmp_path, text) == ["torch.utils.tensorboard", "torch"]
-
-
 def test_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:
     put(tmp_path, {"secret.py": "import hidden\n"})
     inside = tmp_path / "stack"
     inside.mkdir()
     (inside / "linked.py").symlink_to(tmp_path / "secret.py")
     assert imported(inside, "import linked\nfrom .. import secret\n") == []
-
-
-def test_files_that_import_each_other_end(tmp_path: Path) -> None:
-    assert imported(tmp_path, "import a\n", a="import b\n", b="import a, train, plyfile\n") == ["plyfile"]
 
 
 @pytest.mark.parametrize(
