@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix import facts as machine_facts
-from splatfix.app.result import target_python
+from splatfix.app.result import show_message, target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
 from splatfix.certify.stacks import prepare
@@ -19,11 +19,11 @@ from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
+from splatfix.core.copying import copy_source, missed
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts import Checkout, Distribution, Facts, Reach
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan.edits import apply
@@ -74,7 +74,8 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     work = folder / "work"
-    copy_source(source, work)
+    for text in missed(copy_source(source, work)):
+        show_message(f"Not copied for the run: {text}.")
     key, name = prepare.recognised_stack(checkout)
     uncalled = not_called_by(checkout, script)
     served = [item.module for item in replacement.dropins]

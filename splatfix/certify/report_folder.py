@@ -1,5 +1,6 @@
 """The folder of a report: room for a new one, with what an earlier certification left moved aside."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,7 +65,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     for scene in scenes:
         folder = out / scene
         ours = folder.is_dir() and ((folder / TRAINING_LOG).is_file() or not any(folder.iterdir()))
-        if folder.exists() and not ours:
+        if os.path.lexists(folder) and not ours:
             raise SplatfixError.of("certify.not-our-folder", folder=folder)
     earlier: list[str] = []
     if (out / "certificate.json").is_file():  # of whichever suite it was

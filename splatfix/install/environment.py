@@ -1,17 +1,16 @@
 """The target environment: its folders as its own interpreter names them, its lock, its children, and what installs there."""
 
-import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 from splatfix.core import lock
+from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
@@ -35,8 +34,23 @@ if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
 user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
 pip = importlib.util.find_spec("pip") is not None
 virtual = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
-print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip, "virtual": virtual}))
+print(json.dumps({**paths, "prefix": sys.prefix, "user": user, "pip": pip, "virtual": virtual}))
 """
+
+
+class _Answer(Struct, frozen=True):
+    """What of it is used."""
+
+    prefix: str
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    include: str
+    user: str
+    pip: bool
+    virtual: bool
+
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = f"""
@@ -101,28 +115,26 @@ def open_environment(python: str, runner: Runner) -> Environment:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
-    answer: dict[str, Any] = {}
+    answer = None
     if completed.ok:
         with suppress(ValueError, IndexError):
-            answer = json.loads(completed.stdout.strip().splitlines()[-1])
-    if not answer:
+            answer = from_json(_Answer, parse_json(completed.stdout.strip().splitlines()[-1]))
+    if answer is None:
         refuse_other_program(python, completed.why() or "it does not answer as one")
         raise SplatfixError.of(
             "install.interpreter-unusable",
             python=python,
             reason=completed.why() or completed.stdout.strip()[:200],
         )
-    paths = answer["paths"]
-    user_site = Path(answer["user"]) if answer["user"] else None
-    installer = find_installer(LiveSystem(runner), python, pip_inside=answer["pip"]).value
+    installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
     return Environment(
         python,
-        Path(answer["prefix"]),
-        **{name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")},
-        headers=Path(paths["include"]),
-        user_site=user_site,
+        *map(
+            Path, (answer.prefix, answer.purelib, answer.platlib, answer.scripts, answer.data, answer.include)
+        ),
+        user_site=Path(answer.user) if answer.user else None,
         installer=installer or Installer(),
-        virtual=answer["virtual"],
+        virtual=answer.virtual,
     )
 
 

@@ -294,13 +294,15 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
     for name in (*SECRETS, "mine.txt", "data/scene.ply", "train.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
+    (folder / "passwd").symlink_to("/etc/passwd")
     if own_rules is not None:
         (folder / ".dockerignore").write_bytes(own_rules.encode())
     done = write("--out", folder)
     assert done.returncode == 0, done.stderr
+    assert all(f"Not in the image: {name} " in done.stderr for name in (".env", "passwd", "keys/id_rsa"))
 
     sent = context_of(folder)
-    assert not sent & {*SECRETS, "data/scene.ply"}
+    assert not sent & {*SECRETS, "data/scene.ply", "passwd"}
     assert ("mine.txt" in sent) is (own_rules is None)
     needed = {"train.py", "submodules/simple-knn/setup.py", "submodules/diff-surfel-rasterization/setup.py"}
     assert needed <= sent and {WHEEL, f"{CONTEXT}/base/certificates.pem"} <= sent
@@ -323,6 +325,10 @@ def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(
 
 
 def test_rules_that_cannot_be_read_are_not_ignored(folder: Path, write: Splatfix) -> None:
-    (folder / ".dockerignore").mkdir()
+    rules = folder / ".dockerignore"
+    rules.symlink_to("/etc/passwd")
+    assert code_of(write("--out", folder, "--json")) == "cannot-read", "nor written into the checkout"
+    rules.unlink()
+    rules.mkdir()
     assert code_of(write("--out", folder, "--json")) == "cannot-read"
     assert not (folder / "Dockerfile").exists()
