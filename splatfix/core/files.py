@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterable
@@ -113,6 +114,15 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
         text = f"What is in {folder} cannot be moved aside: {error.strerror or error}."
         raise cannot_write(text, say("Choose another folder with --out.")) from error
     return kept
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, as far as it can be."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def read_named(path: Path, most: int) -> bytes:

@@ -129,9 +129,12 @@ def open_environment(python: str, runner: Runner) -> Environment:
     installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
     return Environment(
         python,
-        *map(
-            Path, (answer.prefix, answer.purelib, answer.platlib, answer.scripts, answer.data, answer.include)
-        ),
+        Path(answer.prefix),
+        Path(answer.purelib),
+        Path(answer.platlib),
+        Path(answer.scripts),
+        Path(answer.data),
+        Path(answer.include),
         user_site=Path(answer.user) if answer.user else None,
         installer=installer or Installer(),
         virtual=answer.virtual,
