@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +57,16 @@ class SplatfixError(Exception):
         self.exit_code = exit_code
         self.details = redacted(details or {})
         super().__init__(self.what)
+
+    def __reduce__(self) -> Any:
+        """Pickle it whole: it crosses from the processes of a pool, where what cannot be read again hangs the pool."""
+        words = {
+            "meaning": self.meaning,
+            "todo": self.todo,
+            "exit_code": self.exit_code,
+            "details": self.details,
+        }
+        return partial(SplatfixError, **words), (self.code, self.what)
 
     @classmethod
     def of(

@@ -7,6 +7,7 @@ import pytest
 
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
+from splatfix.certify import report_lock
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import find_lane
@@ -89,6 +90,15 @@ def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
     prepare_folder(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
     assert all((tmp_path / "previous" / name).is_file() for name in files)
+
+
+def test_a_report_s_own_folder_is_none_of_the_repository(tmp_path: Path) -> None:
+    with report_lock(tmp_path / "report"):
+        (tmp_path / "report" / "certificate.json").touch()
+    assert (tmp_path / "report" / ".gitignore").read_text() == "*\n"
+    with report_lock(tmp_path / "refused"), report_lock(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["report"], "and a folder of the user's has none"
 
 
 def test_an_interrupt_names_the_report_that_it_left(tmp_path: Path) -> None:
