@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from enum import IntEnum
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,13 +61,7 @@ class SplatfixError(Exception):
 
     def __reduce__(self) -> Any:
         """Pickle it whole: it crosses from the processes of a pool, where what cannot be read again hangs the pool."""
-        words = {
-            "meaning": self.meaning,
-            "todo": self.todo,
-            "exit_code": self.exit_code,
-            "details": self.details,
-        }
-        return partial(SplatfixError, **words), (self.code, self.what)
+        return SplatfixError, (self.code, self.what), vars(self)
 
     @classmethod
     def of(
@@ -103,14 +98,9 @@ class SplatfixError(Exception):
         )
 
     def with_todo(self, *todo: Step) -> SplatfixError:
-        return SplatfixError(
-            self.code,
-            self.what,
-            meaning=self.meaning,
-            todo=todo,
-            exit_code=self.exit_code,
-            details=self.details,
-        )
+        other = copy(self)
+        other.todo = todo
+        return other
 
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""
