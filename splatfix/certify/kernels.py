@@ -99,7 +99,7 @@ def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
     for line in done.stdout.splitlines():
         try:
             row = parse_json(line)
-            said, told = row.pop("word"), from_json(KernelCheck, row)
+            said, told = row.pop("word", ""), from_json(KernelCheck, row)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # what the module printed
         if word in ("", said):

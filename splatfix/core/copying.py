@@ -176,7 +176,7 @@ class SourceFiles:
     def _commit(self, git: Path, inside: str) -> Iterator[Entry]:
         for path in sorted(git.rglob("*")):
             name = path.relative_to(git).as_posix()
-            if _GIT.fullmatch(name) and path.is_file() and not path.is_symlink():
+            if _GIT.fullmatch(name) and not path.is_symlink() and path.is_file():
                 self._count(inside, path.stat().st_size)
                 yield Entry(f"{inside}/{name}", path)
 

@@ -177,25 +177,23 @@ def _is_stream(path: Path) -> bool:
 
 def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
     try:
-        handle = os.open(path, _STREAM)
+        stream = os.fdopen(os.open(path, _STREAM), "wb", buffering=0)
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise OSError(errno.ENXIO, "nobody reads from it") from error
         raise
-    try:
-        if stat.S_ISBLK(os.fstat(handle).st_mode):
+    with stream:
+        if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
         for block in blocks:
             left, until = memoryview(block), time.monotonic() + _PATIENCE_S
             while left:
-                try:
-                    left = left[os.write(handle, left) :]
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise OSError(errno.ETIMEDOUT, "whoever opened it to read does not") from None
+                if taken := stream.write(left):
+                    left, until = left[taken:], time.monotonic() + _PATIENCE_S
+                elif time.monotonic() > until:
+                    raise OSError(errno.ETIMEDOUT, "whoever opened it to read does not")
+                else:
                     time.sleep(0.01)
-    finally:
-        os.close(handle)
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:
