@@ -86,7 +86,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     require_one_thing(folder)
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
-    copied = SourceFiles(folder, bounded=False)
+    copied = SourceFiles(folder)
     deque(copied.walk(), maxlen=0)
     left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
     for missing in missed(left_out):

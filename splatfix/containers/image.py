@@ -364,7 +364,7 @@ def sources_of(recipe: ImageRecipe, tell: Callable[[str], None]) -> dict[str, Co
     files: dict[str, Content] = {}
     for name, folder in sources.items():
         copied = SourceFiles(folder, with_commit=True)
-        for entry in copied.walk():
+        for entry in copied.bounded():
             place = f"sources/{name}/{entry.name}"
             if entry.link:
                 files[place] = entry.link

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice
@@ -87,7 +88,7 @@ def copy_source(source: Path, destination: Path, repository: Path | None = None)
     """
     files = SourceFiles(source, repository)
     try:
-        for entry in files.walk():
+        for entry in files.bounded():
             copy = destination / entry.name
             if entry.link:
                 copy.symlink_to(entry.link)
@@ -115,28 +116,40 @@ class SourceFiles:
 
     Args:
         with_commit: of ``.git`` take what tells the commit and where it was cloned from.
-        bounded: refuse what is too large to be copied.
     """
 
-    def __init__(
-        self,
-        source: Path,
-        repository: Path | None = None,
-        *,
-        with_commit: bool = False,
-        bounded: bool = True,
-    ) -> None:
+    def __init__(self, source: Path, repository: Path | None = None, *, with_commit: bool = False) -> None:
         self.source, self.repository = source.resolve(), (repository or source).resolve()
         self.left_out: list[LeftOut] = []
         """Filled by :meth:`walk`."""
-        self._with_commit, self._bounded = with_commit, bounded
-        self._bytes = self._entries = 0
-        self._sizes: dict[str, int] = {}
+        self._with_commit = with_commit
         self._build_files = ""
         for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"):
             text = read_text(self.source / name)
             if isinstance(text, str):
                 self._build_files += f"{text}\n"
+
+    def bounded(self) -> Iterator[Entry]:
+        """The same as :meth:`walk`, of what is not too large to be copied.
+
+        Raises:
+            SplatfixError: ``source-too-large``.
+        """
+        sizes, total = Counter[str](), 0
+        for count, entry in enumerate(self.walk()):
+            size = entry.path.lstat().st_size
+            sizes[entry.name.partition("/")[0]] += size
+            total += size
+            if total > _MOST_BYTES or count > _MOST_FILES:
+                largest = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in sizes.most_common(3))
+                raise SplatfixError.of(
+                    "core.source-too-large",
+                    repository=self.repository,
+                    most=_MOST_BYTES >> 30,
+                    most_files=_MOST_FILES,
+                    sizes=largest,
+                )
+            yield entry
 
     def walk(self) -> Iterator[Entry]:
         """Folders before what is in them, in an order of its own: what is told as left out, and the first file that is too
@@ -144,7 +157,6 @@ class SourceFiles:
 
         Raises:
             OSError: a folder cannot be listed.
-            SplatfixError: ``source-too-large``.
         """
         pending = [("", self.repository)]
         while pending:
@@ -165,11 +177,9 @@ class SourceFiles:
                 elif is_folder:
                     below.append((name, path))
                 elif entry.is_symlink():
-                    self._count(name, 0)
                     # written anew: the way that it tells may lead through folders outside, and others are around the copy
                     yield Entry(name, path, os.path.relpath(path.resolve(), folder))
                 elif entry.is_file():
-                    self._count(name, entry.stat().st_size)
                     yield Entry(name, path)
             pending += reversed(below)
 
@@ -177,7 +187,6 @@ class SourceFiles:
         for path in sorted(git.rglob("*")):
             name = path.relative_to(git).as_posix()
             if _GIT.fullmatch(name) and not path.is_symlink() and path.is_file():
-                self._count(inside, path.stat().st_size)
                 yield Entry(f"{inside}/{name}", path)
 
     def _is_top(self, folder: Path) -> bool:
@@ -204,22 +213,6 @@ class SourceFiles:
         elif _DATA_FILE.fullmatch(path.name) and (size := path.stat().st_size) > _LARGE:
             return LeftOut(name, f"data of {size >> 20} MiB", wanted=False)
         return None
-
-    def _count(self, name: str, size: int) -> None:
-        self._bytes += size
-        self._entries += 1
-        top = name.partition("/")[0]
-        self._sizes[top] = self._sizes.get(top, 0) + size
-        if self._bounded and (self._bytes > _MOST_BYTES or self._entries > _MOST_FILES):
-            largest = sorted(self._sizes.items(), key=lambda item: -item[1])[:3]
-            sizes = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in largest)
-            raise SplatfixError.of(
-                "core.source-too-large",
-                repository=self.repository,
-                most=_MOST_BYTES >> 30,
-                most_files=_MOST_FILES,
-                sizes=sizes,
-            )
 
 
 @cache

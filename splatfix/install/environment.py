@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from splatfix.core import lock
 from splatfix.core.codec import from_json, parse_json
@@ -31,23 +32,23 @@ paths = sysconfig.get_paths()
 if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     paths["include"] = os.path.join(sys.prefix, "include", "site", "python%d.%d" % sys.version_info[:2])
     site.ENABLE_USER_SITE = False
-user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
-pip = importlib.util.find_spec("pip") is not None
-virtual = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
-print(json.dumps({**paths, "prefix": sys.prefix, "user": user, "pip": pip, "virtual": virtual}))
+answer = {name: paths[name] for name in ("purelib", "platlib", "scripts", "data")}
+answer.update(prefix=sys.prefix, headers=paths["include"])
+answer["user_site"] = site.getusersitepackages() if site.ENABLE_USER_SITE else None
+answer["pip"] = importlib.util.find_spec("pip") is not None
+answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
+print(json.dumps(answer))
 """
 
 
 class _Answer(Struct, frozen=True):
-    """What of it is used."""
-
     prefix: str
     purelib: str
     platlib: str
     scripts: str
     data: str
-    include: str
-    user: str
+    headers: str
+    user_site: str | None
     pip: bool
     virtual: bool
 
@@ -127,18 +128,8 @@ def open_environment(python: str, runner: Runner) -> Environment:
             reason=completed.why() or completed.stdout.strip()[:200],
         )
     installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
-    return Environment(
-        python,
-        Path(answer.prefix),
-        Path(answer.purelib),
-        Path(answer.platlib),
-        Path(answer.scripts),
-        Path(answer.data),
-        Path(answer.include),
-        user_site=Path(answer.user) if answer.user else None,
-        installer=installer or Installer(),
-        virtual=answer.virtual,
-    )
+    folders = {name: Path(value) for name, value in asdict(answer).items() if isinstance(value, str)}
+    return Environment(python, **folders, installer=installer or Installer(), virtual=answer.virtual)
 
 
 def child_environment(

@@ -189,3 +189,7 @@ def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     source = put(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
     error = refused(copy_source, source, tmp_path / "copy")
     assert error.code == "source-too-large" and "films" in error.what
+    with (source / "endless").open("wb") as file:
+        file.truncate(1 << 40)
+    assert "endless" in refused(copy_source, source, tmp_path / "other").what
+    assert not (tmp_path / "other" / "endless").exists(), "it is refused before it is copied"
