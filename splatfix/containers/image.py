@@ -25,7 +25,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
-from splatfix.core.reading import as_text
+from splatfix.core.reading import read_text
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import target_options
@@ -369,7 +369,8 @@ def sources_of(recipe: ImageRecipe, tell: Callable[[str], None]) -> dict[str, Co
             if entry.link:
                 files[place] = entry.link
             elif re.search(r"(^|/)\.git/(.+/)?config$", entry.name):
-                files[place] = without_credentials(as_text(entry.path.read_bytes())).encode()
+                text = read_text(entry.path)
+                files[place] = without_credentials(text).encode() if isinstance(text, str) else b""
             elif not entry.path.is_dir():
                 files[place] = entry.path
         for item in copied.left_out:

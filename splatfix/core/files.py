@@ -169,7 +169,8 @@ def _is_stream(path: Path) -> bool:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
             folder = path.parent.resolve()
-            return folder == Path("/dev") or folder.is_relative_to("/proc")
+            shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
+            return folder.is_relative_to("/proc") or (folder.is_relative_to("/dev") and not shared)
     except OSError:
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
