@@ -74,8 +74,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     work = folder / "work"
-    for text in missed(copy_source(source, work)):
-        show_message(f"Not copied for the run: {text}.")
+    _copy(source, work)
     key, name = prepare.recognised_stack(checkout)
     uncalled = not_called_by(checkout, script)
     served = [item.module for item in replacement.dropins]
@@ -167,15 +166,22 @@ def _unpacked(replacement: Replacement, hosts: Mapping[str, Distribution], folde
     return packages
 
 
+def _copy(source: Path, destination: Path) -> None:
+    for text in missed(copy_source(source, destination)):
+        show_message(f"Not copied for the run: {text}.")
+
+
 def mended_copy(checkout: Checkout, mends: tuple[Mend, ...], folder: Path) -> tuple[Path, tuple[Mend, ...]]:
     """What is run: the checkout itself, or where a known edit mends its own Python code a scratch copy with the edits made."""
     edits = prepare.known_edits(checkout, mends)
     if not edits:
         return Path(checkout.folder), mends
     copy = folder / Path(checkout.folder).name
-    copy_source(Path(checkout.folder), copy)
+    _copy(Path(checkout.folder), copy)
     edited = set()
     for file, keys in edits.items():
+        if not (copy / file).is_file():  # behind a link that leads out
+            continue
         text = (copy / file).read_text(encoding="utf-8", errors="surrogateescape")
         for key in keys:
             record = breakage(key)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.copying import copy_source, missed
+from splatfix.install.edit import edited_contents
 from splatfix.install.scratch import name_of_copy, scratch_folder
+from splatfix.plan.edits import PlannedEdit
 from tests.files import put
 from tests.plan.machines import refused
 
@@ -75,6 +77,7 @@ def test_links_inside_stay_links_and_those_that_lead_out_are_left_out(tmp_path: 
     left_out = copy_source(source, copy)
 
     assert {item.path for item in left_out} == set(out)
+    assert edited_contents(copy, [PlannedEdit("x", ("up/more.hpp", "file"), "", "")]) == {}
     assert all(path.resolve().is_relative_to(copy) for path in copy.rglob("*"))
     targets = {name: (copy / name).readlink() for name in (*inside, *absolute)}
     real = dict.fromkeys(("inside", "around", "through"), Path("real"))
