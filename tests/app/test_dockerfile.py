@@ -295,6 +295,8 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     (folder / "passwd").symlink_to("/etc/passwd")
+    (folder / "loop").symlink_to("loop")
+    (folder / "CMakeLists.txt").symlink_to("x" * 300)
     if own_rules is not None:
         (folder / ".dockerignore").write_bytes(own_rules.encode())
     done = write("--out", folder)
