@@ -22,6 +22,7 @@ from splatfix.containers.image import CONTEXT, ImageRecipe, build_arguments, doc
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import read_checkout
+from splatfix.facts.source.reader import is_regular_file
 from splatfix.knowledge.breakages import source_patterns
 from tests.archs import archs
 from tests.conftest import Splatfix
@@ -279,7 +280,7 @@ def context_of(folder: Path, dockerfile: str = "Dockerfile") -> set[str]:
 
     rules = (folder / f"{dockerfile}.dockerignore").read_text("utf-8").splitlines()
     patterns = [line for line in rules if line and not line.startswith("#")]
-    return {path for path in exclude_paths(str(folder), patterns) if (folder / path).is_file()}
+    return {path for path in exclude_paths(str(folder), patterns) if is_regular_file(folder / path)}
 
 
 SECRETS = (".env", ".env.local", "keys/id_rsa", "site.pem", "submodules/simple-knn/.env", ".aws/credentials")
