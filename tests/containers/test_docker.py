@@ -86,6 +86,7 @@ class TestImage:
     ) -> None:
         checkout = put(tmp_path / "checkout", {".env": "private", "train.py": "real"})
         (checkout / "passwd").symlink_to("/etc/hostname")
+        (checkout / "again").symlink_to(checkout / "train.py")
         edited = tmp_path / "__init__.py"
         edited.write_bytes(
             recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
@@ -106,6 +107,8 @@ class TestImage:
         names = ("train.py", ".env", "passwd")
         inside = [read_inside(docker_engine, other, f"{CHECKOUT}/{name}") for name in names]
         assert inside == [b"real", None, None]
+        cat = ["cat", f"{CHECKOUT}/again"]
+        assert docker_engine.client.containers.run(other.id, cat, remove=True, network_mode="none") == b"real"
         docker_engine.client.images.remove(other.tag)
 
     def test_compilers_stay_outside(self, docker_engine: Engine, lane_image: Image) -> None:
