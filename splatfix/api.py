@@ -63,8 +63,8 @@ def diagnose(
     request = DiagnoseRequest(
         python=_interpreter(python, facts),
         targets=archs(targets),
-        repo=_path(repo),
-        facts_file=_path(facts),
+        repo=_optional(repo),
+        facts_file=_optional(facts),
     )
     return run(request)
 
@@ -118,8 +118,9 @@ def explain(
 
     if isinstance(log, str):
         _require_text(log)
-        return run(ExplainRequest(words=log, facts_file=_path(facts), python=python))
-    return run(ExplainRequest(log=Path(log), facts_file=_path(facts), python=python))
+        return run(ExplainRequest(words=log, facts_file=_optional(facts), python=python))
+    file = _path(log, "Give the text of the log, or its file as a pathlib.Path.")
+    return run(ExplainRequest(log=file, facts_file=_optional(facts), python=python))
 
 
 def report(path: str | PathLike[str]) -> Shown:
@@ -133,14 +134,14 @@ def report(path: str | PathLike[str]) -> Shown:
     """
     from splatfix.app.report import show
 
-    return show(Path(path))
+    return show(_path(path))
 
 
 def _interpreter(python: str | None, facts: object) -> str | None:
     """The one that was named; by default, where this machine is meant, the one that runs this."""
-    if python is None and facts is None:
-        return sys.executable
-    return python
+    if python is None:
+        return sys.executable if facts is None else None
+    return str(_path(python))
 
 
 def _require_text(log: str) -> None:
@@ -151,8 +152,15 @@ def _require_text(log: str) -> None:
         raise usage_error("log-is-a-name", f"{log!r} is the name of a file here, not a log.", todo)
 
 
-def _path(given: str | PathLike[str] | None) -> Path | None:
-    return None if given is None else Path(given)
+def _path(given: str | PathLike[str], todo: str = "Give it as text or as a pathlib.Path.") -> Path:
+    try:
+        return Path(given)
+    except TypeError as error:
+        raise usage_error("not-a-path", f"{given!r} is no path.", say(todo)) from error
+
+
+def _optional(given: str | PathLike[str] | None) -> Path | None:
+    return None if given is None else _path(given)
 
 
 class _CallableRoom(ModuleType):

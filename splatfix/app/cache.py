@@ -1,12 +1,17 @@
-"""``splatfix cache``: the wheels that installations have built and kept."""
+"""``splatfix cache``: the wheels that installations have built, and what else is kept to be made or fetched once."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
 from splatfix.core.codec import to_json
+from splatfix.core.errors import cannot_write
+from splatfix.core.files import remove
+from splatfix.core.resources import user_cache
 from splatfix.core.visible import visible
-from splatfix.core.words import counted
+from splatfix.core.words import counted, few
 from splatfix.install import WheelCache
 from splatfix.report import installation
 from splatfix.report.console import escape, prose
@@ -27,8 +32,14 @@ def list_wheels() -> Result:
     )
 
 
+_OTHERS = """
+    toolkits/cuda-* toolkits/.making-* sources/gsplat-* sources/.fetching-* kernels/*/*-sm_* kernels/*/*-compute_*
+"""
+"""What is in the cache beside wheels, by names that nothing else has there: SPLATFIX_CACHE may be any folder."""
+
+
 def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
-    """Remove all wheels, or those that ``name`` (a distribution or the beginning of a key) selects.
+    """Remove all that is cached, or the wheels that ``name`` (a distribution or the beginning of a key) selects.
 
     Args:
         confirm: asks the user, and raises to stop.
@@ -38,10 +49,21 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     """
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
-    number = counted(len(chosen), "wheel")
-    if chosen:
+    number, kept = counted(len(chosen), "wheel"), user_cache()
+    # not through links, which lead elsewhere
+    others = [
+        path
+        for pattern in ("" if name else _OTHERS).split()
+        for path in kept.glob(pattern)
+        if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
+    ]
+    also = ""
+    if others:
+        size = sum(_size(path) for path in others) / 2**20
+        also = f", and {size:.1f} MiB of toolkits, sources and kernels from {kept}"
+    if chosen or others:
         size = sum(entry.size for entry in chosen) / 2**20
-        confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}?")
+        confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}{also}?")
     with on_interrupt(
         lambda: (
             f"Interrupted: {visible(str(cache.folder))} still has {counted(len(cache.entries()), 'wheel')}."
@@ -49,8 +71,16 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     ):
         # without a name all goes, also what is damaged and so no entry
         removed = cache.clear(chosen if name else None)
+        for path in others:
+            remove(path)
+    if left := [path for path in others if os.path.lexists(path)]:
+        raise cannot_write(f"{few([str(path) for path in left])} could not be removed.")
     return Result(
         "cache clear",
         lambda: {"folder": str(cache.folder), "removed": removed},
-        lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}")),
+        lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}{also}")),
     )
+
+
+def _size(path: Path) -> int:
+    return path.lstat().st_size + sum(item.lstat().st_size for item in path.rglob("*"))

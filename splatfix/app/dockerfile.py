@@ -3,6 +3,7 @@
 import os
 import re
 import textwrap
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import requires as requires_of
@@ -12,11 +13,12 @@ from msgspec import Struct
 from rich.console import Console
 
 from splatfix import __version__
-from splatfix.app.result import Result
+from splatfix.app.result import Result, show_message
 from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
+from splatfix.core.copying import LeftOut, SourceFiles, missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
@@ -84,6 +86,11 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     require_one_thing(folder)
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
+    copied = SourceFiles(folder)
+    deque(copied.walk(), maxlen=0)
+    left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
+    for missing in missed(left_out):
+        show_message(f"Not in the image: {missing}.")
     recipe = ImageRecipe(
         plan.lane, {}, extensions=plan.lane.extensions, targets=plan.lane.targets, jobs=request.jobs
     )
@@ -95,7 +102,7 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
             lambda console: console.out(text, end="", highlight=False),
         )
     destination, name = _destination(request.out)
-    texts = {name: text, f"{name}.dockerignore": ignored(plan, folder)}
+    texts = {name: text, f"{name}.dockerignore": ignored(plan, folder, left_out)}
     contents = {destination / file: content.encode() for file, content in texts.items()}
     for file, content in (build_context(recipe) | _own_wheel()).items():
         if file.startswith(CONTEXT):
@@ -155,7 +162,7 @@ def _image_name(plan: CheckoutLane) -> str:
     return f"{plan.lane.name}:{'-'.join(plan.lane.targets)}"
 
 
-def ignored(plan: CheckoutLane, folder: Path) -> str:
+def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) -> str:
     """The ``.dockerignore`` beside the Dockerfile. BuildKit reads it instead of the checkout's own, so it begins with that.
 
     The last rule that fits decides: what the build needs comes after the checkout's rules, and then, but for those folders as a
@@ -167,14 +174,18 @@ def ignored(plan: CheckoutLane, folder: Path) -> str:
     """
     path = folder / ".dockerignore"
     content = read_text(path)
+    if path.is_symlink():  # whatever it leads to would be written here
+        content = Unread(str(path), "it is a link")
     if isinstance(content, Unread):
         raise SplatfixError.of("app.unreadable-dockerignore", path=path, reason=content.reason)
     own = (content or "").removeprefix("\ufeff").splitlines()
     needed = [source for source in plan.sources if _PLAIN.fullmatch(source)]
     inside = [rule for rule in own if not any(_excludes(rule, source) for source in needed)]
     data = [name for name in _DATA if not any(source.split("/")[0] == name for source in plan.sources)]
-    always = (bundled("dockerfiles") / "checkout.dockerignore").read_text(encoding="utf-8")
-    return "\n".join([*own, *(f"!{source}" for source in needed), *inside, *data, always])
+    ours = bundled("dockerfiles")
+    always = [(ours / f"{name}.dockerignore").read_text(encoding="utf-8") for name in ("secrets", "checkout")]
+    missing = [item.path for item in left_out if item.wanted and _PLAIN.fullmatch(item.path)]
+    return "\n".join([*own, *(f"!{source}" for source in needed), *inside, *data, *missing, *always])
 
 
 def _excludes(rule: str, folder: str) -> bool:

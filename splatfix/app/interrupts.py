@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +20,7 @@ def on_interrupt(message: str | Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # composing the message takes a moment
-        try:
-            text = str(stop) or (message if isinstance(message, str) else message())
-        finally:
-            signal.signal(signal.SIGINT, before)
+        text = str(stop) or (message if isinstance(message, str) else message())
         raise KeyboardInterrupt(text) from None
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from splatfix import __version__
 from splatfix import facts as machine_facts
-from splatfix.app.result import target_python
+from splatfix.app.result import show_message, target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
 from splatfix.certify.stacks import prepare
@@ -20,11 +20,11 @@ from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Goal, make_context
 from splatfix.context.submodules import module_of
+from splatfix.core.copying import copy_source, missed
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts import Checkout, Distribution, Facts, Reach
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.install.scratch import copy_source
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.plan.checkout import incomplete
@@ -77,7 +77,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     require_imported_submodules(checkout, gaps.placeholders)
     source, mends = mended_copy(checkout, gaps.mends, folder)
     work = folder / "work"
-    copy_source(source, work)
+    _copy(source, work)
     key, name = prepare.recognised_stack(checkout)
     uncalled = not_called_by(checkout, script)
     served = [item.module for item in replacement.dropins]
@@ -184,15 +184,22 @@ def _unpacked(replacement: Replacement, hosts: Mapping[str, Distribution], folde
     return packages
 
 
+def _copy(source: Path, destination: Path) -> None:
+    for text in missed(copy_source(source, destination)):
+        show_message(f"Not copied for the run: {text}.")
+
+
 def mended_copy(checkout: Checkout, mends: tuple[Mend, ...], folder: Path) -> tuple[Path, tuple[Mend, ...]]:
     """What is run: the checkout itself, or where a known edit mends its own Python code a scratch copy with the edits made."""
     edits = prepare.known_edits(checkout, mends)
     if not edits:
         return Path(checkout.folder), mends
     copy = folder / Path(checkout.folder).name
-    copy_source(Path(checkout.folder), copy)
+    _copy(Path(checkout.folder), copy)
     edited = set()
     for file, keys in edits.items():
+        if not (copy / file).is_file():  # behind a link that leads out
+            continue
         text = (copy / file).read_text(encoding="utf-8", errors="surrogateescape")
         for key in keys:
             record = breakage(key)

@@ -50,6 +50,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
     subject = stored.certificate
     content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
     issued_by = stored.document["splatfix_version"]
+    page = stored.path.with_suffix(".html")
     return Shown(
         command="report show",
         certificate=subject,
@@ -57,7 +58,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
         text=lambda console: certificate.show(
             console,
             subject,
-            stored.folder / "certificate.html",
+            page if page.is_file() else None,
             next_step(subject, stored.python),
             stored.options,
             verbose=verbose,
@@ -143,7 +144,8 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
                     merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256)
                 )
             except SplatfixError as problem:
-                unreadable.append((file, problem.what))
+                # the file is named beside it
+                unreadable.append((file, re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", problem.what)))
     finally:
         gc.enable()
     matrix = merging.merge(summaries)

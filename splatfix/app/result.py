@@ -46,6 +46,9 @@ class Result(Struct, frozen=True):
         """The JSON document that ``--json`` prints."""
         return envelope(self.command, self.exit_code, self.data(), self.error)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("A result holds functions that make its texts: pickle its document() instead.")
+
     def __repr__(self) -> str:
         return f"<splatfix {self.command}, exit code {int(self.exit_code)}; print() shows it>"
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from splatfix.certify.model import KernelCheck, Outcome
-from splatfix.core.codec import from_json
+from splatfix.core.codec import from_json, parse_json
 from splatfix.core.files import make_folder
 from splatfix.core.runner import Completed, Runner
 
@@ -92,13 +91,19 @@ def check_kernels(
 
 
 def _outcome_of(kernel: str, module: str, done: Completed) -> KernelCheck:
-    """The last line that the probe wrote, or how it ended without one."""
-    check = None
+    """The last line that the probe wrote, or how it ended without one.
+
+    A module may print lines like it, and end the interpreter as if all were well: it does not know the probe's word.
+    """
+    check, word = None, ""
     for line in done.stdout.splitlines():
         try:
-            check = from_json(KernelCheck, json.loads(line))
-        except (ValueError, KeyError, TypeError):
+            row = parse_json(line)
+            said, told = row.pop("word", ""), from_json(KernelCheck, row)
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue  # what the module printed
+        if word in ("", said):
+            check, word = told, said
     if done.ok and check is not None:
         return check
     if check is None:

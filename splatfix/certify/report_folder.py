@@ -1,11 +1,12 @@
 """The folder of a report: room for a new one, with what an earlier certification left moved aside."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError, cannot_write
-from splatfix.core.files import make_folder, set_aside
+from splatfix.core.files import make_folder, set_aside, write_text
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.step import say
 
@@ -27,10 +28,12 @@ REPORT_FILES = (
 def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
     """Keep other certifications out of a report folder, whose report they would move away. It gives notes.
 
+    A folder that is made here is none of the repository that it may lie in: it has a ``.gitignore``.
+
     Raises:
         SplatfixError: ``report-folder-busy`` when another is at work there; ``cannot-write``.
     """
-    there = out.exists()
+    there, ignored = out.exists(), out / ".gitignore"
     make_folder(out)
     try:
         lock = Lock(out / ".splatfix.lock")
@@ -45,12 +48,15 @@ def report_lock(out: Path) -> Iterator[tuple[str, ...]]:
             todo=(*map(say, locked.todo), say("Or choose another folder with --out.")),
         ) from None
     try:
+        if not there:
+            write_text(ignored, "*\n")
         yield lock.notes
     finally:
         lock.release(remove=True)
-        if not there:
-            with suppress(OSError):
-                out.rmdir()  # it was refused before anything was written
+        with suppress(OSError):
+            if not there and list(out.iterdir()) == [ignored]:  # it was refused before anything was written
+                ignored.unlink()
+                out.rmdir()
 
 
 def make_room(out: Path, scenes: tuple[str, ...]) -> None:
@@ -64,7 +70,7 @@ def make_room(out: Path, scenes: tuple[str, ...]) -> None:
     for scene in scenes:
         folder = out / scene
         ours = folder.is_dir() and ((folder / TRAINING_LOG).is_file() or not any(folder.iterdir()))
-        if folder.exists() and not ours:
+        if os.path.lexists(folder) and not ours:
             raise SplatfixError.of("certify.not-our-folder", folder=folder)
     earlier: list[str] = []
     if (out / "certificate.json").is_file():  # of whichever suite it was

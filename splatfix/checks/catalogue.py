@@ -74,6 +74,8 @@ def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple
     for check in all_checks() if checks is None else checks:
         try:
             findings.extend(check.run(context))
+        except MemoryError:  # no defect of ours
+            raise
         except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden
             frame = inspect.trace()[-1]
             file = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]

@@ -13,7 +13,7 @@ from splatfix import app
 from splatfix.cli import conflicts, options
 from splatfix.cli.options import confirm_unless, examples, finish, option
 
-cache_app = typer.Typer(help="List or remove the wheels that splatfix has built.", no_args_is_help=True)
+cache_app = typer.Typer(help="List the wheels that were built, or clear the cache.", no_args_is_help=True)
 
 
 def _stacks_packages(incomplete: str) -> list[str]:
@@ -130,5 +130,5 @@ def clear(
     yes: options.Yes = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove all wheels from the cache, those of one distribution, or one by its key."""
+    """Remove all that is cached (wheels, toolkits, sources, kernels), or the wheels of one name."""
     finish(app.cache.clear(name, partial(confirm_unless, yes, default=False)), as_json)

@@ -1,8 +1,10 @@
 """The process around a command: signals, wrong usage, and how it ends when something goes wrong."""
 
+import errno
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -122,7 +124,15 @@ def handle_signals() -> None:
         signal.signal(signal.SIGHUP, _interrupt)
 
 
+_CLEARING_S = 10.0
+"""For what was begun to be cleared away after an interrupt. Another one in that time would leave it."""
+_interrupts: list[float] = []
+
+
 def _interrupt(_number: int, _frame: object) -> None:
+    if _interrupts and time.monotonic() - _interrupts[-1] < _CLEARING_S:
+        return
+    _interrupts.append(time.monotonic())
     # the runner starts processes, and is not needed for --help
     from splatfix.core.runner import interrupt
 
@@ -180,6 +190,8 @@ def error_of(error: Exception) -> SplatfixError:
     """What ended a command, as an error for people."""
     if isinstance(error, SplatfixError):
         return error
+    if isinstance(error, MemoryError):
+        return SplatfixError.of("cli.out-of-memory")
     if not isinstance(error, OSError):
         return SplatfixError.of("cli.internal-error", kind=type(error).__name__, error=error)
     # the operating system refused something that no command foresaw; not a defect of splatfix
@@ -189,5 +201,7 @@ def error_of(error: Exception) -> SplatfixError:
         return SplatfixError.of("cli.no-current-folder")
     except OSError:
         pass  # it is there, and cannot be read: that is not what the command was refused
+    if error.errno == errno.ENAMETOOLONG:
+        return SplatfixError.of("cli.name-too-long", name=str(error.filename)[:60])
     file = f": {error.filename}" if error.filename else ""
     return SplatfixError.of("cli.os-error", file=file, reason=error.strerror or error)

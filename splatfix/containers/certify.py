@@ -35,10 +35,9 @@ from splatfix.containers.run import (
     run_in_container,
     sweep,
 )
-from splatfix.core.errors import Exit, SplatfixError, cannot_write
-from splatfix.core.files import read_json, write_json
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import read_json, read_named, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
-from splatfix.core.reading import read_bytes
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
@@ -78,7 +77,7 @@ def certify_in_container(
             limit = f"this engine does not hold a container to {lane.memory} of memory"
             progress(f"{limit}: rootless, without cgroup v2")
         gpu, no_gpu = _gpu(lane, engine, progress)
-        prepare_folder(out)
+        make_room(out, ())
         recipe = recipe_for(lane, request)
         image = build_image(engine, recipe, progress=progress, log=out / IMAGE_LOG)
         host = Host(lane.name, image.id, f"{image.base_image} {image.base_id}", host_command(request, lane))
@@ -174,16 +173,6 @@ def _gpu(lane: Lane, engine: Engine, progress: Callable[[str], None]) -> tuple[b
     return True, ""
 
 
-def prepare_folder(out: Path) -> None:
-    """Create ``out`` and set the report of an earlier run aside."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        make_room(out, ())
-    except OSError as error:
-        text = f"Cannot write the report to {out}: {error.strerror or error}."
-        raise cannot_write(text, say("Choose a writable folder with --out.")) from error
-
-
 @contextmanager
 def naming_what_is_left(out: Path) -> Iterator[None]:
     """An interrupt of what runs in here says where the report is that was copied."""
@@ -259,10 +248,7 @@ def read_certificates(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    content = read_bytes(path, MOST_AUTHORITIES)
-    if not isinstance(content, bytes):
-        reason = content.reason if content else "there is no such file"
-        raise SplatfixError.of("containers.cannot-read", path=path, reason=reason)
+    content = read_named(path, MOST_AUTHORITIES)
     if b"-----BEGIN CERTIFICATE-----" not in content:
         raise SplatfixError.of("containers.no-certificates", path=path)
     return content

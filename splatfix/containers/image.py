@@ -20,10 +20,12 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
+from splatfix.core.copying import SourceFiles
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
+from splatfix.core.reading import read_text
 from splatfix.core.redact import without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import target_options
@@ -49,7 +51,8 @@ _FIRST_DATE = 315619200
 """1980-01-02: zip has no dates before 1980."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 """The classic builder prints stderr in red."""
-_GIT = re.compile(r"/?\.git(/modules/.+)?/(HEAD|config|packed-refs|refs/.+)$")
+Content = bytes | Path | str
+"""What a file of a build context holds, the file that it is a copy of, or what a link says."""
 
 
 class ImageRecipe(Struct, frozen=True):
@@ -120,7 +123,7 @@ def build_image(engine: Engine, recipe: ImageRecipe, *, progress: Callable[[str]
     lane = recipe.lane
     base = lane.base_image
     base_id = _base_image(engine, base, progress)
-    files, arguments = build_context(recipe), build_arguments(recipe)
+    files, arguments = build_context(recipe) | sources_of(recipe, progress), build_arguments(recipe)
     tag = f"splatfix-lane-{lane.name}:{_digest(files, arguments, base_id)[:20]}"
     if known := image_id(engine, tag):
         progress(f"using image {tag}")
@@ -272,14 +275,14 @@ def image_id(engine: Engine, name: str) -> str | None:
             return None
 
 
-def _digest(files: Mapping[str, bytes | Path], arguments: Mapping[str, str], base_id: str) -> str:
+def _digest(files: Mapping[str, Content], arguments: Mapping[str, str], base_id: str) -> str:
     """SHA-256 over everything that decides the content of the image."""
     digests = {}
     for name, content in files.items():
-        if isinstance(content, bytes):
-            digests[name] = hashlib.sha256(content).hexdigest()
-        else:
+        if isinstance(content, Path):
             digests[name] = sha256_of(content)
+        else:
+            digests[name] = hashlib.sha256(repr(content).encode()).hexdigest()
     # images are told by their ids: one may have another name
     named = {name: value for name, value in arguments.items() if name not in ("BASE_IMAGE", "BUILD_IMAGE")}
     content_of_all = {"base": base_id, "args": named, "files": digests}
@@ -337,7 +340,7 @@ def dockerfile(recipe: ImageRecipe) -> str:
 
 
 def build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
-    """The build context: content or file by path, sorted."""
+    """The build context by path, sorted, without the sources of others."""
     lane, ours = recipe.lane, bundled("dockerfiles")
     inside: dict[str, bytes | Path] = {
         "base/prepare.sh": ours / "prepare.sh",
@@ -350,28 +353,32 @@ def build_context(recipe: ImageRecipe) -> dict[str, bytes | Path]:
     inside |= {f"source/{name}": path for name, path in recipe.source.items()}
     files: dict[str, bytes | Path] = {"Dockerfile": ours / "debian.Dockerfile"}
     files |= {f"{CONTEXT}/{name}": content for name, content in inside.items()}
-    sources = dict(recipe.folders)
-    if recipe.checkout is not None:
-        sources["checkout"] = recipe.checkout
-    for name, folder in sources.items():
-        files |= {f"sources/{name}/{path}": content for path, content in checkout_files(folder)}
     return dict(sorted(files.items()))
 
 
-def checkout_files(folder: Path) -> Iterator[tuple[str, bytes | Path]]:
-    """The files of a checkout by their path in it; of ``.git`` only what tells the commit and where it was cloned from."""
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        in_git = re.search(r"(^|/)\.git/", f"{name}/")
-        if not path.is_file() or path.suffix == ".pyc" or (in_git and not _GIT.search(name)):
-            continue
-        if in_git and path.name == "config":
-            yield name, without_credentials(path.read_text(encoding="utf-8", errors="replace")).encode()
-        else:
-            yield name, path
+def sources_of(recipe: ImageRecipe, tell: Callable[[str], None]) -> dict[str, Content]:
+    """The checkout and extensions in the build context; ``tell`` hears what of them is not in it."""
+    sources = dict(recipe.folders)
+    if recipe.checkout is not None:
+        sources["checkout"] = recipe.checkout
+    files: dict[str, Content] = {}
+    for name, folder in sources.items():
+        copied = SourceFiles(folder, with_commit=True)
+        for entry in copied.bounded():
+            place = f"sources/{name}/{entry.name}"
+            if entry.link:
+                files[place] = entry.link
+            elif re.search(r"(^|/)\.git/(.+/)?config$", entry.name):
+                text = read_text(entry.path)
+                files[place] = without_credentials(text).encode() if isinstance(text, str) else b""
+            elif not entry.path.is_dir():
+                files[place] = entry.path
+        for item in copied.left_out:
+            tell(f"not in the image: {item.path} ({item.reason})")
+    return files
 
 
-def _write_context(target: IO[bytes], files: Mapping[str, bytes | Path]) -> None:
+def _write_context(target: IO[bytes], files: Mapping[str, Content]) -> None:
     """The build context as a tar, with its folders, and without owners and dates of this machine."""
     with tarfile.open(fileobj=target, mode="w") as archive:
         folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents}
@@ -382,6 +389,10 @@ def _write_context(target: IO[bytes], files: Mapping[str, bytes | Path]) -> None
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.mode, entry.mtime = 0o644, _source_date()
+            if isinstance(content, str):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content
+                archive.addfile(entry)
+                continue
             if isinstance(content, bytes):
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))

@@ -20,12 +20,12 @@ from splatfix.containers.engine import Engine, device_requests, engine_errors, e
 from splatfix.containers.image import LANE_LABEL, Image
 from splatfix.containers.lanes import Lane
 from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES
 from splatfix.core.output import OutputLog
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import run
+from splatfix.core.step import run, say
 from splatfix.core.threads import start
 
 REPORT_FOLDER = "/report"
@@ -368,6 +368,9 @@ def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:
             content = tar.extractfile(member)
             if content is not None:
                 target = out.joinpath(*parts)
+                if not target.parent.resolve().is_relative_to(out.resolve()):
+                    text = f"{target} is not written: a link leads it out of {out}."
+                    raise cannot_write(text, say("Remove that link, or choose another folder with --out."))
                 write_bytes(target, iter(partial(content.read, 1 << 20), b""))
                 written.append(target)
     return tuple(written)

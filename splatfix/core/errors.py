@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -58,6 +59,10 @@ class SplatfixError(Exception):
         self.details = redacted(details or {})
         super().__init__(self.what)
 
+    def __reduce__(self) -> Any:
+        """Pickle it whole: it crosses from the processes of a pool, where what cannot be read again hangs the pool."""
+        return SplatfixError, (self.code, self.what), vars(self)
+
     @classmethod
     def of(
         cls,
@@ -93,14 +98,9 @@ class SplatfixError(Exception):
         )
 
     def with_todo(self, *todo: Step) -> SplatfixError:
-        return SplatfixError(
-            self.code,
-            self.what,
-            meaning=self.meaning,
-            todo=todo,
-            exit_code=self.exit_code,
-            details=self.details,
-        )
+        other = copy(self)
+        other.todo = todo
+        return other
 
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""

@@ -1,11 +1,16 @@
 """The one way splatfix writes files: whole or not at all, and never over something without a backup when asked."""
 
+import errno
 import hashlib
 import itertools
 import json
 import os
 import secrets
+import shutil
+import stat
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +24,43 @@ from splatfix.core.words import few
 
 TEMPORARY = ".splatfix-"
 """How the name of a file begins that is not whole yet."""
+_STREAM = os.O_WRONLY | os.O_APPEND
+for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+    _STREAM |= getattr(os, _flag, 0)
+_PATIENCE_S = 30.0
+"""For a reader to take a block."""
 
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
 
-    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone.
+    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone. A
+    link is replaced, wherever it leads.
 
     Raises:
-        SplatfixError: ``cannot-write`` when the folder cannot be made or written, or the disk is full.
+        SplatfixError: ``cannot-write`` when the folder cannot be made or written, the disk is full, the place is a disk itself,
+            or nobody reads the pipe.
     """
     blocks = [data] if isinstance(data, bytes) else data
+    # not called after the file, whose name may be as long as the file system takes
+    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(6)}"
     try:
-        if _is_device(path):
-            with path.open("wb") as device:
-                device.writelines(blocks)
+        if _is_stream(path):
+            _write_into(path, blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        # not called after the file, whose name may be as long as the file system takes
-        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
         # the system applies the umask: asking for it would change it for the other threads for a moment
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(blocks)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -90,11 +100,12 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     Raises:
         SplatfixError: ``cannot-write``.
     """
-    earlier = [folder / name for name in names if (folder / name).exists()]
+    # a link that leads nowhere yet is there too: what is opened to be written would be made where it leads
+    earlier = [folder / name for name in names if os.path.lexists(folder / name)]
     if not earlier:
         return None
     places = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
-    kept = next(folder / name for name in places if not (folder / name).exists())
+    kept = next(folder / name for name in places if not os.path.lexists(folder / name))
     try:
         kept.mkdir()
         for path in earlier:
@@ -103,6 +114,15 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
         text = f"What is in {folder} cannot be moved aside: {error.strerror or error}."
         raise cannot_write(text, say("Choose another folder with --out.")) from error
     return kept
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a whole folder, as far as it can be."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def read_named(path: Path, most: int) -> bytes:
@@ -143,9 +163,38 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _is_device(path: Path) -> bool:
-    """It is there, links followed, and is neither a file nor a folder."""
-    return path.exists() and not (path.is_file() or path.is_dir())
+def _is_stream(path: Path) -> bool:
+    """A device or a pipe; of links only the system's own count, which name open files (``/dev/stdout``, ``/dev/fd/63``)."""
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            folder = path.parent.resolve()
+            shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
+            return folder.is_relative_to("/proc") or (folder.is_relative_to("/dev") and not shared)
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
+    try:
+        stream = os.fdopen(os.open(path, _STREAM), "wb", buffering=0)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "nobody reads from it") from error
+        raise
+    with stream:
+        if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
+        for block in blocks:
+            left, until = memoryview(block), time.monotonic() + _PATIENCE_S
+            while left:
+                if taken := stream.write(left):
+                    left, until = left[taken:], time.monotonic() + _PATIENCE_S
+                elif time.monotonic() > until:
+                    raise OSError(errno.ETIMEDOUT, "whoever opened it to read does not")
+                else:
+                    time.sleep(0.01)
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:

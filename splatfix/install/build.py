@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import __version__
+from splatfix.core.copying import LeftOut, copy_source
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
@@ -20,7 +21,7 @@ from splatfix.facts import Facts, read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
-from splatfix.install.scratch import Scratch, copy_source, name_of_copy, scratch_folder
+from splatfix.install.scratch import Scratch, name_of_copy, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.plan.steps import BuildWheel
@@ -73,6 +74,7 @@ class Built(Struct, frozen=True):
 
     path: Path
     cached: bool
+    left_out: tuple[LeftOut, ...]
 
 
 def build_wheel(
@@ -115,7 +117,7 @@ def build_wheel(
             key = wheel_key(scratch.copy, identity) if cache else ""
             kept = cache.take(key, wheels) if cache else None
             if kept is not None:
-                return Built(kept, True)
+                return Built(kept, True, left_out)
             tell("running its setup.py")
             more = _linking(step, source.libraries, environment, scratch.root / "link-names", runner)
             cause = _run_pip(step, environment, runner, scratch, log, tell, stop, more)
@@ -123,7 +125,7 @@ def build_wheel(
                 made = _take_wheel(step, scratch, wheels, log, built_with)
                 if cache:
                     cache.put(key, made, identity, origin_of(Path(step.source)))
-                return Built(made, False)
+                return Built(made, False, left_out)
         jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             raise _failed(step, cause, log)

@@ -1,17 +1,17 @@
 """The target environment: its folders as its own interpreter names them, its lock, its children, and what installs there."""
 
-import json
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from splatfix.core import lock
+from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
@@ -32,11 +32,26 @@ paths = sysconfig.get_paths()
 if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     paths["include"] = os.path.join(sys.prefix, "include", "site", "python%d.%d" % sys.version_info[:2])
     site.ENABLE_USER_SITE = False
-user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
-pip = importlib.util.find_spec("pip") is not None
-virtual = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
-print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip, "virtual": virtual}))
+answer = {name: paths[name] for name in ("purelib", "platlib", "scripts", "data")}
+answer.update(prefix=sys.prefix, headers=paths["include"])
+answer["user_site"] = site.getusersitepackages() if site.ENABLE_USER_SITE else None
+answer["pip"] = importlib.util.find_spec("pip") is not None
+answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
+print(json.dumps(answer))
 """
+
+
+class _Answer(Struct, frozen=True):
+    prefix: str
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    headers: str
+    user_site: str | None
+    pip: bool
+    virtual: bool
+
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = f"""
@@ -101,29 +116,20 @@ def open_environment(python: str, runner: Runner) -> Environment:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
-    answer: dict[str, Any] = {}
+    answer = None
     if completed.ok:
         with suppress(ValueError, IndexError):
-            answer = json.loads(completed.stdout.strip().splitlines()[-1])
-    if not answer:
+            answer = from_json(_Answer, parse_json(completed.stdout.strip().splitlines()[-1]))
+    if answer is None:
         refuse_other_program(python, completed.why() or "it does not answer as one")
         raise SplatfixError.of(
             "install.interpreter-unusable",
             python=python,
             reason=completed.why() or completed.stdout.strip()[:200],
         )
-    paths = answer["paths"]
-    user_site = Path(answer["user"]) if answer["user"] else None
-    installer = find_installer(LiveSystem(runner), python, pip_inside=answer["pip"]).value
-    return Environment(
-        python,
-        Path(answer["prefix"]),
-        **{name: Path(paths[name]) for name in ("purelib", "platlib", "scripts", "data")},
-        headers=Path(paths["include"]),
-        user_site=user_site,
-        installer=installer or Installer(),
-        virtual=answer["virtual"],
-    )
+    installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
+    folders = {name: Path(value) for name, value in asdict(answer).items() if isinstance(value, str)}
+    return Environment(python, **folders, installer=installer or Installer(), virtual=answer.virtual)
 
 
 def child_environment(

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from splatfix.core.codec import to_json
+from splatfix.core.copying import missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
@@ -292,6 +293,7 @@ class _Execution(Struct):
             built, item.seconds = result
             item.wheel = open_wheel(built.path)
             item.native, item.gpu_code = True, bool(step.targets)
+            self.lacking += [f"not copied for the build: {text}" for text in missed(built.left_out)]
             self._finish(record, result=built.path.name)
             origin = f"compiled in {item.seconds:.0f} s"
             if built.cached:

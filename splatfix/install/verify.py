@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import secrets
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path, PurePath
@@ -38,14 +39,14 @@ _NO_GPU = re.compile(
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in ', re.MULTILINE)
 _ASKS = re.compile(r"\bcuda\.(is_available|device_count|get_device_\w+)\(")
 _IMPORT_TIMEOUT = 300.0
-_MARK = "splatfix-imported "
 
 # torch first: extensions link its libraries and do not say where they lie. One answer per line, flushed, so that a
 # crash shows at which module it came.
 _IMPORT_ALL = """
 import importlib, json, sys
 from importlib.machinery import PathFinder
-mark, checkout, modules = sys.argv[1], sys.argv[2], sys.argv[3:]
+mark, checkout, *modules = sys.argv[1:]
+del sys.argv[1:]
 # Finds what nothing else does. On sys.path a package with an __init__.py would win over an installed one without, as HTGS's does.
 class Checkout:
     @staticmethod
@@ -228,9 +229,11 @@ def check_import(
         SplatfixError: ``import-failed`` or ``import-shadowed``.
     """
     wanted = [*modules, caller] if caller else list(modules)
-    argv = [environment.python, "-c", _IMPORT_ALL, _MARK, checkout, *wanted]
+    # which no module can know: it may print what it likes, and end the interpreter as if all were well
+    mark = f"splatfix-imported-{secrets.token_hex(8)} "
+    argv = [environment.python, "-c", _IMPORT_ALL, mark, checkout, *wanted]
     completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
-    answers = [line.removeprefix(_MARK) for line in completed.stdout.splitlines() if line.startswith(_MARK)]
+    answers = [line.removeprefix(mark) for line in completed.stdout.splitlines() if line.startswith(mark)]
     loaded = dict(json.loads(answer) for answer in answers)
     after = ""
     if "torch" not in modules and loaded.pop("torch", None):

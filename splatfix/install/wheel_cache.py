@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
@@ -133,10 +133,7 @@ class WheelCache:
             keys = {entry.key for entry in only}
             paths = [self.folder / key for key in keys]
         for path in paths:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path)
         left = sum(entry.key in keys for entry in self.entries())
         if left:
             raise SplatfixError.of(

@@ -34,7 +34,7 @@ def document(certificate: Certificate, facts: Facts, options: Options | None = N
 def show(
     console: Console,
     certificate: Certificate,
-    report: Path,
+    report: Path | None,
     next_step: Step | None = None,
     options: Options | None = None,
     *,
@@ -43,7 +43,7 @@ def show(
     """The outcome in a screenful: verdict, levels, and a line per scene; the report has every criterion.
 
     Args:
-        report: where the Markdown report is.
+        report: the page; None where there is none.
         options: see :func:`document`.
         verbose: every check, every criterion of every scene, and the table of the baseline too.
     """
@@ -126,11 +126,14 @@ def show_from_container(console: Console, content: Mapping[str, Any], lane: str,
     _show_verdict(console, title, f"(lane {lane}) {content.get('summary', '')}", texts, report)
 
 
-def _show_verdict(console: Console, title: Badge, summary: str, reasons: Sequence[str], report: Path) -> None:
+def _show_verdict(
+    console: Console, title: Badge, summary: str, reasons: Sequence[str], report: Path | None
+) -> None:
     paragraph(console, f"[{_STYLES[title.mark]}]{title.text}:[/] {escape(summary)}", first=0, then=2)
     for reason in reasons:
         marked(console, Mark.BAD, escape(reason))
-    prose(console, "  Report: ", escape(str(report)))
+    if report is not None:
+        prose(console, "  Report: ", escape(str(report)))
 
 
 def _show_kernel(console: Console, kernel: KernelCheck) -> None:

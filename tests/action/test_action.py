@@ -40,7 +40,7 @@ class Run(Struct, frozen=True):
 
 
 def run_action(workspace: Path, temp: Path, **inputs: str) -> Run:
-    """Each ``run`` step by bash as the runner calls it, until one fails."""
+    """Each ``run`` step by bash as the runner calls it, until one fails; ``python`` is the one that runs this."""
     given = {name: row["default"] for name, row in ACTION["inputs"].items()}
     given |= {name.replace("_", "-"): value for name, value in inputs.items()}
     values = {"github.action_path": str(ROOT), "runner.temp": str(temp), "runner.os": "Linux"}
@@ -52,8 +52,12 @@ def run_action(workspace: Path, temp: Path, **inputs: str) -> Run:
     for step in ACTION["runs"]["steps"]:
         if "uses" in step:
             continue
-        paths = [*reversed(files["GITHUB_PATH"].read_text().splitlines()), os.environ["PATH"]]
-        variables = {"PATH": os.pathsep.join(paths), "HOME": os.environ["HOME"], "LANG": "C.UTF-8"}
+        paths = [*reversed(files["GITHUB_PATH"].read_text().splitlines()), str(Path(sys.executable).parent)]
+        variables = {
+            "PATH": os.pathsep.join((*paths, os.environ["PATH"])),
+            "HOME": os.environ["HOME"],
+            "LANG": "C.UTF-8",
+        }
         variables |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         variables |= {name: str(file) for name, file in files.items()}
         variables |= {name: substituted(str(text), values) for name, text in step.get("env", {}).items()}
@@ -84,6 +88,7 @@ def test_it_is_an_action_that_github_takes() -> None:
         if "uses" in step:
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), "tags can be moved"
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    assert "GITHUB_PATH" not in text, "the stack's own python would not be the first any more"
     for kind, name in re.findall(r"\$\{\{ (inputs|steps)\.([\w-]+)", text):
         assert name in (ACTION["inputs"] if kind == "inputs" else ids), name
     page = (ROOT / "docs" / "action.md").read_text(encoding="utf-8")
@@ -110,16 +115,16 @@ def test_a_stack_that_trains_and_one_that_does_not(tmp_path: Path) -> None:
     trainer = broken / "train.py"
     trainer.write_text(trainer.read_text().replace("    gaussians.train()\n", "    gaussians.trian()\n", 1))
 
-    good = run_action(whole, temp, python=sys.executable)
+    good = run_action(whole, temp)
     assert (good.code, good.outputs["exit-code"]) == (0, "0"), good.log
     assert not [line for line in good.annotations if line.startswith("::error")], good.log
     assert "REHEARSED" in good.summary.upper() and (whole / "splatfix-report" / "certificate.json").is_file()
 
     for inputs in ({"stack": "nowhere", "fail_on": "never"}, {"fail_on": "sometimes"}):
-        wrong = run_action(whole, temp, python=sys.executable, **inputs)
+        wrong = run_action(whole, temp, **inputs)
         assert wrong.code == 2 and "::error title=" in wrong.log, wrong.log
 
-    bad = run_action(broken, temp, python=sys.executable)
+    bad = run_action(broken, temp)
     assert (bad.code, bad.outputs["exit-code"]) == (1, "1"), bad.log
     errors = "\n".join(line for line in bad.annotations if line.startswith("::error"))
     line = trainer.read_text().splitlines().index("    gaussians.trian()") + 1

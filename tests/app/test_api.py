@@ -1,9 +1,11 @@
 """The Python API: the same results as the commands, as objects that show themselves."""
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,12 +72,25 @@ def test_what_is_no_log_is_refused(log: str, tmp_path: Path, monkeypatch: pytest
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "call", [splatfix.explain, splatfix.report, lambda given: splatfix.diagnose(repo=given, python="python")]
+)
+def test_what_is_no_path_is_said(call: Any) -> None:
+    for given in (3, b"log", ["log"], float("nan")):
+        with pytest.raises(splatfix.SplatfixError, match="is no path") as refused:
+            call(given)
+        again = pickle.loads(pickle.dumps(refused.value))
+        assert again.to_json() == refused.value.to_json() and "pathlib.Path" in again.todo[0].line()
+
+
 def test_one_target_may_be_a_text(machine: Path) -> None:
     by_text, by_list = (
         splatfix.diagnose(facts=machine, targets=targets) for targets in ("sm_120", ["sm_120"])
     )
     assert by_text.document()["goal"]["targets"] == by_list.document()["goal"]["targets"] == ["sm_120"]
     assert repr(by_text) == "<splatfix diagnose, exit code 1; print() shows it>"
+    with pytest.raises(TypeError, match="document"):
+        pickle.dumps(by_text)
 
 
 def test_what_is_no_architecture_is_refused() -> None:

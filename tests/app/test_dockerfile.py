@@ -22,6 +22,7 @@ from splatfix.containers.image import CONTEXT, ImageRecipe, build_arguments, doc
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import read_checkout
+from splatfix.facts.source.reader import is_regular_file
 from splatfix.knowledge.breakages import source_patterns
 from tests.archs import archs
 from tests.conftest import Splatfix
@@ -279,7 +280,7 @@ def context_of(folder: Path, dockerfile: str = "Dockerfile") -> set[str]:
 
     rules = (folder / f"{dockerfile}.dockerignore").read_text("utf-8").splitlines()
     patterns = [line for line in rules if line and not line.startswith("#")]
-    return {path for path in exclude_paths(str(folder), patterns) if (folder / path).is_file()}
+    return {path for path in exclude_paths(str(folder), patterns) if is_regular_file(folder / path)}
 
 
 SECRETS = (".env", ".env.local", "keys/id_rsa", "site.pem", "submodules/simple-knn/.env", ".aws/credentials")
@@ -294,13 +295,17 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
     for name in (*SECRETS, "mine.txt", "data/scene.ply", "train.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
+    (folder / "passwd").symlink_to("/etc/passwd")
+    (folder / "loop").symlink_to("loop")
+    (folder / "CMakeLists.txt").symlink_to("x" * 300)
     if own_rules is not None:
         (folder / ".dockerignore").write_bytes(own_rules.encode())
     done = write("--out", folder)
     assert done.returncode == 0, done.stderr
+    assert all(f"Not in the image: {name} " in done.stderr for name in (".env", "passwd", "keys/id_rsa"))
 
     sent = context_of(folder)
-    assert not sent & {*SECRETS, "data/scene.ply"}
+    assert not sent & {*SECRETS, "data/scene.ply", "passwd"}
     assert ("mine.txt" in sent) is (own_rules is None)
     needed = {"train.py", "submodules/simple-knn/setup.py", "submodules/diff-surfel-rasterization/setup.py"}
     assert needed <= sent and {WHEEL, f"{CONTEXT}/base/certificates.pem"} <= sent
@@ -323,6 +328,10 @@ def test_what_the_user_excluded_inside_of_what_the_build_needs_stays_out(
 
 
 def test_rules_that_cannot_be_read_are_not_ignored(folder: Path, write: Splatfix) -> None:
-    (folder / ".dockerignore").mkdir()
+    rules = folder / ".dockerignore"
+    rules.symlink_to("/etc/passwd")
+    assert code_of(write("--out", folder, "--json")) == "cannot-read", "nor written into the checkout"
+    rules.unlink()
+    rules.mkdir()
     assert code_of(write("--out", folder, "--json")) == "cannot-read"
     assert not (folder / "Dockerfile").exists()

@@ -64,6 +64,8 @@ def test_the_terminal_and_the_json_say_what_certify_said(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"NOT CERTIFIED: {certificate.summary}\n")
     assert f"Report: {folder / 'certificate.html'}" in done.stdout and "Suggested fix: " in done.stdout
+    (folder / "certificate.html").unlink()
+    assert "Report:" not in splatfix("report", "show", folder).stdout
     shown = check(json.loads(splatfix("report", "show", folder, "--json").stdout))
     assert (shown["command"], shown["exit_code"], shown["issued_by"]) == ("report show", 0, __version__)
     envelope, added = ("command", "exit_code"), ("file", "issued_by", "sha256")

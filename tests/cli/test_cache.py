@@ -12,6 +12,7 @@ from rich.console import Console
 from splatfix.cli.install import clear
 from splatfix.install import WheelCache
 from tests.conftest import Splatfix
+from tests.files import contents, put
 
 
 @pytest.fixture
@@ -50,6 +51,20 @@ def test_wheels_of_one_name_are_apart_and_removable(
     assert splatfix("cache", "clear", "Other.Probe").returncode == 0
     assert splatfix("cache", "clear", "nothing").returncode == 2
     assert [one.key for one in cache.entries()] == ["a1"]
+
+
+def test_all_that_is_kept_is_cleared_and_nothing_else(
+    cache: WheelCache, splatfix: Splatfix, tmp_path: Path
+) -> None:
+    kept, elsewhere = cache.folder.parent, put(tmp_path / "elsewhere", {"knn-sm_120-0.cubin": "theirs"})
+    ours = ("toolkits/cuda-13.0/bin/nvcc", "sources/gsplat-1.5.3/setup.py", "kernels/13.0/knn-sm_120-0.cubin")
+    put(kept, dict.fromkeys((*ours, "sources/mine/setup.py", "toolkits/README"), "x" * (1 << 20)))
+    (kept / "kernels" / "12.8").symlink_to(elsewhere)
+    assert splatfix("cache", "clear", "tiny").returncode == 0 and (kept / ours[0]).is_file()
+    said = splatfix("cache", "clear").stdout
+    assert f"and 3.0 MiB of toolkits, sources and kernels from {kept}" in " ".join(said.split())
+    left = {path.relative_to(kept).as_posix() for path in kept.rglob("*") if not path.is_dir()}
+    assert left == {"sources/mine/setup.py", "toolkits/README"} and len(contents(elsewhere)) == 1
 
 
 def test_a_terminal_is_asked_first(

@@ -119,6 +119,32 @@ def test_children_of_other_threads_are_ended_without_waiting(
     assert is_gone(mark)
 
 
+CLEARING = """
+import os, signal, sys
+from pathlib import Path
+from splatfix.cli.process import handle_signals
+from splatfix.core.files import write_bytes
+from splatfix.core.scratch import temporary_folder
+def stop():
+    os.kill(os.getpid(), signal.SIGINT)
+    yield b""
+remove = os.unlink
+os.unlink = lambda *a, **k: (next(stop()), remove(*a, **k))
+Path.unlink = lambda path, **_: os.unlink(path)
+handle_signals()
+here = Path(sys.argv[1])
+with temporary_folder(base=here) as folder:
+    write_bytes(folder / "a", b"")
+    write_bytes(here / "out", stop())
+"""
+
+
+def test_a_second_ctrl_c_does_not_end_the_clearing_away(tmp_path: Path) -> None:
+    """It comes with each file that is removed."""
+    done = subprocess.run([sys.executable, "-c", CLEARING, str(tmp_path)], capture_output=True, text=True)
+    assert done.stderr.endswith("KeyboardInterrupt\n") and list(tmp_path.iterdir()) == [], done.stderr
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
     return make_environment(tmp_path / "env")

@@ -66,6 +66,8 @@ def test_install_shows_them(splatfix: Splatfix, checkout: Path, name: str) -> No
         (("diagnose", "--explain", "\x1b[2J"), "unknown-check"),
         (("inspect", b"\xff\x1b"), "no-such-file"),
         (("diagnose", "--python", "/x\x07"), "no-interpreter"),
+        (("diagnose", "--repo", "\x1b" * 300), "name-too-long"),
+        (("report", "show", "x" * 5000), "name-too-long"),
     ],
 )
 def test_wrong_words_are_shown(splatfix: Splatfix, words: tuple[str | bytes, ...], code: str) -> None:
@@ -94,6 +96,15 @@ def test_a_traceback_is_shown_without_control(
     assert done.returncode == 3 and plain(done.stderr)
     assert "Traceback" in done.stderr and "in _broken" in done.stderr and "(internal-error)" in done.stderr
     assert "\\x1b[31m https://u:***@host" in done.stderr
+
+
+def test_a_machine_without_memory_is_no_bug(splatfix: Splatfix, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("splatfix.checks.run_checks", run)
+    done = splatfix("diagnose")
+    assert done.returncode == 3 and "(out-of-memory)" in done.stderr
 
 
 def _broken(*_: object, **__: object) -> None:

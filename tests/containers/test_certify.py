@@ -7,10 +7,11 @@ import pytest
 
 from splatfix.app.certify import next_step, run_and_report
 from splatfix.app.stored import read_stored
+from splatfix.certify import make_room, report_lock
 from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import find_lane
-from splatfix.containers.certify import certify_command, host_command, naming_what_is_left, prepare_folder
+from splatfix.containers.certify import certify_command, host_command, naming_what_is_left
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.machines import facts_of
@@ -86,9 +87,18 @@ def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
     for name in (*files, "mine/photo.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    prepare_folder(tmp_path)
+    make_room(tmp_path, ())
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
     assert all((tmp_path / "previous" / name).is_file() for name in files)
+
+
+def test_a_report_s_own_folder_is_none_of_the_repository(tmp_path: Path) -> None:
+    with report_lock(tmp_path / "report"):
+        (tmp_path / "report" / "certificate.json").touch()
+    assert (tmp_path / "report" / ".gitignore").read_text() == "*\n"
+    with report_lock(tmp_path / "refused"), report_lock(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["report"], "and a folder of the user's has none"
 
 
 def test_an_interrupt_names_the_report_that_it_left(tmp_path: Path) -> None:

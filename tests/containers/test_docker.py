@@ -22,6 +22,7 @@ from splatfix.containers import certify_in_container, find_lane
 from splatfix.containers.engine import Engine, require_gpu
 from splatfix.containers.image import (
     BUILT,
+    CHECKOUT,
     LANE_LABEL,
     PACKAGES,
     Image,
@@ -32,6 +33,7 @@ from splatfix.containers.image import (
 from splatfix.containers.run import ContainerJob, ContainerOutcome, run_in_container, sweep
 from splatfix.core.errors import Exit
 from tests.containers.conftest import BASE_IMAGE, engine_script
+from tests.files import put
 from tests.plan.machines import refused
 from tests.tables import data
 
@@ -82,13 +84,16 @@ class TestImage:
     def test_other_content_reuses_the_layers(
         self, docker_engine: Engine, recipe: ImageRecipe, lane_image: Image, tmp_path: Path
     ) -> None:
+        checkout = put(tmp_path / "checkout", {".env": "private", "train.py": "real"})
+        (checkout / "passwd").symlink_to("/etc/hostname")
+        (checkout / "again").symlink_to(checkout / "train.py")
         edited = tmp_path / "__init__.py"
         edited.write_bytes(
             recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
         )
         other = build_image(
             docker_engine,
-            replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}),
+            replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}, checkout=checkout),
             progress=print,
             log=tmp_path / "log",
         )
@@ -99,6 +104,11 @@ class TestImage:
             "torch is not installed again for an edit of splatfix"
         )
         assert layers(docker_engine, other)[:-1] == layers(docker_engine, lane_image)[:-1]
+        names = ("train.py", ".env", "passwd")
+        inside = [read_inside(docker_engine, other, f"{CHECKOUT}/{name}") for name in names]
+        assert inside == [b"real", None, None]
+        cat = ["cat", f"{CHECKOUT}/again"]
+        assert docker_engine.client.containers.run(other.id, cat, remove=True, network_mode="none") == b"real"
         docker_engine.client.images.remove(other.tag)
 
     def test_compilers_stay_outside(self, docker_engine: Engine, lane_image: Image) -> None:

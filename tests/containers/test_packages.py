@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from splatfix.containers import find_lane
-from splatfix.containers.image import checkout_files
+from splatfix.containers.image import ImageRecipe, sources_of
 from splatfix.containers.packages import (
     PipSettings,
     constraints,
@@ -101,19 +101,27 @@ def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
         (git / name).parent.mkdir(parents=True, exist_ok=True)
         (git / name).write_text("x")
     (git / "config").write_text('[remote "origin"]\n\turl = https://user:secret@host.example/a/b\n')
+    (git / "packed-refs").symlink_to("/etc/passwd")
     (tmp_path / "train.py").write_text("")
+    (tmp_path / "run.py").symlink_to(tmp_path / "train.py")
+    (tmp_path / ".env").write_text("")
+    (tmp_path / "passwd").symlink_to("/etc/passwd")
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "train.pyc").write_text("")
-    found = dict(checkout_files(tmp_path))
-    assert sorted(found) == [
+    told: list[str] = []
+    found = sources_of(ImageRecipe(find_lane("cpu"), {}, checkout=tmp_path), told.append)
+    assert sorted(name.removeprefix("sources/checkout/") for name in found) == [
         ".git/HEAD",
         ".git/config",
         ".git/modules/sub/HEAD",
         ".git/refs/heads/main",
+        "run.py",
         "train.py",
     ]
-    config = found[".git/config"]
+    config = found["sources/checkout/.git/config"]
     assert isinstance(config, bytes) and b"secret" not in config and b"host.example/a/b" in config
+    assert found["sources/checkout/run.py"] == "train.py", "it leads where the copy has it"
+    assert ["/etc/passwd" in line or ".env" in line for line in told] == [True, True]
 
 
 @pytest.mark.parametrize(

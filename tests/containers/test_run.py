@@ -66,6 +66,9 @@ def test_no_links_and_nothing_outside(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if not path.is_dir()] == [
         "deep/out/good"
     ]
+    (out / "photos").symlink_to(tmp_path)
+    led_out = refused(unpack_report, archive(member("report/photos/0.png", b"x")), out)
+    assert led_out.code == "cannot-write" and not (tmp_path / "0.png").exists(), "by a link that was there"
 
 
 def test_progress_gets_whole_lines_of_stderr() -> None:

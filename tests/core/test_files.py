@@ -2,12 +2,14 @@
 
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from splatfix.core import files
 from splatfix.core.errors import Exit, SplatfixError
+from tests.plan.machines import refused
 
 
 def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
@@ -63,19 +65,40 @@ def test_nan_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
-def test_devices_and_pipes_are_written_into_and_not_replaced(tmp_path: Path) -> None:
-    nowhere, pipe = tmp_path / "nowhere", tmp_path / "pipe"
-    nowhere.symlink_to(os.devnull)
-    files.write_text(nowhere, "gone")
-    assert nowhere.is_symlink() and not nowhere.is_file()
+def test_devices_and_pipes_are_written_into_and_links_to_them_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
+    assert "nobody reads" in refused(files.write_text, pipe, "waits for no reader").what
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         files.write_json(pipe, {"a": 1})
         assert json.loads(os.read(reader, 100)) == {"a": 1}
+        for target in (pipe, os.devnull, "/dev/full", "nowhere", tmp_path / "kept"):
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+            files.write_text(link, "whole")
+            assert not link.is_symlink() and link.read_text() == "whole"
+        link.unlink()
+        monkeypatch.setattr("splatfix.core.files._PATIENCE_S", 0.1)
+        assert "does not" in refused(files.write_bytes, pipe, bytes(1 << 20)).what
+        monkeypatch.setattr("stat.S_ISBLK", stat.S_ISFIFO)
+        assert "it is a disk" in refused(files.write_text, pipe, "x").what
     finally:
         os.close(reader)
-    assert pipe.is_fifo() and sorted(path.name for path in tmp_path.iterdir()) == ["nowhere", "pipe"]
+    files.write_text(Path(os.devnull), "gone")
+    assert not Path(os.devnull).is_file() and [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="open files have no names")
+def test_the_system_s_names_of_open_files_are_not_replaced(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as log:
+        log.write("before\n")
+        log.flush()
+        for name in (f"/dev/fd/{log.fileno()}", f"/proc/self/fd/{log.fileno()}"):
+            files.write_text(Path(name), "written\n")
+    assert (tmp_path / "log").read_text() == "before\nwritten\nwritten\n"
 
 
 def test_what_was_there_is_moved_aside_each_time_anew(tmp_path: Path) -> None:
@@ -86,6 +109,9 @@ def test_what_was_there_is_moved_aside_each_time_anew(tmp_path: Path) -> None:
         assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / folder
         assert (tmp_path / folder / "series").read_text() == str(count)
         assert not (tmp_path / "series").exists() and (tmp_path / "theirs").exists()
+    (tmp_path / "summary").symlink_to("not/there/yet")
+    assert files.set_aside(tmp_path, ("series", "summary")) == tmp_path / "previous-4"
+    assert not (tmp_path / "summary").is_symlink()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")

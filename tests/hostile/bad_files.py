@@ -26,6 +26,7 @@ def bad_files() -> Iterator[tuple[str, Put]]:
         ("pagemap", "/proc/self/pagemap"),
         ("itself", "."),
         ("nowhere", "no/such/file"),
+        ("too-long-a-name", "x" * 300),
     ):
         if target.startswith("/") and not Path(target).exists():
             continue

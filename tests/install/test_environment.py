@@ -9,7 +9,9 @@ import pytest
 from splatfix.certify import report_lock
 from splatfix.core.errors import SplatfixError
 from splatfix.core.lock import try_lock
-from splatfix.install.environment import environment_lock
+from splatfix.core.runner import ProcessRunner
+from splatfix.install.environment import environment_lock, open_environment
+from tests.plan.machines import refused
 
 HOLD = """
 import sys, time
@@ -80,6 +82,16 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr("splatfix.core.lock.try_lock", held_at_first)
         with environment_lock(tmp_path):
             assert go.exists()
+
+
+@pytest.mark.parametrize(
+    "said", ["[1]", "3", "{}", '{"prefix": 3}', "null", "[" * 9999, '{"prefix": "\\u0000"}']
+)
+def test_an_interpreter_that_answers_nonsense(said: str, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    python.chmod(0o755)
+    assert refused(open_environment, str(python), ProcessRunner()).code == "interpreter-unusable"
 
 
 def test_it_is_had_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

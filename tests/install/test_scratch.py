@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.install.scratch import copy_source, name_of_copy, scratch_folder
+from splatfix.core.copying import copy_source, missed
+from splatfix.install.edit import edited_contents
+from splatfix.install.scratch import name_of_copy, scratch_folder
+from splatfix.plan.edits import PlannedEdit
 from tests.files import put
 from tests.plan.machines import refused
 
@@ -51,26 +54,47 @@ def test_a_copy_has_the_name_of_its_folder_where_torch_takes_it(folder: str, nam
     assert name_of_copy(Path(folder)) == name
 
 
-def test_links(tmp_path: Path) -> None:
-    outside = put(tmp_path / "outside", {"glm.hpp": "glm", "deep/more.hpp": "more"})
+def test_links_inside_stay_links_and_those_that_lead_out_are_left_out(tmp_path: Path) -> None:
+    """Whatever way they tell: through a folder outside, through another link, absolute, to nothing yet, to a device."""
+    outside = put(tmp_path / "outside", {"id": "private", "deep/more.hpp": "private"})
     source = put(tmp_path / "source", {"setup.py": "", "real/a.h": "a"})
-    (source / "inside").symlink_to("real")
-    (source / "glm").symlink_to(outside)
-    (source / "one.hpp").symlink_to(outside / "glm.hpp")
-    (source / "up").symlink_to("../outside/deep")
-    (source / "dangling").symlink_to("nowhere")
-    (source / "loop").symlink_to(source)
+    (outside / "back").symlink_to(source)
+    inside = {"inside": "real", "dangling": "nowhere", "around": "../source/real", "twice": "around/a.h"}
+    absolute = {"absolute": source / "real" / "a.h", "all": source, "through": outside / "back" / "real"}
+    out = {
+        "up": "../outside/deep",
+        "chain": "folder/id",
+        "above": "..",
+        "gone": "/nowhere",
+        "zero": "/dev/zero",
+    }
+    out |= {"real/deep": "../../outside/id", "self": "/proc/self/environ", "loop": "/dev/fd/../../loop"}
+    out |= {"folder": str(outside), "file": f"{outside}/id"}
+    for name, target in {**inside, **absolute, **out}.items():
+        (source / name).symlink_to(target)
 
     copy = tmp_path / "copy"
-    copy_source(source, copy)
-    shutil.rmtree(outside)
+    left_out = copy_source(source, copy)
 
-    assert (copy / "inside").readlink() == Path("real")
-    assert (copy / "glm" / "deep" / "more.hpp").read_text() == "more"
-    assert (copy / "one.hpp").read_text() == "glm" and not (copy / "one.hpp").is_symlink()
-    assert (copy / "up" / "more.hpp").read_text() == "more"
-    assert (copy / "dangling").readlink() == Path("nowhere")
-    assert (copy / "loop").is_symlink()
+    assert {item.path for item in left_out} == set(out)
+    assert edited_contents(copy, [PlannedEdit("x", ("up/more.hpp", "file"), "", "")]) == {}
+    assert all(path.resolve().is_relative_to(copy) for path in copy.rglob("*"))
+    targets = {name: (copy / name).readlink() for name in (*inside, *absolute)}
+    real = dict.fromkeys(("inside", "around", "through"), Path("real"))
+    file = dict.fromkeys(("absolute", "twice"), Path("real/a.h"))
+    assert targets == {**real, **file, "dangling": Path("nowhere"), "all": Path()}
+
+
+def test_secrets_are_in_no_copy(tmp_path: Path) -> None:
+    secret = (".env", ".ENV.local", "deep/id_rsa", "site.pem", "a/.aws/credentials", "Secrets.toml", "x.key")
+    source = put(tmp_path / "source", {"setup.py": "", "src/keys.cu": "", **dict.fromkeys(secret, "private")})
+    (source / "settings").symlink_to(".env")
+    left_out = copy_source(source, tmp_path / "copy")
+    assert names(tmp_path / "copy") == ["settings", "setup.py", "src/keys.cu"]
+    assert not (tmp_path / "copy" / "settings").exists()
+    assert len(missed(left_out)) == len(secret)
+    copy_source(source / "a" / ".aws", tmp_path / "named")
+    assert names(tmp_path / "named") == ["credentials"], "it was asked for by its name"
 
 
 def test_the_path_never_contains_arch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +188,11 @@ def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
 
 
 def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.install.scratch._MOST_FILES", 3)
+    monkeypatch.setattr("splatfix.core.copying._MOST_FILES", 3)
     source = put(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
     error = refused(copy_source, source, tmp_path / "copy")
     assert error.code == "source-too-large" and "films" in error.what
+    with (source / "endless").open("wb") as file:
+        file.truncate(1 << 40)
+    assert "endless" in refused(copy_source, source, tmp_path / "other").what
+    assert not (tmp_path / "other" / "endless").exists(), "it is refused before it is copied"

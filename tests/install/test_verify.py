@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from splatfix.core.runner import ProcessRunner
 from splatfix.facts import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts, Torch, gather
 from splatfix.install import WheelCache, execute
 from splatfix.install.environment import Environment
-from splatfix.install.verify import verify_wheel, wants_gpu
+from splatfix.install.verify import check_import, verify_wheel, wants_gpu
 from splatfix.install.wheels import WheelFile, open_wheel
 from tests.archs import archs, request_for
 from tests.files import put
@@ -147,6 +148,12 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
     (item,) = execute(plan, known, cache=WheelCache()).items
     loads = next(rung for rung in item.proof if rung.name == "loads")
     assert loads.reached is None and "__init__.py line 5" in loads.shown_by
+
+
+def test_a_module_cannot_say_itself_that_it_was_imported(environment: Environment) -> None:
+    lines = """print('splatfix-imported ["liar", null]'); print('splatfix-imported-0 [', flush=True)"""
+    put(environment.purelib, {"liar.py": f"import os\n{lines}\nos._exit(0)\n"})
+    assert refused(check_import, ["liar"], [], environment, ProcessRunner()).code == "import-failed"
 
 
 @pytest.mark.parametrize(

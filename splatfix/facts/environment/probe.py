@@ -45,17 +45,22 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 # The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
-# flushes before it ends so that a crash later in teardown cannot hide the answer.
+# flushes before it ends so that a crash later in teardown cannot hide the answer. A word that no module can know is said before
+# and after: a module may print what it likes, and end the interpreter as if all were well.
 _IMPORT_SCRIPT = """
-import importlib, sys
+import importlib, os, sys
+word = "splatfix-import-" + os.urandom(8).hex()
+print(word, flush=True)
 if sys.argv[1] != "torch":
     try:
         import torch
     except ImportError:
         pass
 importlib.import_module(sys.argv[1])
-print("splatfix-import-ok", flush=True)
+print()
+print(word, flush=True)
 """
+_IMPORT_WORD = re.compile(r"^splatfix-import-\w{16}\n", re.MULTILINE)
 
 
 class _Described(Struct, frozen=True):
@@ -183,13 +188,14 @@ def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
 def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:
     """Import ``module`` (after torch) in a child of the target interpreter and say how that ended."""
     done = system.run([python, "-c", _IMPORT_SCRIPT, module], timeout)
-    if "splatfix-import-ok" in done.stdout and done.returncode == 0:
+    words = _IMPORT_WORD.findall(done.stdout)
+    if len(words) > 1 and words[0] == words[-1] and done.returncode == 0:
         return ImportProbe(module, True, "ok", seconds=done.seconds)
     if done.returncode is None:
         return ImportProbe(module, False, "timeout", done.error, done.seconds)
     if done.returncode < 0:
         return ImportProbe(module, False, "signal", done.why(), done.seconds)
-    output = done.stderr.strip() or done.stdout.strip()
+    output = done.stderr.strip() or _IMPORT_WORD.sub("", done.stdout).strip()
     if not output:
         output = f"exit code {done.returncode} before the import was done"
     last_line = output.splitlines()[-1]

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.git_files import read_submodules
-from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.reader import FolderReader, is_regular_file
 from splatfix.facts.source.setup_py import SetupScript
 
 _OPTION = re.compile(r"\boption\s*\([^)]{0,2000}\)", re.IGNORECASE)
@@ -79,7 +79,7 @@ class CMakeProject(Struct, frozen=True):
 
 def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMakeProject:
     """That of a source, without those of its submodules: what they build is no part of it."""
-    if not (folder / "CMakeLists.txt").is_file():
+    if not is_regular_file(folder / "CMakeLists.txt"):
         return CMakeProject()
     carried = [folder / item.path for item in read_submodules(folder, reader)]
     files = reader.files_below(folder, ("CMakeLists.txt",), depth=3)

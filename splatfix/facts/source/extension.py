@@ -21,7 +21,7 @@ from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.pins import requirements_from_files
-from splatfix.facts.source.reader import FolderReader, is_there
+from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 from splatfix.facts.source.syntax import last_name
@@ -73,7 +73,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     name, version = project.text("name"), project.text("version")
     dependencies, python = project.texts("dependencies"), project.text("requires-python")
     build_requires = build_system.texts("requires")
-    build_files = tuple(file for file in _BUILD_FILES if (folder / file).is_file())
+    build_files = tuple(file for file in _BUILD_FILES if is_regular_file(folder / file))
     modules = tuple(_modules(folder, script))
     cmake = read_cmake(folder, script, reader)
     by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)

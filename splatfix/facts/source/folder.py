@@ -13,7 +13,7 @@ from splatfix.core.reading import read_bytes, read_text
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import PackageSource
 from splatfix.facts.source.python_source import read_package_source
-from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
+from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_regular_file, is_there
 
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
 _TELLING_FOLDERS = (
@@ -82,7 +82,7 @@ def has_build_file(folder: Path) -> bool:
 
     A ``[project]`` alone beside several folders is none: setuptools refuses it ("Multiple top-level packages discovered").
     """
-    if (folder / "setup.py").is_file():
+    if is_regular_file(folder / "setup.py"):
         return True
     text = read_text(folder / "pyproject.toml", MOST_SOURCE)
     if not isinstance(text, str) or _BUILD_TABLE.search(text):

@@ -17,7 +17,7 @@ from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import Checkout
 from splatfix.facts.source.program import files_of_module, holds_module, read_program, relative_files
 from splatfix.facts.source.python_source import is_splat_module
-from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.reader import FolderReader, is_regular_file
 from splatfix.facts.source.syntax import dotted_name, imported, is_main, text_constant
 
 _MOST_FILES = 400
@@ -109,7 +109,7 @@ def as_reached(
 
 def find_trainers(root: Path) -> tuple[str, ...]:
     """Scripts of a folder that train: ``train.py`` alone, if there; else all of them."""
-    if (root / "train.py").is_file():
+    if is_regular_file(root / "train.py"):
         return ("train.py",)
     return all_trainers(root)
 

@@ -63,7 +63,7 @@ def find_scripts(root: Path, reader: FolderReader) -> tuple[list[Path], list[Pat
     in_top_folder: list[Path] = []
     in_readmes: list[Path] = []
     for entry in reader.children(root):
-        if not entry.is_file():
+        if not is_regular_file(Path(entry.path)):
             continue
         if entry.name.endswith(".py") and entry.name != "setup.py":
             in_top_folder.append(Path(entry.path))

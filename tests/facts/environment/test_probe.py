@@ -133,6 +133,11 @@ def fake_torch(
             "libcudart.so.12",
         ),
         ("import sys; sys.exit(0)", "exception", "before the import was done"),
+        (
+            "import os; os.write(1, 2 * b'splatfix-import-0123456789abcdef\\n'); os._exit(0)",
+            "exception",
+            "before",
+        ),
     ],
 )
 def test_a_torch_that_breaks_at_import_is_seen(

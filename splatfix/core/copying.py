@@ -1,0 +1,247 @@
+"""The one way a checkout is copied: for a build, for its trainer's rehearsal, and into the image of a container.
+
+Its links are whatever a stranger made them, and secrets of its owner may lie beside the sources: a copy has nothing from outside,
+and nothing that is called as secrets are.
+"""
+
+import errno
+import fnmatch
+import os
+import re
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import read_text
+from splatfix.core.resources import bundled
+
+_SKIP_ANYWHERE = frozenset({".git", ".hg", ".svn", "__pycache__", ".eggs", ".mypy_cache", ".pytest_cache"})
+# In the top folder only: deeper down a folder called build can be source.
+_SKIP_AT_TOP = frozenset({"build", "dist", "venv", ".venv", ".tox"})
+# Compiled modules of an earlier build in place; a wheel must not pick them up.
+_STALE = re.compile(r".+\.(cpython-\d+\S*\.so|cp\d+-\S+\.pyd|o|obj)$")
+
+
+# What people keep in a checkout beside its sources, by the names that trainers and their manuals give it.
+_DATA = re.compile(
+    r"datasets?|data|outputs?|out|results?|runs?|logs?|wandb|tensorboard|checkpoints?|ckpts?|weights|pretrained|"
+    r"models|scenes?|experiments?|eval|renders?|node_modules",
+    re.IGNORECASE,
+)
+_DATA_FILE = re.compile(
+    r".+\.(ply|splat|spz|ckpt|pth|pt|safetensors|npy|npz|h5|hdf5|onnx|mp4|avi|mov|zip|tar|gz|xz|bz2|zst|7z|rar|whl|db|bin)"
+)
+_SOURCE_FILE = re.compile(
+    r"CMakeLists\.txt|.+\.(py[xi]?|c|cc|cpp|cxx|cuh?|h|hh|hpp|in[lc]|ipp|cmake|in|toml|cfg|slang|glsl|a|so|lib|dll)"
+)
+# What of .git tells the commit, and where it was cloned from.
+_GIT = re.compile(r"(modules/.+/)?(HEAD|config|packed-refs|refs/.+)")
+_LARGE = 32 << 20
+_MOST_BYTES = 2 << 30
+_MOST_FILES = 200_000
+_MOST_LOOKED_AT = 20_000
+
+
+class LeftOut(Struct, frozen=True):
+    """Something that a copy does without."""
+
+    path: str
+    """Relative to what was copied."""
+    reason: str
+    wanted: bool = True
+    """It may be missed: it is neither data nor an environment."""
+
+
+def missed(left_out: Iterable[LeftOut]) -> list[str]:
+    """What of it people are told without asking: neither data nor environments."""
+    return [f"{item.path} ({item.reason})" for item in left_out if item.wanted]
+
+
+class Entry(NamedTuple):
+    """A folder, file or link of a copy."""
+
+    name: str
+    """Its path in the copy, with '/'; "" for the copy itself."""
+    path: Path
+    link: str = ""
+    """What the link says in the copy; "" for what is none."""
+
+
+def copy_source(source: Path, destination: Path, repository: Path | None = None) -> tuple[LeftOut, ...]:
+    """Copy what a build needs: a source folder, or the repository around it; what is left out, and why.
+
+    Everything copied can be written to.
+
+    Args:
+        repository: the folder that ``destination`` becomes a copy of; None for ``source`` itself.
+
+    Raises:
+        SplatfixError: ``disk-full``, ``cannot-copy`` or ``source-too-large``.
+    """
+    files = SourceFiles(source, repository)
+    try:
+        for entry in files.bounded():
+            copy = destination / entry.name
+            if entry.link:
+                copy.symlink_to(entry.link)
+            elif entry.path.is_dir():
+                copy.mkdir(parents=True, exist_ok=True)
+            else:
+                shutil.copy2(entry.path, copy)
+                # a setup.py may write its version.py anew
+                copy.chmod(stat.S_IMODE(copy.stat().st_mode) | stat.S_IWUSR)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise SplatfixError.of("core.disk-full", source=source, parent=destination.parent) from error
+        raise SplatfixError.of(
+            "core.cannot-copy", path=error.filename or source, reason=error.strerror or error
+        ) from error
+    return tuple(files.left_out)
+
+
+class SourceFiles:
+    """What a copy of a source folder has, or of the repository around it.
+
+    Left out are version control, build output, stale modules, virtual environments, folders of data in the top folder (no
+    source below, not named by a build file; called ``datasets`` or the like, or large), large files of data, links that lead
+    out, and secrets. A link inside stays a link.
+
+    Args:
+        with_commit: of ``.git`` take what tells the commit and where it was cloned from.
+    """
+
+    def __init__(self, source: Path, repository: Path | None = None, *, with_commit: bool = False) -> None:
+        self.source, self.repository = source.resolve(), (repository or source).resolve()
+        self.left_out: list[LeftOut] = []
+        """Filled by :meth:`walk`."""
+        self._with_commit = with_commit
+        self._build_files = ""
+        for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "CMakeLists.txt"):
+            text = read_text(self.source / name)
+            if isinstance(text, str):
+                self._build_files += f"{text}\n"
+
+    def bounded(self) -> Iterator[Entry]:
+        """The same as :meth:`walk`, of what is not too large to be copied.
+
+        Raises:
+            SplatfixError: ``source-too-large``.
+        """
+        sizes, total = Counter[str](), 0
+        for count, entry in enumerate(self.walk()):
+            size = entry.path.lstat().st_size
+            sizes[entry.name.partition("/")[0]] += size
+            total += size
+            if total > _MOST_BYTES or count > _MOST_FILES:
+                largest = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in sizes.most_common(3))
+                raise SplatfixError.of(
+                    "core.source-too-large",
+                    repository=self.repository,
+                    most=_MOST_BYTES >> 30,
+                    most_files=_MOST_FILES,
+                    sizes=largest,
+                )
+            yield entry
+
+    def walk(self) -> Iterator[Entry]:
+        """Folders before what is in them, in an order of its own: what is told as left out, and the first file that is too
+        much, are always the same.
+
+        Raises:
+            OSError: a folder cannot be listed.
+        """
+        pending = [("", self.repository)]
+        while pending:
+            inside, folder = pending.pop()
+            yield Entry(inside, folder)
+            below = []
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+            for entry in entries:
+                name, path = f"{inside}/{entry.name}".lstrip("/"), folder / entry.name
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name == ".git" and is_folder and self._with_commit:
+                    yield from self._commit(path, name)
+                elif _is_output(entry.name, is_folder=is_folder, at_top=self._is_top(folder)):
+                    continue
+                elif left_out := self._left_out(path, name):
+                    self.left_out.append(left_out)
+                elif is_folder:
+                    below.append((name, path))
+                elif entry.is_symlink():
+                    # written anew: the way that it tells may lead through folders outside, and others are around the copy
+                    yield Entry(name, path, os.path.relpath(path.resolve(), folder))
+                elif entry.is_file():
+                    yield Entry(name, path)
+            pending += reversed(below)
+
+    def _commit(self, git: Path, inside: str) -> Iterator[Entry]:
+        for path in sorted(git.rglob("*")):
+            name = path.relative_to(git).as_posix()
+            if _GIT.fullmatch(name) and not path.is_symlink() and path.is_file():
+                yield Entry(f"{inside}/{name}", path)
+
+    def _is_top(self, folder: Path) -> bool:
+        return folder in (self.source, self.repository)
+
+    def _left_out(self, path: Path, name: str) -> LeftOut | None:
+        around_it = self.source.is_relative_to(path)
+        if _secret_names().fullmatch(path.name) and not around_it:
+            return LeftOut(name, "called as secrets are")
+        if path.is_symlink():
+            try:
+                target = path.resolve()
+            except (OSError, RuntimeError):  # it leads to itself: RuntimeError up to Python 3.12
+                return LeftOut(name, "a link that leads nowhere")
+            if not target.is_relative_to(self.repository):
+                return LeftOut(name, f"a link out of the checkout, to {target}")
+        elif path.is_dir():
+            if (path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir():
+                return LeftOut(name, "a Python environment", wanted=False)
+            named = re.search(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])", self._build_files)
+            if self._is_top(path.parent) and not named and not around_it and _holds_only_data(path):
+                reason = "data: no source below it, and no build file names it"
+                return LeftOut(name, reason, wanted=False)
+        elif _DATA_FILE.fullmatch(path.name) and (size := path.stat().st_size) > _LARGE:
+            return LeftOut(name, f"data of {size >> 20} MiB", wanted=False)
+        return None
+
+
+@cache
+def _secret_names() -> re.Pattern[str]:
+    """The names that no image gets, by ``dockerfiles/secrets.dockerignore``."""
+    lines = (bundled("dockerfiles") / "secrets.dockerignore").read_text(encoding="utf-8").splitlines()
+    patterns = [fnmatch.translate(line.removeprefix("**/")) for line in lines if line.startswith("**/")]
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+def _is_output(name: str, *, is_folder: bool, at_top: bool) -> bool:
+    if name in _SKIP_ANYWHERE or (at_top and name in _SKIP_AT_TOP):
+        return True
+    if is_folder:
+        return name.endswith(".egg-info")
+    return _STALE.match(name) is not None
+
+
+def _holds_only_data(folder: Path) -> bool:
+    """No file in it that a build could use, among the first thousands; and it is called as data are, or large."""
+    pending, looked_at, size = [folder], 0, 0
+    while pending and looked_at < _MOST_LOOKED_AT:
+        with os.scandir(pending.pop()) as listing:
+            for entry in islice(listing, _MOST_LOOKED_AT):
+                looked_at += 1
+                if _SOURCE_FILE.fullmatch(entry.name):
+                    return False
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(Path(entry.path))
+                else:
+                    size += entry.stat(follow_symlinks=False).st_size
+    return _DATA.fullmatch(folder.name) is not None or size > _LARGE or looked_at >= _MOST_LOOKED_AT
