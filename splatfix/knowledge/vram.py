@@ -36,6 +36,10 @@ class Run(Struct, frozen=True):
         """Of one photo."""
         return self.width * self.height
 
+    def like(self, photos: int, width: int, height: int) -> bool:
+        """Tell whether it was on so many photos of this size, which tools round to the pixel above or below."""
+        return photos == self.photos and abs(width - self.width) < 2 and abs(height - self.height) < 2
+
 
 class Family(Struct, frozen=True):
     """Stacks whose memory has the same parts."""
@@ -54,8 +58,16 @@ class Family(Struct, frozen=True):
     """Bytes a pixel of each photo in host memory while loading."""
     widest: int = 0
     """Pixels to which it reduces wider photos by itself; 0: none."""
+    longest: int = 0
+    """Pixels to which it reduces photos with a longer side; 0: none."""
+    neighbours: int = 0
+    """Of each Gaussian and SDF sample, where what they take is all that can be computed."""
+    samples: int = 0
+    """SDF samples of one iteration, by default."""
     runs: tuple[str, ...] = ()
     """Methods whose published runs give what is not stated."""
+    counts: tuple[str, ...] = ()
+    """Methods whose published runs give its count, where none gives its memory."""
     cap: int | None = None
     """Gaussians of its MCMC strategy, where nobody names another number."""
     lpips: str = ""
@@ -101,13 +113,16 @@ class MemorySetting(Struct, frozen=True):
 
     stacks: tuple[str, ...]
     does: str
-    """What it changes in the model: ``photos-on-cpu``, ``sh-degree``, ``budget``, ``resolution``; "": no figure is known."""
+    """What it changes in the model: ``photos-on-cpu``, ``sh-degree``, ``budget``, ``resolution``, ``neighbours`` or ``samples``;
+    "": no figure is known."""
     option: str
     """In the stack's own words."""
     quality: str
     """What it costs."""
     kind: str
     source: str
+    value: int = 0
+    """Of ``neighbours`` or ``samples``, as the option has it."""
 
 
 @cached
@@ -200,14 +215,26 @@ def source_named(key: str) -> str:
 
 
 def card_memory(name: str) -> int | None:
-    """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``) or of a size (``24 GB``); None: not known."""
+    """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``, ``5080``) or of a size (``24 GB``); None: not
+    known, or the name may mean cards of two sizes."""
     size = re.fullmatch(r"(.*?)[\s-]*(?<!\d)([1-9]\d{0,2})\s*Gi?B", name.strip(), re.IGNORECASE)
-    if size is not None and (not size[1] or _plain(size[1]) in _cards()):
+    if size is not None and (not size[1] or _sizes(size[1])):
         return int(size[2]) * GIB
-    gib = _cards().get(_plain(name))
-    if gib is None:
+    sizes = _sizes(name)
+    if len(sizes) != 1:
         return None
-    return gib * GIB
+    return sizes.pop() * GIB
+
+
+def _sizes(name: str) -> set[int]:
+    """Sizes in GiB of the card of this name, or of those that lack only its first words (``5080``, ``rtx5080``, ``a6000``)."""
+    plain = _plain(name)
+    if plain in _cards():
+        return {_cards()[plain]}
+    number = re.sub(r"^(?:rtx|gtx|quadro|titan) ", "", plain)
+    if not any(map(str.isdigit, number)):
+        return set()
+    return {gib for card, gib in _cards().items() if card.endswith(f" {number}")}
 
 
 def near_cards(name: str) -> Sequence[str]:
@@ -219,7 +246,8 @@ def near_cards(name: str) -> Sequence[str]:
 
 
 def _plain(name: str) -> str:
-    parts = re.findall(r"[a-z0-9]+", name.lower())
+    spaced = re.sub(r"(?<=rtx|gtx)(?=\d)|(?<=\d)(?=ti\b|super\b)", " ", name.lower())
+    parts = re.findall(r"[a-z0-9]+", spaced.replace("mobile", "laptop"))
     ignored = {
         "nvidia",
         "geforce",
