@@ -33,6 +33,7 @@ from splatfix.core.files import write_text
 from splatfix.core.step import say
 from splatfix.facts.scene.reader import scenes_below
 from splatfix.facts.scene.size import SceneSize, read_scene_size
+from splatfix.facts.source.reader import is_folder
 from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report
@@ -149,13 +150,19 @@ def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
 
 def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
     """The scene of a folder, or that with the most pixels of those in it, and of how many."""
+    if not is_folder(folder):
+        raise _no_scene(f"there is no folder {folder}")
     read = {scene: read_scene_size(scene) for scene in scenes_below(folder)}
     sizes = {scene: size for scene, size in read.items() if not isinstance(size, str)}
     if not sizes:
-        todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
-        raise usage_error("not-a-scene", f"No scene: {next(iter(read.values()))}.", todo)
+        raise _no_scene(str(next(iter(read.values()))))
     largest = max(sizes, key=lambda scene: sizes[scene].photos * sizes[scene].width * sizes[scene].height)
     return largest, sizes[largest], len(sizes)
+
+
+def _no_scene(why: str) -> SplatfixError:
+    todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
+    return usage_error("not-a-scene", f"No scene: {why}.", todo)
 
 
 def _need(request: VramRequest, scene: SceneSize | None) -> Need:

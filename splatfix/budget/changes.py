@@ -1,6 +1,6 @@
 """What to change so that a training fits, and the largest that fits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -80,18 +80,13 @@ def _changed(need: Need, setting: MemorySetting, limit: int) -> tuple[str, Need]
         count -= count % 10_000
         return str(count), replace(need, gaussians=Span(count, count, count))
     if does == "resolution":
-        smaller = list(_smaller(need))
-        for divisor, tried in smaller:
-            if (most_taken(tried) or 0) <= limit:
-                return str(divisor), tried
-        return str(smaller[-1][0]), smaller[-1][1]
+        for divisor in DIVISORS:
+            width, height = max(1, need.width // divisor), max(1, need.height // divisor)
+            smaller = replace(need, width=width, height=height)
+            if (most_taken(smaller) or 0) <= limit:
+                break
+        return str(divisor), smaller
     return None
-
-
-def _smaller(need: Need) -> Iterator[tuple[int, Need]]:
-    for divisor in DIVISORS:
-        width, height = max(1, need.width // divisor), max(1, need.height // divisor)
-        yield divisor, replace(need, width=width, height=height)
 
 
 def largest_for(need: Need, limit: int) -> Largest:

@@ -162,43 +162,26 @@ def settings_of(stack: StackMemory) -> Sequence[MemorySetting]:
 def published_runs() -> Mapping[str, Sequence[Run]]:
     """Published runs with memory, by method. A mean over seven scenes has their mean number of pixels."""
     document = table("vram")
-    scenes = {name: tuple(map(int, row)) for name, row in document["scenes"].items()}
-    known: dict[str, list[Run]] = {}
-    for method, row in document["runs"].items():
-        for scene, (gib, gaussians, seconds) in row["scenes"].items():
-            photos, width, height = scenes[scene.partition("-")[0]]
-            known.setdefault(method, []).append(
-                Run(
-                    name=f"{method} {scene}",
-                    bytes=gib * GIB,
-                    gaussians=gaussians,
-                    seconds=seconds,
-                    iterations=row["iterations"],
-                    photos=photos,
-                    width=width,
-                    height=height,
-                    source=source_of("vram", row),
-                )
-            )
+    rows = {
+        method: (row["iterations"], source_of("vram", row), row["scenes"])
+        for method, row in document["runs"].items()
+    }
     for method in ("gsplat-30k", "gsplat-7k"):
         published = methods()[method]
-        for scene, figures in published.scenes.items():
-            if figures.train_gb is None or figures.gaussians is None or scene not in scenes:
-                continue
-            photos, width, height = scenes[scene]
-            known.setdefault(method, []).append(
-                Run(
-                    name=f"{method} {scene}",
-                    bytes=figures.train_gb * GIB,
-                    gaussians=figures.gaussians,
-                    seconds=figures.seconds or 0.0,
-                    iterations=published.iterations,
-                    photos=photos,
-                    width=width,
-                    height=height,
-                    source=published.source,
-                )
-            )
+        figures = {
+            scene: (row.train_gb, row.gaussians, row.seconds or 0.0)
+            for scene, row in published.scenes.items()
+            if row.train_gb is not None and row.gaussians is not None and scene in document["scenes"]
+        }
+        rows[method] = (published.iterations, published.source, figures)
+    known: dict[str, list[Run]] = {}
+    for method, (iterations, source, scenes) in rows.items():
+        known[method] = []
+        for scene, (gib, gaussians, seconds) in scenes.items():
+            photos, width, height = document["scenes"][scene.partition("-")[0]]
+            name = f"{method} {scene}"
+            run = Run(name, gib * GIB, gaussians, seconds, iterations, photos, width, height, source)
+            known[method].append(run)
     return known
 
 
@@ -245,27 +228,17 @@ def near_cards(name: str) -> Sequence[str]:
     return (near or [cards[plain] for plain in get_close_matches(_plain(name), cards)])[:4]
 
 
+_SAID_BESIDES = (
+    *("nvidia", "geforce", "tesla", "gpu", "generation", "blackwell", "workstation", "server", "edition"),
+    *("pcie", "sxm", "sxm2", "sxm4", "sxm5", "oem"),
+)
+"""What drivers put into a card's name, and people leave out."""
+
+
 def _plain(name: str) -> str:
     spaced = re.sub(r"(?<=rtx|gtx)(?=\d)|(?<=\d)(?=ti\b|super\b)", " ", name.lower())
     parts = re.findall(r"[a-z0-9]+", spaced.replace("mobile", "laptop"))
-    ignored = {
-        "nvidia",
-        "geforce",
-        "tesla",
-        "gpu",
-        "generation",
-        "blackwell",
-        "workstation",
-        "server",
-        "edition",
-        "pcie",
-        "sxm",
-        "sxm2",
-        "sxm4",
-        "sxm5",
-        "oem",
-    }
-    return " ".join(part for part in parts if part not in ignored)
+    return " ".join(part for part in parts if part not in _SAID_BESIDES)
 
 
 @cached

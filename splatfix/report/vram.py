@@ -155,19 +155,10 @@ def in_words(expected: Expected | None, *, sources: bool = True) -> str:
     figures = f"{expected.low:,.0f} to {expected.high:,.0f}"
     if round(expected.low) == round(expected.high):
         figures = f"{expected.low:,.0f}"
-    basis = [expected.note, _runs(expected.runs), expected.source]
+    basis = [expected.note, ", ".join(expected.runs), expected.source]
     if not sources:
         basis = [expected.note or expected.source]
     return f"{figures} ({'; '.join(filter(None, basis))})"
-
-
-def _runs(names: Sequence[str]) -> str:
-    """Published runs, the scenes by method: ``inria-30k of room, stump``."""
-    methods: dict[str, list[str]] = {}
-    for name in names:
-        method, _, scene = name.partition(" ")
-        methods.setdefault(method, []).append(scene)
-    return ", ".join(f"{method} of {', '.join(scenes)}" for method, scenes in methods.items())
 
 
 def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
