@@ -65,20 +65,11 @@ def _least(need: Need, stack: StackMemory, family: Family) -> Mapping[str, Phase
     need = replace(need, gaussians=Span(count, count, count))
     neighbours, samples = need.neighbours or family.neighbours, need.samples or family.samples
     model, photos = _model(need, family, gradients=True), _photos(need, stack, family)
-    kept = need.gaussians.times(NEIGHBOUR * neighbours)
-    sampled = _exactly(SAMPLED * neighbours * samples)
-    training = [
-        *model,
-        photos,
-        _part("neighbours", kept, "computed", family.source),
-        _part("SDF samples", sampled, "computed", family.source),
-    ]
-    loading, training_phase = phase_of([model[0], photos]), phase_of(training)
-    return {
-        "loading": replace(loading, at_least=True),
-        "training": replace(training_phase, at_least=True),
-        "evaluation": None,
-    }
+    kept = _part("neighbours", _exactly(NEIGHBOUR * neighbours * count), "computed", family.source)
+    sampled = _part("SDF samples", _exactly(SAMPLED * neighbours * samples), "computed", family.source)
+    loading = phase_of([model[0], photos], at_least=True)
+    training = phase_of([*model, photos, kept, sampled], at_least=True)
+    return {"loading": loading, "training": training, "evaluation": None}
 
 
 def host_phases(need: Need) -> Mapping[str, Phase | None]:

@@ -170,11 +170,12 @@ class Budget(Struct, frozen=True):
         return {"loading": self.loading, "training": self.training, "evaluation": self.evaluation}
 
 
-def phase_of(parts: Sequence[Part], error: float = 0.0) -> Phase:
+def phase_of(parts: Sequence[Part], error: float = 0.0, *, at_least: bool = False) -> Phase:
     """The sum of parts.
 
     Args:
         error: relative, of the sum, where published runs tell it.
+        at_least: it takes more than these.
     """
     peak, low, high = (
         sum(getattr(part, name) for part in parts) for name in ("bytes", "low_bytes", "high_bytes")
@@ -185,4 +186,5 @@ def phase_of(parts: Sequence[Part], error: float = 0.0) -> Phase:
         max(high, round(peak * (1 + error))),
         tuple(part for part in parts if part.high_bytes),
         tuple(dict.fromkeys(part.source for part in parts if part.high_bytes)),
+        at_least,
     )
