@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from msgspec import Struct
 
@@ -125,13 +124,6 @@ def _smoke() -> Iterator[Row]:
                 "smoke peak", f"{name}: tensors in {phase}", row["held"] + view, sum(own[phase].values())
             )
             yield Row("smoke process", f"{name}: process in {phase}", resident, totals[phase])
-        unseen = [other for other in rows if other["scene"] != row["scene"]]
-        for phase, kind in (("training", "view"), ("evaluation", "evaluation")):
-            moments = row["moments"][kind]
-            view = max(_left_out(row, unseen, kind, moment) for moment in moments)
-            most = max(moments.values())
-            title = f"{name}: {phase} without its scene"
-            yield Row("smoke left out", title, row["held"] + most, row["held"] + view)
         # by how much the other scenes grew after two densifications
         others = [
             other for other in rows if other["strategy"] == "default" and other["scene"] != row["scene"]
@@ -140,33 +132,6 @@ def _smoke() -> Iterator[Row]:
         if row["strategy"] == "mcmc":
             count = mcmc_count(row["points"], SHORT_DENSIFICATIONS)
         yield Row("smoke count", f"{name}: Gaussians", row["final"], count)
-
-
-def _left_out(row: Mapping[str, Any], unseen: Sequence[Mapping[str, Any]], kind: str, moment: str) -> float:
-    """Bytes of a moment of a view as the runs on other scenes have it: least squares of relative errors."""
-    measured = [other["moments"][kind][moment] for other in unseen]
-    lines = [
-        [value / most for value in _explained_by(other)] for other, most in zip(unseen, measured, strict=True)
-    ]
-    size = range(len(lines[0]))
-    # the normal equations, with their right side as the last column, solved by elimination
-    system = [
-        [sum(line[i] * line[j] for line in lines) for j in size] + [sum(line[i] for line in lines)]
-        for i in size
-    ]
-    for i in size:
-        system[i] = [value / system[i][i] for value in system[i]]
-        for j in size:
-            if j != i:
-                factor = system[j][i]
-                system[j] = [low - factor * high for low, high in zip(system[j], system[i], strict=True)]
-    return float(
-        sum(value * equation[-1] for value, equation in zip(_explained_by(row), system, strict=True))
-    )
-
-
-def _explained_by(row: Mapping[str, Any]) -> tuple[float, ...]:
-    return row["width"] * row["height"], row["final"], row["final"] * row["in_view"], row["pairs"]
 
 
 def _in_view(scene: str) -> Span:

@@ -31,7 +31,9 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
 from splatfix.core.step import say
+from splatfix.facts.scene.reader import scenes_below
 from splatfix.facts.scene.size import SceneSize, read_scene_size
+from splatfix.facts.source.reader import is_folder
 from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report
@@ -63,10 +65,11 @@ class VramRequest(Struct, frozen=True):
     calibrate: bool = False
     python: str | None = None
     html: Path | None = None
+    verbose: bool = False
 
 
 def foretell(request: VramRequest) -> Result:
-    """Foretell a training, by its numbers or by a scene's folder.
+    """Foretell a training, by its numbers or by a scene's folder; of a folder of scenes by the one with the most pixels.
 
     Raises:
         SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget``, ``unknown-stack``, ``unknown-gpu`` (exit code 2);
@@ -81,14 +84,19 @@ def foretell(request: VramRequest) -> Result:
     strategy = request.strategy
     if stack.key == "mcmc":
         strategy = "mcmc"
-    need = _need(replace(request, stack=stack.key, strategy=strategy))
+    request = replace(request, stack=stack.key, strategy=strategy)
+    scene, scenes = None, 0
+    if request.scene is not None:
+        folder, scene, scenes = _largest_scene(request.scene)
+        request = replace(request, scene=folder)
+    need = _need(request, scene)
     card = _card(request, on_cpu=stack.family == "smoke")
     note = ""
     if request.calibrate:
         from splatfix.app.calibrate import calibrated  # it brings the room of certify along
 
         need, note = calibrated(need, request.scene, request.python)
-    expected = gaussians_expected(need, request.budget)
+    expected = gaussians_expected(need, request.budget, request.iterations)
     if note and need.gaussians.high and not (request.gaussians or request.budget):
         expected = Expected(need.gaussians.low, need.gaussians.high, (), note, "short runs on this machine")
     if expected is not None and not need.gaussians.high:
@@ -108,6 +116,8 @@ def foretell(request: VramRequest) -> Result:
         card=card,
         limit_bytes=limit,
         need=need,
+        scene=str(request.scene or ""),
+        scenes=scenes,
         verdict=verdict,
         **phases,
         host=hosts,
@@ -123,30 +133,43 @@ def foretell(request: VramRequest) -> Result:
     return Result(
         "vram",
         lambda: to_json(budget),
-        lambda console: report.show(console, budget),
+        lambda console: report.show(console, budget, verbose=request.verbose),
         _EXITS[verdict],
     )
 
 
 def verdict_of(phases: Mapping[str, Phase | None], limit: int) -> Verdict:
-    """A training exceeds a card by any phase that is known, and fits it where all are known."""
-    peaks = [phase.peak_bytes for phase in phases.values() if phase is not None]
-    if any(peak > limit for peak in peaks):
+    """A training exceeds a card by any phase that is known, and fits it where all are known and none may take more."""
+    known = [phase for phase in phases.values() if phase is not None]
+    if any(phase.peak_bytes > limit for phase in known):
         return Verdict.EXCEEDS
-    if len(peaks) < len(phases):
+    if len(known) < len(phases) or any(phase.at_least or phase.high_bytes > limit for phase in known):
         return Verdict.UNKNOWN
     return Verdict.FITS
 
 
-def _need(request: VramRequest) -> Need:
+def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
+    """The scene of a folder, or that with the most pixels of those in it, and of how many."""
+    if not is_folder(folder):
+        raise _no_scene(f"there is no folder {folder}")
+    read = {scene: read_scene_size(scene) for scene in scenes_below(folder)}
+    sizes = {scene: size for scene, size in read.items() if not isinstance(size, str)}
+    if not sizes:
+        raise _no_scene(str(next(iter(read.values()))))
+    largest = max(sizes, key=lambda scene: sizes[scene].photos * sizes[scene].width * sizes[scene].height)
+    return largest, sizes[largest], len(sizes)
+
+
+def _no_scene(why: str) -> SplatfixError:
+    todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
+    return usage_error("not-a-scene", f"No scene: {why}.", todo)
+
+
+def _need(request: VramRequest, scene: SceneSize | None) -> Need:
     """The numbers of the training: those that were given before those of the folder."""
     photos, size, points, source_pixels = request.photos, request.size, request.points or 0, 0
     channels, in_view, size_option = 3, IN_VIEW, ""
-    if request.scene is not None:
-        scene = read_scene_size(request.scene)
-        if isinstance(scene, str):
-            todo = say("Give the folder of a scene that a trainer can load, or --images and --resolution.")
-            raise usage_error("not-a-scene", f"No scene: {scene}.", todo)
+    if scene is not None:
         photos = photos or scene.photos
         points = request.points or scene.points
         channels = scene.channels
@@ -200,6 +223,8 @@ def _trained_size(stack_key: str, scene: SceneSize) -> tuple[tuple[int, int], st
         divisor *= 2
     if family.widest and scene.width / divisor > family.widest:
         divisor = scene.width / family.widest
+    if family.longest:
+        divisor = max(divisor, max(scene.width, scene.height) / family.longest)
     return (max(1, round(scene.width / divisor)), max(1, round(scene.height / divisor))), option
 
 

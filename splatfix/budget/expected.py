@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from splatfix.budget.model import Expected, Need, Span
-from splatfix.knowledge.vram import Run, families, published_runs, stack_memory
+from splatfix.knowledge.vram import GIB, Run, families, published_runs, stack_memory
 
 MCMC_GROWTH = 1.05
 """Of the count at each densification (Kheradmand et al. 2024, section 4)."""
@@ -17,8 +17,11 @@ NEAR = 2.0
 """A published run tells the time of a training of up to twice or half its Gaussians."""
 
 
-def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
+def gaussians_expected(need: Need, cap: int | None = None, iterations: int = 30_000) -> Expected | None:
     """The final count where nobody said it; None where no run tells.
+
+    A published run on as many photos of this size says it. Else the count is in the range of those runs, which follows the pixels
+    of all photos beyond the fewest and the most of them; no point of the start is lost, and those of a dense start come on top.
 
     Args:
         cap: the budget that was named.
@@ -40,11 +43,20 @@ def gaussians_expected(need: Need, cap: int | None = None) -> Expected | None:
         return Expected(
             low * need.points, high * need.points, (), "by 300 iterations on six sample scenes", family.source
         )
-    runs = _runs(family.runs, 30_000)
+    runs = _runs(family.runs or family.counts, iterations)
     if not runs or need.strategy == "mcmc":
         return None
+    for run in runs:
+        if run.like(need.photos, need.width, need.height):
+            note = f"published: {run.photos} photos of {run.width}x{run.height}, {run.bytes / GIB:.2f} GB allocated"
+            return Expected(run.gaussians, run.gaussians, (run.name,), note, run.source)
     counts = [run.gaussians for run in runs]
-    return Expected(min(counts), max(counts), _names(runs), "scenes of 125 to 311 photos", runs[0].source)
+    seen = [run.photos * run.pixels for run in runs]
+    pixels = need.photos * need.pixels
+    grown = pixels / min(max(pixels, min(seen)), max(seen))
+    low, high = min(counts) * min(1.0, grown), max(counts) * grown
+    note = f"by {len(runs)} published runs, the pixels of all photos and the points"
+    return Expected(max(low, need.points), high + need.points, _names(runs), note, runs[0].source)
 
 
 BASIS = "the stack's parts and published runs of its family on seven scenes of Mip-NeRF 360, as splatfix vram sums them"
@@ -83,7 +95,7 @@ def span_of(expected: Expected) -> Span:
 def minutes_expected(need: Need, iterations: int) -> Expected | None:
     """Minutes of a training on the card of the published runs; None where none has a like number of Gaussians.
 
-    The runs that are near in Gaussians give seconds an iteration, the range is that of the runs.
+    The run on as many photos of this size gives seconds an iteration, or else those near in Gaussians, with their range.
     """
     stack = stack_memory(need.stack)
     if stack is None or not stack.family:
@@ -93,19 +105,25 @@ def minutes_expected(need: Need, iterations: int) -> Expected | None:
     if need.strategy == "mcmc" and stack.key == "gsplat":
         names = ("gsplat-mcmc",)
     count = need.gaussians.typical
-    runs = [run for run in _runs(names, 30_000) if run.gaussians / NEAR <= count <= run.gaussians * NEAR]
+    known = _runs(names, iterations)
+    runs = [run for run in known if run.gaussians / NEAR <= count <= run.gaussians * NEAR]
+    runs = [run for run in runs if run.like(need.photos, need.width, need.height)] or runs
     if not runs:
         return None
     minutes = [run.seconds / run.iterations * iterations / 60.0 for run in runs]
-    note = f"on the GPU of those runs, median {statistics.median(minutes):.0f}"
+    note = f"median {statistics.median(minutes):.0f} of {len(runs)} published, on their GPU"
     if not stack.own:
         note += ", for another stack of its family"
     return Expected(min(minutes), max(minutes), _names(runs), note, runs[0].source)
 
 
 def _runs(methods: Sequence[str], iterations: int) -> Sequence[Run]:
-    known = published_runs()
-    return [run for method in methods for run in known[method] if run.iterations == iterations]
+    """The runs of so many iterations, or of as many as are published."""
+    runs = [run for method in methods for run in published_runs()[method]]
+    published = {run.iterations for run in runs}
+    if iterations not in published:
+        iterations = max(published, default=0)
+    return [run for run in runs if run.iterations == iterations]
 
 
 def _names(runs: Sequence[Run]) -> tuple[str, ...]:

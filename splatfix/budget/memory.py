@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import mul
 
+from msgspec.structs import replace
+
 from splatfix.budget.model import PHASES, Need, Part, Phase, Span, phase_of
-from splatfix.budget.rates import UNPUBLISHED, rates
-from splatfix.knowledge.vram import Family, StackMemory, families, overhead, source_named, stack_memory
+from splatfix.budget.rates import UNPUBLISHED, rates, runs_of
+from splatfix.knowledge.vram import Family, Run, StackMemory, families, overhead, source_named, stack_memory
 
 FLOAT = 4
 PUBLISHED_DEGREE = 3
@@ -24,6 +26,10 @@ VGG_GRAPH = 1200 + 240 + 1952
 """Bytes a pixel of the graph that autograd keeps of one LPIPS: 300 floats of layers, places of the maxima, differences."""
 ALEX_NETWORK = 200
 """Bytes a pixel of LPIPS by AlexNet, whose first layer is a sixteenth of the picture's pixels."""
+NEIGHBOUR = 12
+"""Bytes of a number (int64) and a distance (float32), which SuGaR keeps of each neighbour of a Gaussian."""
+SAMPLED = 88
+"""Bytes of an SDF sample and neighbour when SuGaR has its density: a number (int64) and 20 floats, of which 9 turn and scale."""
 VIEWS_ALIVE = 2
 """Views whose graphs are alive where evaluation keeps them: a name is bound to the new one only when that is there."""
 NETWORKS: Mapping[str, int] = {"": 0, "alex": ALEX_NETWORK, "vgg": 2 * VGG_FEATURES + VGG_FIRST}
@@ -46,9 +52,24 @@ def card_phases(need: Need) -> Mapping[str, Phase | None]:
         bytes_of = Span(low * count.low, typical * count.typical, high * count.high)
         training = phase_of((_part("everything", bytes_of, family.kind, family.source),))
         return {"loading": None, "training": training, "evaluation": None}
+    if family.samples:
+        return _least(need, stack, family)
     return dict(
         zip(PHASES, (maker(need, stack, family) for maker in (_loading, _training, _evaluation)), strict=True)
     )
+
+
+def _least(need: Need, stack: StackMemory, family: Family) -> Mapping[str, Phase | None]:
+    """What can be computed of SuGaR's training, at the fewest Gaussians."""
+    count = need.gaussians.low
+    need = replace(need, gaussians=Span(count, count, count))
+    neighbours, samples = need.neighbours or family.neighbours, need.samples or family.samples
+    model, photos = _model(need, family, gradients=True), _photos(need, stack, family)
+    kept = _part("neighbours", _exactly(NEIGHBOUR * neighbours * count), "computed", family.source)
+    sampled = _part("SDF samples", _exactly(SAMPLED * neighbours * samples), "computed", family.source)
+    loading = phase_of([model[0], photos], at_least=True)
+    training = phase_of([*model, photos, kept, sampled], at_least=True)
+    return {"loading": loading, "training": training, "evaluation": None}
 
 
 def host_phases(need: Need) -> Mapping[str, Phase | None]:
@@ -89,16 +110,32 @@ def _training(need: Need, stack: StackMemory, family: Family) -> Phase:
         parts.append(_measured_view(need, family, family.view))
         return phase_of(_with_overheads(parts, family))
     known = rates(family)
-    error = UNPUBLISHED
-    if stack.own:
-        error = known.error
+    total_error = error = known.error
+    if not stack.own:
+        error = UNPUBLISHED
     view = family.forward + stack.extra + FLOAT * harmonics(need.sh_degree)
     parts.append(_part("forward buffers", count.times(view), "computed", family.source))
     rest = _about(count.times(_rest(family) * need.calibrated), error)
-    parts.append(_part("tile pairs and backward pass", rest, "published", known.source))
     maps = _about(_exactly(known.pixel * need.pixels * need.calibrated), error)
+    run = _published(need, stack, family)
+    if run is not None:
+        total_error = 0.0
+        stated = sum(part.bytes for part in parts)
+        maps = _exactly(known.pixel * need.pixels)
+        rest = _exactly(max(0.0, run.bytes - stated - maps.typical))
+    parts.append(_part("tile pairs and backward pass", rest, "published", known.source))
     parts.append(_part("maps of the loss", maps, "published", known.source))
-    return phase_of(_with_overheads(parts, family), known.error)
+    return phase_of(_with_overheads(parts, family), total_error)
+
+
+def _published(need: Need, stack: StackMemory, family: Family) -> Run | None:
+    """The run of this very stack that was published for this training; None where it was another, or one with other settings."""
+    usual = need.sh_degree == PUBLISHED_DEGREE and need.strategy == "default" and not need.photos_on_cpu
+    if not stack.own or not usual or need.calibrated != 1.0:
+        return None
+    same = [run for run in runs_of(family) if run.like(need.photos, need.width, need.height)]
+    count = need.gaussians
+    return next((run for run in same if count.low == count.high == run.gaussians), None)
 
 
 def _evaluation(need: Need, stack: StackMemory, family: Family) -> Phase:

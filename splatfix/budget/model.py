@@ -54,6 +54,10 @@ class Need(Struct, frozen=True):
     """Share of the Gaussians in the view that shows most of them."""
     calibrated: float = 1.0
     """What short runs measured of the parts that are published, by what those say."""
+    neighbours: int = 0
+    """Of each Gaussian, and of each SDF sample, as SuGaR keeps them; 0: as its family has it."""
+    samples: int = 0
+    """SDF samples of an iteration of SuGaR; 0: as its family has it."""
 
     @property
     def pixels(self) -> int:
@@ -81,6 +85,8 @@ class Phase(Struct, frozen=True):
     high_bytes: int
     parts: tuple[Part, ...]
     sources: tuple[str, ...]
+    at_least: bool = False
+    """These parts are all that can be computed, and it takes more."""
 
 
 class Expected(Struct, frozen=True):
@@ -101,9 +107,9 @@ class SettingChange(Struct, frozen=True):
     quality: str
     """What it costs."""
     saves_bytes: int | None
-    """Of the highest peak, beside the changes before it; null: not known."""
+    """Of the most that the highest peak may be, beside the changes before it; null: not known."""
     peak_bytes: int | None
-    """The highest peak with it and those before it."""
+    """The most that the highest peak may be, with it and those before it."""
     fits: bool | None
     kind: str
     source: str
@@ -118,7 +124,7 @@ class Largest(Struct, frozen=True):
 
 
 class Verdict(str, Enum):
-    """Whether a training stays under LIMIT of a card."""
+    """Whether a training stays under LIMIT of a card, at the most that it may take."""
 
     FITS = "fits"
     EXCEEDS = "exceeds"
@@ -139,6 +145,10 @@ class Budget(Struct, frozen=True):
     card: Card
     limit_bytes: int
     need: Need
+    scene: str
+    """The folder whose numbers these are; "" where none was read."""
+    scenes: int
+    """How many can be read in the folder that was named; the one with the most pixels counts."""
     verdict: Verdict
     loading: Phase | None
     training: Phase | None
@@ -160,11 +170,12 @@ class Budget(Struct, frozen=True):
         return {"loading": self.loading, "training": self.training, "evaluation": self.evaluation}
 
 
-def phase_of(parts: Sequence[Part], error: float = 0.0) -> Phase:
+def phase_of(parts: Sequence[Part], error: float = 0.0, *, at_least: bool = False) -> Phase:
     """The sum of parts.
 
     Args:
         error: relative, of the sum, where published runs tell it.
+        at_least: it takes more than these.
     """
     peak, low, high = (
         sum(getattr(part, name) for part in parts) for name in ("bytes", "low_bytes", "high_bytes")
@@ -175,4 +186,5 @@ def phase_of(parts: Sequence[Part], error: float = 0.0) -> Phase:
         max(high, round(peak * (1 + error))),
         tuple(part for part in parts if part.high_bytes),
         tuple(dict.fromkeys(part.source for part in parts if part.high_bytes)),
+        at_least,
     )

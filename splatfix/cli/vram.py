@@ -37,6 +37,7 @@ def vram(
     calibrate: Annotated[bool, option("vram.calibrate")] = False,
     python: options.Python = None,
     html: Annotated[Optional[Path], option("vram.html", callback=file_to_write)] = None,
+    verbose: Annotated[bool, option("vram.verbose")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Estimate whether a training fits a GPU, how many Gaussians and minutes it takes, and which settings to change."""
@@ -57,6 +58,7 @@ def vram(
         calibrate=calibrate,
         python=python,
         html=html,
+        verbose=verbose,
     )
     finish(app.vram.foretell(request), as_json)
 

@@ -11,10 +11,10 @@ from typing import Any, Optional
 from torch import Tensor
 
 from splatfix.kernels.gsplat_csrc import (
-    FISHEYE,
-    ORTHO,
-    PINHOLE,
-    CameraModelType,
+    FISHEYE,  # noqa: F401 - asked for by this name
+    ORTHO,  # noqa: F401 - asked for by this name
+    PINHOLE,  # noqa: F401 - asked for by this name
+    CameraModelType,  # noqa: F401 - asked for by this name
     intersect_offset,
     intersect_tile,
     projection_2dgs_fused_bwd,
@@ -27,7 +27,7 @@ from splatfix.kernels.gsplat_csrc import (
     projection_ewa_3dgs_packed_fwd,
     projection_ewa_simple_bwd,
     projection_ewa_simple_fwd,
-    quat_scale_to_covar_preci_fwd,
+    quat_scale_to_covar_preci_fwd,  # noqa: F401 - asked for by this name
     rasterize_to_indices_2dgs,
     rasterize_to_indices_3dgs,
     rasterize_to_pixels_2dgs_bwd,
@@ -40,38 +40,6 @@ from splatfix.kernels.gsplat_csrc import (
 )
 from splatfix.kernels.gsplat_csrc import quat_scale_to_covar_preci_bwd as covariances_bwd
 from splatfix.kernels.gsplat_dispatch import gradients
-
-__all__ = [
-    "FISHEYE",
-    "ORTHO",
-    "PINHOLE",
-    "CameraModelType",
-    "compute_relocation",
-    "compute_sh_bwd",
-    "compute_sh_fwd",
-    "fully_fused_projection_bwd",
-    "fully_fused_projection_bwd_2dgs",
-    "fully_fused_projection_fwd",
-    "fully_fused_projection_fwd_2dgs",
-    "fully_fused_projection_packed_bwd",
-    "fully_fused_projection_packed_bwd_2dgs",
-    "fully_fused_projection_packed_fwd",
-    "fully_fused_projection_packed_fwd_2dgs",
-    "isect_offset_encode",
-    "isect_tiles",
-    "proj_bwd",
-    "proj_fwd",
-    "quat_scale_to_covar_preci_bwd",
-    "quat_scale_to_covar_preci_fwd",
-    "rasterize_to_indices_in_range",
-    "rasterize_to_indices_in_range_2dgs",
-    "rasterize_to_pixels_bwd",
-    "rasterize_to_pixels_bwd_2dgs",
-    "rasterize_to_pixels_fwd",
-    "rasterize_to_pixels_fwd_2dgs",
-    "world_to_cam_bwd",
-    "world_to_cam_fwd",
-]
 
 compute_sh_fwd = spherical_harmonics_fwd
 compute_sh_bwd = spherical_harmonics_bwd

@@ -36,6 +36,10 @@ class Run(Struct, frozen=True):
         """Of one photo."""
         return self.width * self.height
 
+    def like(self, photos: int, width: int, height: int) -> bool:
+        """Tell whether it was on so many photos of this size, which tools round to the pixel above or below."""
+        return photos == self.photos and abs(width - self.width) < 2 and abs(height - self.height) < 2
+
 
 class Family(Struct, frozen=True):
     """Stacks whose memory has the same parts."""
@@ -54,8 +58,16 @@ class Family(Struct, frozen=True):
     """Bytes a pixel of each photo in host memory while loading."""
     widest: int = 0
     """Pixels to which it reduces wider photos by itself; 0: none."""
+    longest: int = 0
+    """Pixels to which it reduces photos with a longer side; 0: none."""
+    neighbours: int = 0
+    """Of each Gaussian and SDF sample, where what they take is all that can be computed."""
+    samples: int = 0
+    """SDF samples of one iteration, by default."""
     runs: tuple[str, ...] = ()
     """Methods whose published runs give what is not stated."""
+    counts: tuple[str, ...] = ()
+    """Methods whose published runs give its count, where none gives its memory."""
     cap: int | None = None
     """Gaussians of its MCMC strategy, where nobody names another number."""
     lpips: str = ""
@@ -101,13 +113,16 @@ class MemorySetting(Struct, frozen=True):
 
     stacks: tuple[str, ...]
     does: str
-    """What it changes in the model: ``photos-on-cpu``, ``sh-degree``, ``budget``, ``resolution``; "": no figure is known."""
+    """What it changes in the model: ``photos-on-cpu``, ``sh-degree``, ``budget``, ``resolution``, ``neighbours`` or ``samples``;
+    "": no figure is known."""
     option: str
     """In the stack's own words."""
     quality: str
     """What it costs."""
     kind: str
     source: str
+    value: int = 0
+    """Of ``neighbours`` or ``samples``, as the option has it."""
 
 
 @cached
@@ -147,43 +162,26 @@ def settings_of(stack: StackMemory) -> Sequence[MemorySetting]:
 def published_runs() -> Mapping[str, Sequence[Run]]:
     """Published runs with memory, by method. A mean over seven scenes has their mean number of pixels."""
     document = table("vram")
-    scenes = {name: tuple(map(int, row)) for name, row in document["scenes"].items()}
-    known: dict[str, list[Run]] = {}
-    for method, row in document["runs"].items():
-        for scene, (gib, gaussians, seconds) in row["scenes"].items():
-            photos, width, height = scenes[scene.partition("-")[0]]
-            known.setdefault(method, []).append(
-                Run(
-                    name=f"{method} {scene}",
-                    bytes=gib * GIB,
-                    gaussians=gaussians,
-                    seconds=seconds,
-                    iterations=row["iterations"],
-                    photos=photos,
-                    width=width,
-                    height=height,
-                    source=source_of("vram", row),
-                )
-            )
+    rows = {
+        method: (row["iterations"], source_of("vram", row), row["scenes"])
+        for method, row in document["runs"].items()
+    }
     for method in ("gsplat-30k", "gsplat-7k"):
         published = methods()[method]
-        for scene, figures in published.scenes.items():
-            if figures.train_gb is None or figures.gaussians is None or scene not in scenes:
-                continue
-            photos, width, height = scenes[scene]
-            known.setdefault(method, []).append(
-                Run(
-                    name=f"{method} {scene}",
-                    bytes=figures.train_gb * GIB,
-                    gaussians=figures.gaussians,
-                    seconds=figures.seconds or 0.0,
-                    iterations=published.iterations,
-                    photos=photos,
-                    width=width,
-                    height=height,
-                    source=published.source,
-                )
-            )
+        figures = {
+            scene: (row.train_gb, row.gaussians, row.seconds or 0.0)
+            for scene, row in published.scenes.items()
+            if row.train_gb is not None and row.gaussians is not None and scene in document["scenes"]
+        }
+        rows[method] = (published.iterations, published.source, figures)
+    known: dict[str, list[Run]] = {}
+    for method, (iterations, source, scenes) in rows.items():
+        known[method] = []
+        for scene, (gib, gaussians, seconds) in scenes.items():
+            photos, width, height = document["scenes"][scene.partition("-")[0]]
+            name = f"{method} {scene}"
+            run = Run(name, gib * GIB, gaussians, seconds, iterations, photos, width, height, source)
+            known[method].append(run)
     return known
 
 
@@ -200,14 +198,26 @@ def source_named(key: str) -> str:
 
 
 def card_memory(name: str) -> int | None:
-    """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``) or of a size (``24 GB``); None: not known."""
+    """Bytes of a card by its name (``NVIDIA GeForce RTX 3090``, ``RTX 3060 12GB``, ``5080``) or of a size (``24 GB``); None: not
+    known, or the name may mean cards of two sizes."""
     size = re.fullmatch(r"(.*?)[\s-]*(?<!\d)([1-9]\d{0,2})\s*Gi?B", name.strip(), re.IGNORECASE)
-    if size is not None and (not size[1] or _plain(size[1]) in _cards()):
+    if size is not None and (not size[1] or _sizes(size[1])):
         return int(size[2]) * GIB
-    gib = _cards().get(_plain(name))
-    if gib is None:
+    sizes = _sizes(name)
+    if len(sizes) != 1:
         return None
-    return gib * GIB
+    return sizes.pop() * GIB
+
+
+def _sizes(name: str) -> set[int]:
+    """Sizes in GiB of the card of this name, or of those that lack only its first words (``5080``, ``rtx5080``, ``a6000``)."""
+    plain = _plain(name)
+    if plain in _cards():
+        return {_cards()[plain]}
+    number = re.sub(r"^(?:rtx|gtx|quadro|titan) ", "", plain)
+    if not any(map(str.isdigit, number)):
+        return set()
+    return {gib for card, gib in _cards().items() if card.endswith(f" {number}")}
 
 
 def near_cards(name: str) -> Sequence[str]:
@@ -218,26 +228,17 @@ def near_cards(name: str) -> Sequence[str]:
     return (near or [cards[plain] for plain in get_close_matches(_plain(name), cards)])[:4]
 
 
+_SAID_BESIDES = (
+    *("nvidia", "geforce", "tesla", "gpu", "generation", "blackwell", "workstation", "server", "edition"),
+    *("pcie", "sxm", "sxm2", "sxm4", "sxm5", "oem"),
+)
+"""What drivers put into a card's name, and people leave out."""
+
+
 def _plain(name: str) -> str:
-    parts = re.findall(r"[a-z0-9]+", name.lower())
-    ignored = {
-        "nvidia",
-        "geforce",
-        "tesla",
-        "gpu",
-        "generation",
-        "blackwell",
-        "workstation",
-        "server",
-        "edition",
-        "pcie",
-        "sxm",
-        "sxm2",
-        "sxm4",
-        "sxm5",
-        "oem",
-    }
-    return " ".join(part for part in parts if part not in ignored)
+    spaced = re.sub(r"(?<=rtx|gtx)(?=\d)|(?<=\d)(?=ti\b|super\b)", " ", name.lower())
+    parts = re.findall(r"[a-z0-9]+", spaced.replace("mobile", "laptop"))
+    return " ".join(part for part in parts if part not in _SAID_BESIDES)
 
 
 @cached

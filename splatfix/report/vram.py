@@ -19,6 +19,9 @@ _MARKS: Mapping[Verdict, Mark] = {
     Verdict.UNKNOWN: Mark.UNKNOWN,
 }
 CHANGES = ("option", "saves", "peak then", "quality lost", "figure")
+UNKNOWN = "not known"
+MOST_CHANGES = 4
+"""Settings that are shown without ``--verbose``."""
 COLOURS = 6
 """Of the style sheet."""
 
@@ -37,10 +40,13 @@ def headline(budget: Budget) -> str:
     card = budget.card.name
     usable = f"{gigabytes(budget.limit_bytes)} usable (97 % of {gigabytes(budget.card.memory_bytes)})"
     known = {name: phase for name, phase in budget.phases.items() if phase is not None}
-    if budget.verdict is Verdict.UNKNOWN:
-        return f"Not known whether it fits {card}: {', '.join(_unknown(budget))}."
     verdict, compared = "Fits", "of"
-    name = max(known, key=lambda name: known[name].peak_bytes)
+    name = max(known, key=lambda name: known[name].high_bytes, default="")
+    if budget.verdict is Verdict.UNKNOWN and (not name or known[name].high_bytes <= budget.limit_bytes):
+        least = f"{name} takes {with_error(known[name])} of {usable}; " if name else ""
+        return f"Not known whether it fits {card}: {least}{', '.join(_unknown(budget))}."
+    if budget.verdict is Verdict.UNKNOWN:
+        verdict = "May not fit"
     if budget.verdict is Verdict.EXCEEDS:
         # it ends in the first of them, whatever those after it would take
         verdict, compared = "Does not fit", "of only"
@@ -51,11 +57,14 @@ def headline(budget: Budget) -> str:
         doubt = " The limit lies within the error of this estimate."
         if budget.need.gaussians.low < budget.need.gaussians.high:
             doubt += " --gaussians narrows it."
-    return f"{verdict} {card}: {name} peaks at {with_error(phase)} {compared} {usable}.{doubt}"
+    takes = "takes" if phase.at_least else "peaks at"
+    return f"{verdict} {card}: {name} {takes} {with_error(phase)} {compared} {usable}.{doubt}"
 
 
 def with_error(phase: Phase) -> str:
-    """A peak with its error."""
+    """A peak with its error, or the bound below it."""
+    if phase.at_least:
+        return f"at least {gigabytes(phase.peak_bytes)}"
     error = f"{gigabytes(phase.low_bytes)} to {gigabytes(phase.high_bytes)}"
     return f"{gigabytes(phase.peak_bytes)} ({error})"
 
@@ -66,44 +75,70 @@ def _unknown(budget: Budget) -> Sequence[str]:
         if budget.largest.gaussians is None:
             return [f"nobody published the memory of {budget.need.stack}"]
         return ["the number of Gaussians is missing (--gaussians)"]
+    if any(phase is not None and phase.at_least for phase in budget.phases.values()):
+        return ["nobody published what else it takes"]
     return [f"nobody published what {' and '.join(missing)} {verb(len(missing), 'takes', 'take')}"]
 
 
-def show(console: Console, budget: Budget) -> None:
-    """On the terminal."""
+def show(console: Console, budget: Budget, *, verbose: bool = False) -> None:
+    """Print a budget.
+
+    Args:
+        verbose: the parts of each phase, every setting, and all sources.
+    """
     need = budget.need
     marked(console, _MARKS[budget.verdict], escape(headline(budget)), indent=0)
     photos = f"{need.photos} photos of {need.width}x{need.height}"
     if need.size_option:
         photos += f" (at {need.size_option}: there is no prepared copy)"
     prose(console, "  ", escape(f"{need.stack}: {photos}, {count(need.gaussians.typical)} {budget.unit}"))
+    if budget.scene:
+        largest_of = f", the largest of {budget.scenes} scenes" if budget.scenes > 1 else ""
+        prose(console, "  ", escape(f"{budget.scene}{largest_of}"))
     if budget.calibration:
         prose(console, "  calibrated: ", escape(budget.calibration))
     longest = max(
         (part.bytes for phase in budget.phases.values() if phase for part in phase.parts), default=1
     )
+    if not verbose:
+        section(console, "Peak of the card's memory")
     for name, phase in budget.phases.items():
-        section(console, f"{name.capitalize()}: {with_error(phase) if phase else 'not known'}")
+        peak = with_error(phase) if phase else UNKNOWN
+        if not verbose:
+            host = budget.host[name]
+            if host:
+                peak += f"; of host memory {gigabytes(host.peak_bytes)}"
+            prose(console, f"  {name:<11}", escape(peak))
+            continue
+        section(console, f"{name.capitalize()}: {peak}")
         for part in phase.parts if phase else ():
             bar = "█" * max(1, round(_BAR * part.bytes / longest))
             label = f"{part.name:<28} {gigabytes(part.bytes):>11}  {part.kind:<9}"
             console.print(f"  {escape(label)} [cyan]{bar}[/]", soft_wrap=True)
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
-    if hosts:
+    if hosts and verbose:
         section(console, "Host memory")
-    for name, peak in hosts:
-        prose(console, f"  {name:<11}", escape(peak))
-    section(console, "Expected")
+        for name, peak in hosts:
+            prose(console, f"  {name:<11}", escape(peak))
+    section(console, "Expected, and the maximum with everything else unchanged")
     for label, expected in ((budget.unit, budget.gaussians), ("minutes", budget.minutes)):
-        prose(console, f"  {label:<11}", escape(in_words(expected)))
-    if budget.changes:
+        prose(console, f"  {label:<11}", escape(in_words(expected, sources=verbose)))
+    limits = "; ".join(f"{name} {limit}" for name, limit in largest(budget) if limit != UNKNOWN)
+    prose(console, f"  {'maximum':<11}", escape(limits or UNKNOWN))
+    rows = change_rows(budget)
+    if rows:
         section(console, "Settings to change, least quality lost first")
-        table(console, CHANGES, [(*row[:-1], row[-1].partition(":")[0]) for row in change_rows(budget)])
-        for source in dict.fromkeys(row[-1] for row in change_rows(budget)):
+    if verbose:
+        table(console, CHANGES, [(*row[:-1], row[-1].partition(":")[0]) for row in rows])
+        for source in dict.fromkeys(row[-1] for row in rows):
             prose(console, "  ", f"[dim]{escape(source)}[/]")
-    section(console, "Maximum on this card, everything else unchanged")
-    for name, limit in largest(budget):
-        prose(console, f"  {name:<11}", escape(limit))
+    else:
+        if len(rows) > MOST_CHANGES:
+            rows = [row for row in rows if row[1] != gigabytes(None)]
+        for option, saves, _, quality, _ in rows[:MOST_CHANGES]:
+            prose(console, "  ", escape(f"{option}: saves {saves}; loses {quality}"))
+    if not verbose:
+        console.print("[dim]Each part, every setting and all sources: --verbose[/]")
 
 
 def count(number: float) -> str:
@@ -113,23 +148,17 @@ def count(number: float) -> str:
     return f"{round(number):,}"
 
 
-def in_words(expected: Expected | None) -> str:
+def in_words(expected: Expected | None, *, sources: bool = True) -> str:
     """A range with what it rests on."""
     if expected is None:
         return "not known: no similar run is published"
     figures = f"{expected.low:,.0f} to {expected.high:,.0f}"
     if round(expected.low) == round(expected.high):
         figures = f"{expected.low:,.0f}"
-    return f"{figures} ({'; '.join(filter(None, (expected.note, _runs(expected.runs), expected.source)))})"
-
-
-def _runs(names: Sequence[str]) -> str:
-    """Published runs, the scenes by method: ``inria-30k of room, stump``."""
-    methods: dict[str, list[str]] = {}
-    for name in names:
-        method, _, scene = name.partition(" ")
-        methods.setdefault(method, []).append(scene)
-    return ", ".join(f"{method} of {', '.join(scenes)}" for method, scenes in methods.items())
+    basis = [expected.note, ", ".join(expected.runs), expected.source]
+    if not sources:
+        basis = [expected.note or expected.source]
+    return f"{figures} ({'; '.join(filter(None, basis))})"
 
 
 def change_rows(budget: Budget) -> Sequence[tuple[str, ...]]:
@@ -152,9 +181,9 @@ def largest(budget: Budget) -> Sequence[tuple[str, str]]:
         size = "x".join(map(str, limits.resolution))
     if limits.resolution == (0, 0):
         size = "none"
-    unlimited, gaussians = "no limit by this card", _down(limits.gaussians) or "not known"
-    if budget.loading is None:  # nothing is known of what photos take
-        unlimited = "not known"
+    unlimited, gaussians = "no limit by this card", _down(limits.gaussians) or UNKNOWN
+    if budget.loading is None or budget.loading.at_least:  # what photos take is not known, or not all of it
+        unlimited = UNKNOWN
     elif limits.gaussians == 0:
         gaussians = "none: the photos alone do not fit"
     return [

@@ -16,7 +16,7 @@ from smoke_trainer.config import TrainConfig, scaled_to
 from smoke_trainer.train import prepare, train_step
 from splatfix.app import calibrate
 from splatfix.app.vram import verdict_of
-from splatfix.budget.changes import changes_for, highest_peak, largest_for
+from splatfix.budget.changes import changes_for, highest_peak, largest_for, most_taken
 from splatfix.budget.expected import gaussians_expected, mcmc_count, minutes_expected
 from splatfix.budget.memory import card_phases, host_phases
 from splatfix.budget.model import Need, Span, Verdict
@@ -40,7 +40,6 @@ LIMITS = {
     "smoke held": (36, 0.05),
     "smoke process": (24, 0.05),
     "smoke peak": (24, 0.05),
-    "smoke left out": (24, 0.05),
     "smoke count": (12, 0.25),
 }
 """How many rows of a kind there are, and the error that each may have."""
@@ -76,7 +75,7 @@ def test_the_photos_of_issue_676_are_refused_while_loading_with_the_flag_that_sa
     assert first["saves_bytes"] > photos["bytes"] and "676" in first["source"]
     code, saved = called("--gpu", "RTX 3090", *WORDS, "--data-device", "cpu")
     assert (code, saved["verdict"], saved["changes"]) == (0, "fits", [])
-    assert saved["training"]["peak_bytes"] == first["peak_bytes"]
+    assert saved["training"]["high_bytes"] == first["peak_bytes"]
     assert saved["host"]["training"]["peak_bytes"] > photos["bytes"]
 
 
@@ -129,19 +128,19 @@ def test_the_largest_is_the_last_that_fits() -> None:
     largest = largest_for(need, limit)
     assert largest.gaussians and largest.photos and largest.resolution
     for count, fits in ((largest.gaussians, True), (largest.gaussians + 1, False)):
-        assert ((highest_peak(replace(need, gaussians=Span(count, count, count))) or 0) <= limit) is fits
+        assert ((most_taken(replace(need, gaussians=Span(count, count, count))) or 0) <= limit) is fits
     for photos, fits in ((largest.photos, True), (largest.photos + 1, False)):
-        assert ((highest_peak(replace(need, photos=photos)) or 0) <= limit) is fits
+        assert ((most_taken(replace(need, photos=photos)) or 0) <= limit) is fits
     assert largest_for(ISSUE_676, limit).gaussians == 0  # the photos alone are too many
     assert largest_for(replace(need, stack="gsplat"), limit).photos is None
 
 
 def test_what_is_not_known_is_said() -> None:
     code, document = called(
-        "--gpu", "24 GB", "--stack", "sugar", "--images", "185", "--resolution", "1600x1000"
+        "--gpu", "24 GB", "--stack", "scaffold", "--images", "185", "--resolution", "1600x1000"
     )
     assert (code, document["verdict"], document["loading"]) == (3, "unknown", None)
-    assert [row["saves_bytes"] for row in document["changes"]] == [None] * 4
+    assert [row["saves_bytes"] for row in document["changes"]] == [None] * 3
     mesh = ("--stack", "mesh", "--images", "185", "--resolution", "1600x1000", "--gaussians")
     assert called("--gpu", "16 GB", *mesh, "4000000")[0] == 3
     code, document = called("--gpu", "16 GB", *mesh, "25000000")
@@ -151,10 +150,71 @@ def test_what_is_not_known_is_said() -> None:
     assert minutes_expected(replace(ISSUE_676, gaussians=Span(1e9, 1e9, 1e9)), 30_000) is None
 
 
+def test_what_can_be_computed_of_sugar_is_a_lower_bound() -> None:
+    words = ("--stack", "sugar", "--images", "185", "--resolution", "1297x840")
+    code, document = called("--gpu", "24 GB", *words)
+    training = document["training"]
+    assert (code, document["verdict"], training["at_least"]) == (3, "unknown", True)
+    parts = {part["name"]: part["bytes"] for part in training["parts"]}
+    count = 4_330_000  # of Inria's published 7,000 iterations on this scene, from which SuGaR goes on
+    assert parts["neighbours"] == 12 * 16 * count and parts["SDF samples"] == 88 * 16 * 1_000_000
+    assert parts["photos"] == 12 * 185 * 1297 * 840
+    changes = {row["option"]: row for row in document["changes"]}
+    assert changes["regularity_knn = 12"]["fits"] is None and len(changes) == 4
+    assert changes["n_samples_for_sdf_regularization = 250_000"]["saves_bytes"] == 88 * 16 * 750_000
+    assert called("--gpu", "6 GB", *words)[1]["verdict"] == "exceeds"
+    text = CliRunner().invoke(app, ["vram", "--gpu", "24 GB", *words]).stdout
+    assert "takes at least" in text and "regularity_knn = 12" in text
+
+
+def test_a_published_run_on_as_many_photos_of_this_size_is_used() -> None:
+    words = ("--gpu", "24 GB", "--stack", "inria", "--images", "185", "--resolution", "1297x841")
+    document = called(*words)[1]
+    assert document["gaussians"]["runs"] == ["inria-30k garden"]
+    assert document["need"]["gaussians"] == {"low": 5_710_000, "typical": 5_710_000, "high": 5_710_000}
+    own = [
+        part for part in document["training"]["parts"] if part["name"] not in ("allocator", "CUDA context")
+    ]
+    assert sum(part["bytes"] for part in own) == pytest.approx(11.04 * GIB, rel=1e-3)
+    assert document["minutes"]["low"] == document["minutes"]["high"] == pytest.approx(3461 / 60)
+    assert called(*words, "--iterations", "7000")[1]["need"]["gaussians"]["low"] == 4_330_000
+
+
+def test_the_count_follows_photos_and_points() -> None:
+    need = Need("inria-v1", 185, 1000, 840, Span(0, 0, 0))
+    spans = [
+        gaussians_expected(replace(need, photos=photos, points=points))
+        for photos, points in ((15, 0), (30, 0), (185, 0), (1850, 0), (15, 2_000_000))
+    ]
+    few, twice, usual, many, dense = ((span.low, span.high) for span in spans if span is not None)
+    assert twice == (pytest.approx(2 * few[0]), pytest.approx(2 * few[1])) and few[1] < usual[1]
+    assert usual == (1_190_000, 6_060_000) and many[0] == usual[0] and many[1] > usual[1]
+    assert dense == (2_000_000, pytest.approx(2_000_000 + few[1]))
+
+
+def test_a_range_over_the_limit_is_no_yes() -> None:
+    words = ("--gpu", "8 GB", "--stack", "gsplat", "--images", "185", "--resolution", "1200x840")
+    code, document = called(*words)
+    training = document["training"]
+    assert training["peak_bytes"] < document["limit_bytes"] < training["high_bytes"]
+    assert (code, document["verdict"]) == (3, "unknown")
+    cap = next(row for row in document["changes"] if "cap-max" in row["option"])
+    assert cap["fits"] and cap["peak_bytes"] <= document["limit_bytes"]
+    text = CliRunner().invoke(app, ["vram", *words]).stdout
+    assert text.startswith("? May not fit 8 GB") and "--gaussians narrows it" in text
+
+
+@pytest.mark.parametrize("stack", sorted(stacks_by_key()))
+def test_the_answer_is_25_lines_at_most(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for gpu in ("2 GB", "24 GB"):
+        words = ["vram", "--gpu", gpu, "--stack", stack, "--images", "1362", "--resolution", "1600x1300"]
+        assert len(CliRunner().invoke(app, words).stdout.splitlines()) <= 25
+
+
 def test_ranges_name_the_runs_that_they_rest_on() -> None:
     expected = gaussians_expected(ISSUE_676)
-    assert expected is not None and (expected.low, expected.high) == (1_190_000, 6_060_000)
-    assert len(expected.runs) == 7
+    assert expected is not None and len(expected.runs) == 7
     minutes = minutes_expected(ISSUE_676, 30_000)
     assert minutes is not None and minutes.low < 50 < minutes.high and "inria-30k room" in minutes.runs
     halved = minutes_expected(ISSUE_676, 15_000)
@@ -171,13 +231,14 @@ def test_ranges_name_the_runs_that_they_rest_on() -> None:
     [
         (("--gpu", "RTX 9999", *WORDS), 2, "unknown-gpu", ""),
         (("--gpu", "RTX 4O90", *WORDS), 2, "unknown-gpu", "RTX 4090"),
-        (("--gpu", "5080", *WORDS), 2, "unknown-gpu", "Near: RTX 5080, RTX 5080 Laptop."),
+        (("--gpu", "6000", *WORDS), 2, "unknown-gpu", "Near: Quadro RTX 6000, RTX A6000, RTX 6000 Ada"),
         (("--gpu", "24 GB", "--stack", "nobody's", *WORDS[2:]), 2, "unknown-stack", "inria, "),
         (("--gpu", "24 GB", "--stack", "mip", "--resolution", "1600"), 2, "bad-resolution", ""),
         (("--gpu", "24 GB", "--stack", "mip", "--resolution", "0x5"), 2, "bad-resolution", ""),
         (("--gpu", "24 GB", "--stack", "mip", "--images", "5"), 2, "no-scene-given", ""),
         (("--gpu", "24 GB", *WORDS, "--budget", "5"), 2, "no-budget", ""),
         (("--gpu", "24 GB", "--stack", "mip", "--scene", "nowhere"), 2, "not-a-scene", ""),
+        (("--gpu", "24 GB", "--stack", "mip", "--scene", "n" * 5000), 2, "not-a-scene", ""),
         (("--gpu", "24 GB", *WORDS, "--html", "no/such/folder/page.html"), 2, "cannot-save", ""),
         (("--gpu", "24 GB", *WORDS, "--calibrate", "--stack", "mesh"), 3, "calibration-failed", ""),
     ],
@@ -210,9 +271,14 @@ def test_cards_by_their_names() -> None:
         "NVIDIA RTX PRO 5000 72GB Blackwell": 72,
         "NVIDIA L20": 48,
         "16 GiB": 16,
+        "5080": 16,
+        "rtx5070ti": 16,
+        "a6000": 48,
+        "4090 laptop": 16,
+        "pro 6000": 96,
     }
     assert {name: card_memory(name) for name in sizes} == {name: gib * GIB for name, gib in sizes.items()}
-    assert [card_memory(name) for name in ("RTX 9999 48GB", "", "0 GB")] == [None] * 3
+    assert [card_memory(name) for name in ("RTX 9999 48GB", "", "0 GB", "ti", "6000")] == [None] * 5
 
 
 @pytest.mark.parametrize(
@@ -238,7 +304,7 @@ def test_this_machines_largest_card_counts(
 
 def test_the_page_and_the_terminal_draw_the_parts(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(app, ["vram", "--gpu", "24 GB", *WORDS, "--html", str(page)])
+    done = CliRunner().invoke(app, ["vram", "-v", "--gpu", "24 GB", *WORDS, "--html", str(page)])
     assert done.exit_code == 1 and "█" in done.stdout and "--data_device cpu" in done.stdout
     text = page.read_text("utf-8")
     assert text.count('<rect class="area') >= 20 and text.count('<line class="limit"') == 3
@@ -305,7 +371,15 @@ def test_a_scene_is_read_by_its_headers(tmp_path: Path, *, text: bool) -> None:
     need = document["need"]
     # Inria's trainer reduces photos wider than 1600 pixels, and holds them decoded as they are while it loads
     assert (code, need["width"], need["height"], need["source_pixels"]) == (0, 1600, 1000, 3200 * 2000)
-    assert need["gaussians"]["low"] == document["gaussians"]["low"] > 1e6
+    assert need["gaussians"]["low"] == document["gaussians"]["low"] > 0
+    (tmp_path / "photos").mkdir()
+    words = ("--gpu", "24 GB", "--stack", "mip", "--scene", str(tmp_path))
+    assert called(*words)[1] == document and document["scenes"] == 1
+    (colmap(tmp_path / "more", text=True) / "sparse" / "0" / "cameras.txt").write_text(
+        "1 PINHOLE 9 9 1 1 1 1\n"
+    )
+    both = called(*words)[1]
+    assert (both["scenes"], both["scene"]) == (2, str(tmp_path / "scene")), "the larger one counts"
 
 
 @pytest.mark.parametrize(

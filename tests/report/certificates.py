@@ -2,9 +2,7 @@
 
 import copy
 import itertools
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 GPUS = (
@@ -60,14 +58,3 @@ def _fail(document: dict[str, Any], code: str, measured: str) -> None:
                 "source": "a test",
             }
         )
-
-
-def write_lab(folder: Path, base: dict[str, Any], count: int) -> list[Path]:
-    """``count`` certificates, each in a report folder of its own."""
-    texts = [json.dumps(document, indent=2) for document in itertools.islice(varied(base), count)]
-    files = []
-    for number, text in enumerate(itertools.islice(itertools.cycle(texts), count)):
-        files.append(folder / f"run-{number:05}" / "certificate.json")
-        files[-1].parent.mkdir(parents=True)
-        files[-1].write_text(text, encoding="utf-8")
-    return files
