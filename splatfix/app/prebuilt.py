@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -15,11 +17,13 @@ from splatfix.wheels import (
     Search,
     Verdict,
     chosen_indexes,
+    fetch_found,
     find_wheels,
     is_name,
     wanted_by_name,
     wanted_by_source,
 )
+from splatfix.wheels.web import Web
 
 
 class Prebuilt(Struct, frozen=True):
@@ -27,6 +31,8 @@ class Prebuilt(Struct, frozen=True):
 
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)
     """By the label of a source, or a name as it was typed, the proven wheel."""
+    fetchers: Mapping[str, Callable[[Path], Path]] = field(default_factory=dict)
+    """By the requirement of a step, what brings its wheel into a folder and proves it again."""
     searches: tuple[Search, ...] = ()
     not_looked: str = ""
     """Why nothing was looked for; "" where something was."""
@@ -67,10 +73,13 @@ def exit_code_of(searches: Iterable[Search]) -> Exit:
     return Exit.OK
 
 
-def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
+def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
     """The prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
+
+    Args:
+        indexes: those of the request as they were typed, with their logins.
 
     Raises:
         SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
@@ -95,12 +104,15 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
     for label, source in summary.built_from.items():
         if source.needs_cuda:
             wanted[label] = wanted_by_source(source)
-    searches = {
-        label: find_wheels(item, chosen, context, interpreter, torch) for label, item in wanted.items()
-    }
-    steps = {}
-    for label, search in searches.items():
+    web = Web((*indexes, *(index.address for index in chosen)))
+    searches, steps, fetchers = [], {}, {}
+    for label, item in wanted.items():
+        search = find_wheels(item, chosen, context, interpreter, torch, web)
+        searches.append(search)
         if search.best:
+            fetchers[search.best.requirement] = partial(
+                fetch_found, search.best, item, context, interpreter, torch, web
+            )
             steps[label] = FetchWheel(
                 subject=search.name,
                 version=search.best.wheel.split("-")[1],
@@ -108,7 +120,7 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
                 targets=context.archs,
                 origin=search.best.index,
             )
-    return Prebuilt(steps, tuple(searches.values()))
+    return Prebuilt(steps, fetchers, tuple(searches))
 
 
 def is_package(source: str) -> bool:

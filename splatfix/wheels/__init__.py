@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from splatfix.wheels.listing import chosen_indexes
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
-from splatfix.wheels.search import find_wheels
+from splatfix.wheels.search import fetch_found, find_wheels
 from splatfix.wheels.wanted import is_name, wanted_by_name, wanted_by_source
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Verdict",
     "Wanted",
     "chosen_indexes",
+    "fetch_found",
     "find_wheels",
     "is_name",
     "wanted_by_name",

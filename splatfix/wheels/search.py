@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,14 +12,14 @@ from msgspec.structs import replace
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
-from splatfix.core.redact import without_credentials
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import RemoteFile, Web, WebError
+from splatfix.wheels.web import RemoteFile, Web, WebError, without_login
 
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
@@ -37,7 +38,7 @@ def find_wheels(
     Args:
         context: its targets are what the GPU code must serve.
     """
-    web = web or Web()
+    web = web or Web(index.address for index in indexes)
     links: list[Link] = []
     unanswered: list[Unanswered] = []
     for index in indexes:
@@ -46,10 +47,43 @@ def find_wheels(
         except WebError as error:
             # a server that says there is no such page has answered: it has no such wheels
             if not error.missing:
-                unanswered.append(Unanswered(index.name, without_credentials(index.address), str(error)))
+                unanswered.append(Unanswered(index.name, without_login(index.address), str(error)))
     search = _Search(wanted, context, interpreter, torch, web)
     asked = tuple(index.name for index in indexes if may_list(index, wanted.name))
     return Search(wanted.name, wanted.source, tuple(search.judged(links)), tuple(unanswered), asked)
+
+
+def fetch_found(
+    found: Candidate,
+    wanted: Wanted,
+    context: Context,
+    interpreter: Interpreter,
+    torch: Torch,
+    web: Web,
+    folder: Path,
+) -> Path:
+    """The wheel that was found, whole, in a folder: what came is proven again, since a server may send other bytes of a file
+    than it sent to whoever looked into it.
+
+    Raises:
+        SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / found.wheel
+    try:
+        web.save(found.address, path, found.digest)
+    except WebError as error:
+        raise SplatfixError.of(
+            "wheels.wheel-not-fetched", wheel=found.wheel, index=found.index, reason=error
+        ) from error
+    link = Link(found.wheel, str(path), found.index, "")
+    came = _Search(wanted, context, interpreter, torch, web).opened(link)
+    if (came.evidence, came.metadata) == (found.evidence, found.metadata):
+        return path
+    path.unlink()
+    differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
+    reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
+    raise SplatfixError.of("wheels.another-wheel", wheel=found.wheel, index=found.index, reason=reason)
 
 
 class _Search(Struct, frozen=True):
@@ -73,17 +107,17 @@ class _Search(Struct, frozen=True):
         fitting.sort(key=lambda item: item[0])
         opened: list[Candidate] = []
         for number, (_, link) in enumerate(fitting):
-            if any(item.verdict is Verdict.PROVEN for item in opened):
+            if any(item.verdict is Verdict.PROVEN for item in opened[:_MOST_OPENED]):
                 opened.append(_candidate(link, Verdict.NOT_READ, reason="another is proven already"))
             elif number >= _MOST_OPENED:
                 reason = f"{_MOST_OPENED} before it were looked into"
                 opened.append(_candidate(link, Verdict.UNKNOWN, "not-read", reason))
             else:
-                opened.append(self._opened(link))
+                opened.append(self.opened(link))
         order = (Verdict.PROVEN, Verdict.UNKNOWN, Verdict.UNSUITED, Verdict.NOT_READ)
         return sorted(opened, key=lambda item: order.index(item.verdict)) + others
 
-    def _opened(self, link: Link) -> Candidate:
+    def opened(self, link: Link) -> Candidate:
         file: RemoteFile | None = None
         with ExitStack() as stack:
             try:
@@ -93,17 +127,25 @@ class _Search(Struct, frozen=True):
                 else:
                     reader = stack.enter_context(opened(link.address))
                 contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
-                candidate = _candidate(link, Verdict.PROVEN)
-                candidate = replace(candidate, evidence=contents.prove())
+                metadata, evidence = contents.prove(link.wheel.split("-")[1])
+                candidate = replace(_candidate(link, Verdict.PROVEN), evidence=evidence, metadata=metadata)
             except Refused as refused:
                 objection = refused.objection
                 candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
-            except BinaryError as error:
-                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error))
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
+            # what a stranger's wheel makes a parser raise: numbers without end, nesting without end
+            except (
+                BinaryError,
+                ValueError,
+                ArithmeticError,
+                LookupError,
+                RecursionError,
+                MemoryError,
+            ) as error:
+                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error) or type(error).__name__)
         return replace(candidate, fetched=file.fetched if file else 0)
 
 
 def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
-    return Candidate(link.wheel, link.address, link.index, link.sha256, verdict, code, reason)
+    return Candidate(link.wheel, link.address, link.index, link.digest, verdict, code, reason)

@@ -155,7 +155,8 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
     """The answer of one index."""
     indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
     assert context.interpreter and context.torch
-    return find_wheels(wanted, indexes, context, context.interpreter, context.torch, web or Web(timeout=5))
+    web = web or Web([item.address for item in indexes], timeout=5)
+    return find_wheels(wanted, indexes, context, context.interpreter, context.torch, web)
 
 
 class Handler(SimpleHTTPRequestHandler):
