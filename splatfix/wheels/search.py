@@ -19,7 +19,7 @@ from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import RemoteFile, Web, WebError, without_login
+from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError, without_login
 
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
@@ -148,4 +148,4 @@ class _Search(Struct, frozen=True):
 
 
 def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
-    return Candidate(link.wheel, link.address, link.index, link.digest, verdict, code, reason)
+    return Candidate(link.wheel, link.address, link.index, link.digest, verdict, code, reason[:LONGEST_REASON])
