@@ -40,6 +40,7 @@ from splatfix.plan.steps import BuildWheel
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
+from splatfix.wheels.listing import save_listed
 from splatfix.wheels.web import Web, WebError
 from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
 
@@ -329,7 +330,8 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
             fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
     sources = tuple(
-        fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
+        fetch_source(text, interpreter, save_listed, offline=request.install.offline)
+        for text in request.sources
     )
     if request.is_named:
         sources = absolute(sources)

@@ -12,6 +12,7 @@ from html import unescape
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.request import url2pathname
 
 from msgspec import Struct, field
 from packaging.utils import canonicalize_name
@@ -206,3 +207,23 @@ def hrefs_in(text: str) -> list[tuple[str, bool]]:
         if 0 < len(href) <= _LONGEST_LINK and not _LONG_NUMBER.search(href):
             hrefs.append((unescape(href), "data-yanked" in found))
     return hrefs
+
+
+def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) -> None:
+    """Save the file of a name that a page of an index lists, as it lists it; one of this machine as it is.
+
+    Raises:
+        OSError: it cannot be had, or is another than its index says.
+    """
+    web = Web(named)
+    try:
+        if address.startswith("file:"):
+            return web.save(url2pathname(urlsplit(address).path), path)
+        page, text = web.page(without_login(page))
+        for href, _ in hrefs_in(text):
+            name, address, digest = linked_file(page, href)
+            if name == path.name:
+                return web.save(address, path, digest)
+        raise WebError(f"{page} does not list it")
+    except WebError as error:
+        raise OSError(str(error)) from error

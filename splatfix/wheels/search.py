@@ -148,4 +148,6 @@ class _Search(Struct, frozen=True):
 
 
 def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
-    return Candidate(link.wheel, link.address, link.index, link.digest, verdict, code, reason[:LONGEST_REASON])
+    return Candidate(
+        link.wheel, link.address, link.index, link.digest, verdict, code, reason[:LONGEST_REASON]
+    )

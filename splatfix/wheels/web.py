@@ -311,7 +311,7 @@ class Web:
             of_s3 = error.code == 403 and "AmazonS3" in error.headers.get("Server", "")
             reason = f"HTTP status {error.code}"
             if error.code == 401:
-                reason += ": it asks for a login (https://USER:PASSWORD@HOST, sent to that address alone)"
+                reason += ": it asks for a login, which is sent only to the address that was named with it"
             raise WebError(reason, missing=of_s3 or error.code in _GONE) from error
         except URLError as error:
             raise WebError(_words(error.reason)) from error

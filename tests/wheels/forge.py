@@ -232,6 +232,7 @@ class Handler(SimpleHTTPRequestHandler):
 
     def _send(self, data: bytes, length: int, fault: str) -> None:
         self.send_header("Content-Length", str(length))
+        self.send_header("Content-Type", "text/html")
         self.end_headers()
         if fault == "slow":
             for byte in data:
