@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Facts, resolved_folder
-from splatfix.plan import Request, summarise
+from splatfix.plan import Request
+from splatfix.plan.checkout import sources_in
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import (
     Search,
@@ -100,10 +101,11 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     names = tuple(filter(is_package, request.sources))
     wanted = {name: wanted_by_name(name) for name in names}
-    summary = summarise(tuple(text for text in request.sources if text not in names), facts)
-    for label, source in summary.built_from.items():
-        if source.needs_cuda:
-            wanted[label] = wanted_by_source(source)
+    try:
+        sources, _ = sources_in((text for text in request.sources if text not in names), facts)
+    except SplatfixError:
+        sources = ()  # the plan says what is wrong with them
+    wanted |= {source.label: wanted_by_source(source) for source in sources if source.needs_cuda}
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():

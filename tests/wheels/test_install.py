@@ -27,7 +27,7 @@ from splatfix.wheels.web import without_login
 from tests.archs import goal, request_for
 from tests.conftest import Splatfix
 from tests.install.environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
-from tests.plan.machines import changed, cuda_source, healthy, refused
+from tests.plan.machines import BLACKWELL_TORCH, changed, cuda_source, healthy, machine, refused
 
 from .forge import serving, torch_in, write_page, write_wheel
 
@@ -59,6 +59,16 @@ def wanted(folder: Path, **options: str) -> Request:
 
 def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
     return find_prebuilt(replace(request, indexes=tuple(map(without_login, indexes))), facts, indexes)
+
+
+def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -> None:
+    facts = machine(torch=BLACKWELL_TORCH, toolkits=(), host=(), packages={"pip": "25.0"})
+    request = wanted(tmp_path, backend="wheels")
+    write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
+    wheels = found(request, facts, str(tmp_path / "wheels"))
+    context = make_context(facts, goal("sm_120"))
+    assert with_wheels(request, context, wheels).kind is OptionKind.WHEEL
+    assert refused(with_wheels, replace(request, backend="native"), context, NO_WHEELS).code
 
 
 @pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])

@@ -198,7 +198,7 @@ def native_plan(
             build = plain_build(source, facts, str(Path(interpreter.executable).parent), share)
         builds.append(build)
     # last: what no package cures is said before somebody installs one
-    dependencies = plan_dependencies(request, facts, sources)
+    dependencies = plan_dependencies(request, facts, sources, prebuilt)
     wheels = Wheels(
         kind=OptionKind.REBUILD,
         makers=(*prebuilt.values(), *builds),
