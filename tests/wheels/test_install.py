@@ -234,6 +234,17 @@ def test_the_command_line(
         planned = splatfix("install", *named, "--dry-run", "--backend", "wheels")
         assert planned.returncode == 0 and "fetch the prebuilt tiny_probe 1.0" in planned.stdout, planned
         assert server.requests
+        private = ("--index", server.address.replace("://", "://u:s3cretword@") + "/")
+        for options in ((), ("--why",), ("--json",)):
+            for index in (
+                private,
+                ("--index", f"u:s3cretword@{server.address}"),
+                (*private[:1], private[1] + "no/"),
+            ):
+                said = splatfix("install", *named[:3], *index, "--dry-run", *options)
+                assert (
+                    "s3cretword" not in said.stdout + said.stderr and "127.0.0.1" in said.stdout + said.stderr
+                )
         by_name = splatfix("install", "tiny-probe", *named[1:], "--dry-run")
         assert by_name.returncode == 0 and "fetch the prebuilt tiny-probe 1.0" in by_name.stdout, by_name
         why = splatfix("install", "tiny-probe", *named[1:], "--dry-run", "--why")
