@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.redact import without_credentials
 from splatfix.facts import Facts, resolved_folder
 from splatfix.plan import Request
 from splatfix.plan.checkout import sources_in
@@ -112,13 +113,12 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
         search = find_wheels(item, chosen, context, interpreter, torch, web)
         searches.append(search)
         if search.best:
-            fetchers[search.best.requirement] = partial(
-                fetch_found, search.best, item, context, interpreter, torch, web
-            )
+            requirement = without_credentials(search.best.requirement)  # a link may be signed
+            fetchers[requirement] = partial(fetch_found, search.best, item, context, interpreter, torch, web)
             steps[label] = FetchWheel(
                 subject=search.name,
                 version=search.best.wheel.split("-")[1],
-                requirement=search.best.requirement,
+                requirement=requirement,
                 targets=context.archs,
                 origin=search.best.index,
             )

@@ -53,6 +53,8 @@ class Candidate(Struct, frozen=True):
     reason: str = ""
     evidence: tuple[str, ...] = ()
     """What was read in it, and fits."""
+    size: int = 0
+    """Bytes that it had when it was looked into."""
     metadata: tuple[str, ...] = ()
     """Its name, version and what it requires, as its METADATA has them."""
     fetched: int = 0

@@ -71,7 +71,7 @@ def fetch_found(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / found.wheel
     try:
-        web.save(found.address, path, found.digest)
+        web.save(found.address, path, found.digest, found.size)
     except WebError as error:
         raise SplatfixError.of(
             "wheels.wheel-not-fetched", wheel=found.wheel, index=found.index, reason=error
@@ -128,7 +128,12 @@ class _Search(Struct, frozen=True):
                     reader = stack.enter_context(opened(link.address))
                 contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
                 metadata, evidence = contents.prove(link.wheel.split("-")[1])
-                candidate = replace(_candidate(link, Verdict.PROVEN), evidence=evidence, metadata=metadata)
+                candidate = replace(
+                    _candidate(link, Verdict.PROVEN),
+                    evidence=evidence,
+                    size=reader.size,
+                    metadata=metadata,
+                )
             except Refused as refused:
                 objection = refused.objection
                 candidate = _candidate(link, refused.verdict, objection.code, objection.reason)

@@ -268,8 +268,8 @@ class Web:
                 )
             return Part(data, total)
 
-    def save(self, address: str, path: Path, digest: str = "") -> None:
-        """Fetch a whole file, or copy one of this machine, and compare it with a digest such as ``sha256=9f86...``.
+    def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
+        """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
 
         Raises:
             WebError: with the reason; nothing is then left of it.
@@ -278,7 +278,7 @@ class Web:
         made = hashlib.new(algorithm or "sha256", usedforsecurity=False)
         try:
             with path.open("wb") as file:
-                for block in self._whole(address) if "://" in address else read_blocks(address):
+                for block in self._whole(address, most) if "://" in address else read_blocks(address):
                     made.update(block)
                     file.write(block)
             if expected and made.hexdigest() != expected:
@@ -287,9 +287,9 @@ class Web:
             path.unlink(missing_ok=True)
             raise error if isinstance(error, WebError) else WebError(_words(error)) from error
 
-    def _whole(self, address: str) -> Iterator[bytes]:
-        with closing(self._open(address, {}, _MOST_FILE, _DOWNLOAD_TIMEOUT)) as response:
-            yield from self._blocks(response, _MOST_FILE)
+    def _whole(self, address: str, most: int) -> Iterator[bytes]:
+        with closing(self._open(address, {}, most, _DOWNLOAD_TIMEOUT)) as response:
+            yield from self._blocks(response, most)
 
     def _open(self, address: str, headers: dict[str, str], most: int, seconds: float = 0.0) -> Any:
         if reason := refused_address(address):
@@ -325,7 +325,7 @@ class Web:
             while data := response.read1(_CHUNK):
                 size += len(data)
                 if size > most:
-                    raise WebError(f"it has more than {most >> 20} MiB")
+                    raise WebError(f"it has more than {most / 2**20:.3g} MiB")
                 yield data
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise WebError(f"{_words(error)} after {size} bytes") from error
