@@ -16,11 +16,10 @@ from splatfix.plan import Request
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import (
+    Finder,
     Search,
     Verdict,
     chosen_indexes,
-    fetch_found,
-    find_wheels,
     is_name,
     wanted_by_name,
     wanted_by_source,
@@ -110,11 +109,12 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():
-        search = find_wheels(item, chosen, context, interpreter, torch, web)
+        finder = Finder(item, context, interpreter, torch, web)
+        search = finder.find(chosen)
         searches.append(search)
         if search.best:
             requirement = without_credentials(search.best.requirement)  # a link may be signed
-            fetchers[requirement] = partial(fetch_found, search.best, item, context, interpreter, torch, web)
+            fetchers[requirement] = partial(finder.fetch, search.best)
             steps[label] = FetchWheel(
                 subject=search.name,
                 version=search.best.wheel.split("-")[1],

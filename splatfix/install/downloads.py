@@ -144,14 +144,13 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
         SplatfixError: ``wheel-not-fetched`` with what pip said.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    before = {*folder.glob("*.whl")}  # of the other distributions of this installation
     argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     if step.index:
         argv += ["--extra-index-url", step.index, "--retries", "2"]
     completed = pip_with_index([*argv, step.requirement], pip, runner, log)
-    wheels = {*folder.glob("*.whl")} - before
+    wheels = tuple(folder.glob("*.whl"))
     if completed.ok and len(wheels) == 1:
-        return wheels.pop()
+        return wheels[0]
     raise SplatfixError.of(
         "install.wheel-not-fetched",
         requirement=step.requirement,

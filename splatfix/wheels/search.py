@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,75 +24,55 @@ from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError, witho
 
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
+_DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
+"""What a stranger's wheel makes a parser raise: by numbers or nesting without end, for one."""
 
 
-def find_wheels(
-    wanted: Wanted,
-    indexes: Sequence[WheelIndex],
-    context: Context,
-    interpreter: Interpreter,
-    torch: Torch,
-    web: Web | None = None,
-) -> Search:
-    """Judge the wheels that these indexes list of a package. Reads; changes nothing.
+class Finder(Struct, frozen=True):
+    """Looks for the wheel of a package, and fetches what it found."""
 
-    Args:
-        context: its targets are what the GPU code must serve.
-    """
-    web = web or Web(index.address for index in indexes)
-    links: list[Link] = []
-    unanswered: list[Unanswered] = []
-    for index in indexes:
-        try:
-            links += wheels_in(index, wanted.name, torch, web)
-        except WebError as error:
-            # a server that says there is no such page has answered: it has no such wheels
-            if not error.missing:
-                unanswered.append(Unanswered(index.name, without_login(index.address), str(error)))
-    search = _Search(wanted, context, interpreter, torch, web)
-    asked = tuple(index.name for index in indexes if may_list(index, wanted.name))
-    return Search(wanted.name, wanted.source, tuple(search.judged(links)), tuple(unanswered), asked)
-
-
-def fetch_found(
-    found: Candidate,
-    wanted: Wanted,
-    context: Context,
-    interpreter: Interpreter,
-    torch: Torch,
-    web: Web,
-    folder: Path,
-) -> Path:
-    """The wheel that was found, whole, in a folder: what came is proven again, since a server may send other bytes of a file
-    than it sent to whoever looked into it.
-
-    Raises:
-        SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / found.wheel
-    try:
-        web.save(found.address, path, found.digest, found.size)
-    except WebError as error:
-        raise SplatfixError.of(
-            "wheels.wheel-not-fetched", wheel=found.wheel, index=found.index, reason=error
-        ) from error
-    link = Link(found.wheel, str(path), found.index, "")
-    came = _Search(wanted, context, interpreter, torch, web).opened(link)
-    if (came.evidence, came.metadata) == (found.evidence, found.metadata):
-        return path
-    path.unlink()
-    differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
-    reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
-    raise SplatfixError.of("wheels.another-wheel", wheel=found.wheel, index=found.index, reason=reason)
-
-
-class _Search(Struct, frozen=True):
     wanted: Wanted
     context: Context
+    """Its targets are what the GPU code must serve."""
     interpreter: Interpreter
     torch: Torch
     web: Web
+
+    def find(self, indexes: Sequence[WheelIndex]) -> Search:
+        """Judge the wheels that these indexes list. Reads; changes nothing."""
+        name = self.wanted.name
+        links: list[Link] = []
+        unanswered: list[Unanswered] = []
+        for index in indexes:
+            try:
+                links += wheels_in(index, name, self.torch, self.web)
+            except WebError as error:
+                # a server that says there is no such page has answered: it has no such wheels
+                if not error.missing:
+                    unanswered.append(Unanswered(index.name, without_login(index.address), str(error)))
+        asked = tuple(index.name for index in indexes if may_list(index, name))
+        return Search(name, self.wanted.source, tuple(self.judged(links)), tuple(unanswered), asked)
+
+    def fetch(self, found: Candidate, folder: Path) -> Path:
+        """Fetch the wheel that was found, and prove it again: a server may send other bytes than to whoever looked into it.
+
+        Raises:
+            SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / found.wheel
+        words: dict[str, Any] = {"wheel": found.wheel, "index": found.index}
+        try:
+            self.web.save(found.address, path, found.digest, found.size)
+        except WebError as error:
+            raise SplatfixError.of("wheels.wheel-not-fetched", **words, reason=error) from error
+        came = self.opened(Link(found.wheel, str(path), found.index, ""))
+        if (came.evidence, came.metadata) == (found.evidence, found.metadata):
+            return path
+        path.unlink()
+        differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
+        reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
+        raise SplatfixError.of("wheels.another-wheel", **words, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
         """The proven one first, then those that may do, then the others as they were listed."""
@@ -129,25 +110,14 @@ class _Search(Struct, frozen=True):
                 contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
                 metadata, evidence = contents.prove(link.wheel.split("-")[1])
                 candidate = replace(
-                    _candidate(link, Verdict.PROVEN),
-                    evidence=evidence,
-                    size=reader.size,
-                    metadata=metadata,
+                    _candidate(link, Verdict.PROVEN), evidence=evidence, size=reader.size, metadata=metadata
                 )
             except Refused as refused:
                 objection = refused.objection
                 candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
-            # what a stranger's wheel makes a parser raise: numbers without end, nesting without end
-            except (
-                BinaryError,
-                ValueError,
-                ArithmeticError,
-                LookupError,
-                RecursionError,
-                MemoryError,
-            ) as error:
+            except _DAMAGED as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error) or type(error).__name__)
         return replace(candidate, fetched=file.fetched if file else 0)
 

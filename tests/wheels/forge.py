@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from splatfix.context import Context, make_context
 from splatfix.facts import Fact, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.wheels import Search, Wanted, chosen_indexes, find_wheels
+from splatfix.wheels import Finder, Search, Wanted, chosen_indexes
 from splatfix.wheels.web import Web
 from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge
@@ -158,7 +158,7 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
     indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
     assert context.interpreter and context.torch
     web = web or Web([item.address for item in indexes], timeout=5)
-    return find_wheels(wanted, indexes, context, context.interpreter, context.torch, web)
+    return Finder(wanted, context, context.interpreter, context.torch, web).find(indexes)
 
 
 class Handler(SimpleHTTPRequestHandler):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import zipfile
 from pathlib import Path
 
@@ -14,10 +13,8 @@ from splatfix.app.install import _wheels, with_wheels
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import Fact, Facts, gather
 from splatfix.install import execute, revert
-from splatfix.install.downloads import fetch_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.journal import Journal
 from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summarise
@@ -107,16 +104,6 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, na
     )
     revert(environment.python)
     assert snapshot(environment) == before
-
-
-def test_two_wheels_of_one_installation_are_fetched(tmp_path: Path) -> None:
-    """Both lie in the installation's folder then."""
-    pip = [sys.executable, "-m", "pip"]
-    for name in ("first", "second"):
-        made = write_wheel(tmp_path / "index", f"{name}-1.0-py3-none-any.whl")
-        step = FetchWheel(subject=name, version="1.0", requirement=f"{name} @ {made.as_uri()}")
-        path = fetch_wheel(step, pip, ProcessRunner(), tmp_path / "wheels", tmp_path / "fetch.log")
-        assert path == tmp_path / "wheels" / made.name
 
 
 OTHERS = (
