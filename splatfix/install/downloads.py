@@ -12,7 +12,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from packaging.utils import parse_wheel_filename
@@ -241,7 +241,7 @@ def fetch_source(
             shutil.rmtree(source, ignore_errors=True)
             top.chmod(0o700)
             top.replace(source)
-    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
         raise _not_fetched(text, str(error)) from error
     return str(source)
 
@@ -275,21 +275,21 @@ def _unpack_sdist(archive: Path, folder: Path) -> None:
     """Unpack files and folders; links and devices have no place in a source."""
     with gzip.open(archive) as file:
         data = file.read(_MOST_UNPACKED + 1)
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        left = _MOST_UNPACKED - len(data)
-        for member in tar:
-            left -= member.size if member.issparse() else 0
-            if left < 0:
-                raise ValueError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+    with tarfile.open(fileobj=io.BytesIO(data[:_MOST_UNPACKED]), mode="r:") as tar:
+        members = [member for member in tar if member.isfile()]
+        # of a sparse file the archive holds less than it unpacks to
+        if len(data) + sum(member.size for member in members if member.issparse()) > _MOST_UNPACKED:
+            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+        for member in members:
             path = folder / member.name
-            if ".." in PurePosixPath(member.name).parts or folder not in path.parents:
+            if ".." in path.parts or folder not in path.parents:
                 raise ValueError(f"{member.name} would be written outside of its folder")
-            content = tar.extractfile(member) if member.isfile() else None
-            if content:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with content, path.open("wb") as unpacked:
-                    shutil.copyfileobj(content, unpacked)
-                path.chmod(0o755 if member.mode & 0o100 else 0o644)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            assert content is not None
+            with content, path.open("wb") as unpacked:
+                shutil.copyfileobj(content, unpacked)
+            path.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def _not_fetched(text: str, reason: str) -> SplatfixError:
