@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,18 +60,20 @@ class Finder(Struct, frozen=True):
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / found.wheel
-        words: dict[str, Any] = {"wheel": found.wheel, "index": found.index}
+        wheel, index = found.wheel, found.index
         try:
             self.web.save(found.address, path, found.digest, found.size)
         except WebError as error:
-            raise SplatfixError.of("wheels.wheel-not-fetched", **words, reason=error) from error
-        came = self.opened(Link(found.wheel, str(path), found.index, ""))
+            raise SplatfixError.of(
+                "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
+            ) from error
+        came = self.opened(Link(wheel, str(path), index, ""))
         if (came.evidence, came.metadata) == (found.evidence, found.metadata):
             return path
         path.unlink()
         differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
         reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
-        raise SplatfixError.of("wheels.another-wheel", **words, reason=reason)
+        raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
         """The proven one first, then those that may do, then the others as they were listed."""
