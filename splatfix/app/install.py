@@ -42,7 +42,9 @@ from splatfix.plan.steps import BuildWheel
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
+from splatfix.wheels.listing import save_listed
 from splatfix.wheels.web import Web, WebError
+from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,6 +67,8 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
     why: bool = False
     verbose: bool = False
     as_json: bool = False
+    indexes: tuple[str, ...] = ()
+    """As they were typed, with the logins that no plan and no text holds."""
 
     @property
     def is_named(self) -> bool:
@@ -97,11 +101,12 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     """
     interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
     facts = _facts(interpreter, to_install)
-    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(to_install, facts))
+    wheels = _wheels(to_install, facts, request.indexes)
+    plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
     if not plan.steps:
         return shown(plan)
     require_downloads(plan)
-    return carried_out(plan, facts, request, confirm)
+    return carried_out(plan, facts, request, confirm, wheels)
 
 
 def require_downloads(plan: InstallPlan) -> None:
@@ -113,7 +118,7 @@ def require_downloads(plan: InstallPlan) -> None:
     for step in plan.steps:
         for address, package in step.downloads.items() if isinstance(step, BuildWheel) else ():
             try:
-                Web().reach(address)
+                Web([address]).reach(without_login(address))
             except WebError as error:
                 todo = [say("Build where the address can be reached.")]
                 if package:
@@ -129,7 +134,11 @@ def require_downloads(plan: InstallPlan) -> None:
 
 
 def carried_out(
-    plan: InstallPlan, facts: Facts, request: InstallRequest, confirm: Callable[[str], None]
+    plan: InstallPlan,
+    facts: Facts,
+    request: InstallRequest,
+    confirm: Callable[[str], None],
+    wheels: Prebuilt = NO_WHEELS,
 ) -> Result:
     """Show a plan, ask, execute it, and verify the kernels on the GPU where there is one.
 
@@ -148,7 +157,14 @@ def carried_out(
         install_progress(console.err(), verbose=request.verbose) as progress,
     ):
         cache = WheelCache() if request.use_cache else None
-        outcome = execute(plan, facts, progress=progress, cache=cache, reinstall=request.reinstall)
+        outcome = execute(
+            plan,
+            facts,
+            progress=progress,
+            cache=cache,
+            reinstall=request.reinstall,
+            fetchers=wheels.fetchers,
+        )
         outcome = measured(outcome, facts, revert)
     return Result(
         "install",
@@ -172,7 +188,8 @@ def plan(request: InstallRequest) -> Planned:
             installation.show_fetched(console.err(), folder, ())
     interpreter, to_install = _prepare(request)
     facts = _facts(interpreter, to_install)
-    plan = planned(to_install, facts, named=request.is_named, wheels=_wheels(to_install, facts))
+    wheels = _wheels(to_install, facts, request.indexes)
+    plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
@@ -230,7 +247,7 @@ def explain(request: InstallRequest) -> Planned:
     context = make_context(facts, Goal(to_install.targets))
     plan: InstallPlan | None = None
     problem: SplatfixError | None = None
-    wheels = _wheels(to_install, facts)
+    wheels = _wheels(to_install, facts, request.indexes)
     try:
         plan = with_wheels(to_install, context, wheels)
     except SplatfixError as error:
@@ -318,7 +335,8 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
             fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
     sources = tuple(
-        fetch_source(text, interpreter, offline=request.install.offline) for text in request.sources
+        fetch_source(text, interpreter, save_listed, offline=request.install.offline)
+        for text in request.sources
     )
     if request.is_named:
         sources = absolute(sources)
@@ -349,10 +367,10 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _wheels(request: Request, facts: Facts) -> Prebuilt:
+def _wheels(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
     if not request.find or request.backend not in ("native", "wheels", "auto"):
         return NO_WHEELS
-    return find_prebuilt(request, facts)
+    return find_prebuilt(request, facts, indexes)
 
 
 def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> InstallPlan:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
 
 from msgspec import Struct, field
 
 from splatfix.context import Goal, Rejected, make_context
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.redact import without_credentials
 from splatfix.facts import Facts, resolved_folder
-from splatfix.plan import Request, summarise
+from splatfix.plan import Request
+from splatfix.plan.checkout import sources_in
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import (
+    Finder,
     Search,
     Verdict,
     chosen_indexes,
-    find_wheels,
     is_name,
     wanted_by_name,
     wanted_by_source,
 )
+from splatfix.wheels.web import Web
 
 
 class Prebuilt(Struct, frozen=True):
@@ -27,6 +32,8 @@ class Prebuilt(Struct, frozen=True):
 
     steps: Mapping[str, FetchWheel] = field(default_factory=dict)
     """By the label of a source, or a name as it was typed, the proven wheel."""
+    fetchers: Mapping[str, Callable[[Path], Path]] = field(default_factory=dict)
+    """By the requirement of a step, what brings its wheel into a folder and proves it again."""
     searches: tuple[Search, ...] = ()
     not_looked: str = ""
     """Why nothing was looked for; "" where something was."""
@@ -67,10 +74,13 @@ def exit_code_of(searches: Iterable[Search]) -> Exit:
     return Exit.OK
 
 
-def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
+def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
     """The prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
+
+    Args:
+        indexes: those of the request as they were typed, with their logins.
 
     Raises:
         SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
@@ -91,24 +101,28 @@ def find_prebuilt(request: Request, facts: Facts) -> Prebuilt:
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     names = tuple(filter(is_package, request.sources))
     wanted = {name: wanted_by_name(name) for name in names}
-    summary = summarise(tuple(text for text in request.sources if text not in names), facts)
-    for label, source in summary.built_from.items():
-        if source.needs_cuda:
-            wanted[label] = wanted_by_source(source)
-    searches = {
-        label: find_wheels(item, chosen, context, interpreter, torch) for label, item in wanted.items()
-    }
-    steps = {}
-    for label, search in searches.items():
+    try:
+        sources, _ = sources_in((text for text in request.sources if text not in names), facts)
+    except SplatfixError:
+        sources = ()  # the plan says what is wrong with them
+    wanted |= {source.label: wanted_by_source(source) for source in sources if source.needs_cuda}
+    web = Web((*indexes, *(index.address for index in chosen)))
+    searches, steps, fetchers = [], {}, {}
+    for label, item in wanted.items():
+        finder = Finder(item, context, interpreter, torch, web)
+        search = finder.find(chosen)
+        searches.append(search)
         if search.best:
+            requirement = without_credentials(search.best.requirement)  # a link may be signed
+            fetchers[requirement] = partial(finder.fetch, search.best)
             steps[label] = FetchWheel(
                 subject=search.name,
                 version=search.best.wheel.split("-")[1],
-                requirement=search.best.requirement,
+                requirement=requirement,
                 targets=context.archs,
                 origin=search.best.index,
             )
-    return Prebuilt(steps, tuple(searches.values()))
+    return Prebuilt(steps, fetchers, tuple(searches))
 
 
 def is_package(source: str) -> bool:

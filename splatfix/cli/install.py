@@ -70,7 +70,7 @@ def install(
         provide_toolkit=provide_toolkit,
         force_cuda_mismatch=force_cuda_mismatch,
         ptx=ptx,
-        indexes=tuple(index or ()),
+        indexes=tuple(map(app.install.without_login, index or ())),
         find=not no_find,
         offline=offline,
         with_dependencies=with_dependencies,
@@ -86,6 +86,7 @@ def install(
         why=why,
         verbose=verbose,
         as_json=as_json,
+        indexes=tuple(index or ()),
     )
     if repair is not None:
         command = replace(command, reinstall=True)

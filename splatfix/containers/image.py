@@ -26,7 +26,7 @@ from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
 from splatfix.core.reading import read_text
-from splatfix.core.redact import without_credentials
+from splatfix.core.redact import safe_cut, without_credentials
 from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
 from splatfix.core.step import target_options
 from splatfix.explain import explain_image_build
@@ -211,8 +211,9 @@ def follow_build(
             *complete, pending = (pending + _COLOUR.sub("", str(answer.get("stream", "")))).split("\n")
             hear(complete)
             if len(pending) > LONGEST_OUTPUT_LINE:  # a progress bar without an end
-                hear([pending])
-                pending = ""
+                cut = safe_cut(pending)
+                hear([pending[:cut]])
+                pending = pending[cut:]
             if error := _error_of(answer):
                 hear([pending, error])
                 raise _build_failed(lane, kept.all(), log, error)

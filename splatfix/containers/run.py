@@ -24,7 +24,7 @@ from splatfix.core.errors import Exit, SplatfixError, cannot_write
 from splatfix.core.files import write_bytes
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_REPORT, MOST_REPORT_FILES
 from splatfix.core.output import OutputLog
-from splatfix.core.redact import without_credentials
+from splatfix.core.redact import safe_cut, without_credentials
 from splatfix.core.step import run, say
 from splatfix.core.threads import start
 
@@ -317,8 +317,9 @@ class ContainerOutput:
             for line in lines:
                 self._hear(name, line)
             while len(self._partial[name]) > LONGEST_OUTPUT_LINE:
-                self._hear(name, self._partial[name][:LONGEST_OUTPUT_LINE])
-                self._partial[name] = self._partial[name][LONGEST_OUTPUT_LINE:]
+                cut = safe_cut(self._partial[name][:LONGEST_OUTPUT_LINE].decode("latin-1"))
+                self._hear(name, self._partial[name][:cut])
+                self._partial[name] = self._partial[name][cut:]
 
     def finish(self) -> None:
         """What came without a newline is a line too."""

@@ -7,7 +7,7 @@ that splatfix starts have the real values from their own environment and configu
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -53,16 +53,21 @@ _HEADER = re.compile(
     r"((?:bearer|authorization\\?[\"']?\s?[:=]\s?\\?[\"']?\w{1,20})\s+)[\w.~+/-]{8,}=*", re.IGNORECASE
 )
 _PRIVATE = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)(?:\\[nr]|[\w+/=\s:,.-]))+")
+_OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?![^-]*-----END)")
+_LONGEST, _LONGEST_KEY = 1 << 12, 1 << 14
+"""Signs that a credential may have, and a private key: one of 16,384 bits has 13,000."""
 _WORDS = ("token", "secret", "passw", "passphrase", "credential", "key", "bearer", "authorization")
 
 # Tokens known by their shape: Hugging Face, GitHub, GitLab, OpenAI and others' sk-, Stripe, PyPI, Slack, NVIDIA, npm, Docker,
-# Google, AWS, JSON Web Tokens. Before one there may be an escaped newline.
+# Google, AWS, JSON Web Tokens, Telegram; addresses of Slack and Discord that are secrets. Before one there may be an escaped
+# newline.
 _SHAPES = re.compile(
     r"(?:(?<![\w-])|(?<=\\[nrt]))(?:"
     r"hf_[A-Za-z0-9]{20,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|gl[a-z]{1,5}-[\w-]{20,}"
     r"|(?:sk|pypi|nvapi)-(?=[\w-]{0,40}[A-Za-z0-9]{16}|[a-z\d_-]{0,40}[A-Z])(?=[A-Za-z_-]{0,200}\d)[\w-]{20,}|[sr]k_(?:live|test)_\w{16,}"
-    r"|xox[a-z]-[A-Za-z0-9-]{10,}|npm_[A-Za-z0-9]{30,}|dckr_pat_[\w-]{20,}|AIza[\w-]{35}"
+    r"|(?:xox[a-z][.-]){1,2}[A-Za-z0-9-]{10,}|xapp-[\w-]{10,}|(?:bot)?\d{5,16}:A[\w-]{34}(?![\w-])|npm_[A-Za-z0-9]{30,}|dckr_pat_[\w-]{20,}|AIza[\w-]{35}"
     r"|A(?:KIA|SIA)[A-Z0-9]{16}(?![A-Za-z0-9])|eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?"
+    r"|(?<=hooks\.slack\.com/)\w{1,20}/[\w/-]{16,}|(?<=/api/webhooks/)\d{5,25}/[\w-]{16,}"
     r")"
 )
 _BEGINNINGS = (
@@ -75,6 +80,10 @@ _BEGINNINGS = (
     "nvapi-",
     "rk_",
     "xox",
+    "xapp-",
+    ":A",
+    "hooks.slack",
+    "/webhooks/",
     "npm_",
     "dckr_",
     "AIza",
@@ -112,6 +121,34 @@ def without_credentials(text: str) -> str:
         for pattern in (_QUOTED, _PLAIN, _KEY, _HEADER, _PRIVATE):
             text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
+    """The pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
+    piece and ends in another."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        cut, key = len(held), held.rfind("-----BEGIN ")
+        if key >= 0 and cut - key < _LONGEST_KEY and _OPEN_KEY.match(held, key):
+            cut = key
+        elif not held.endswith("\n"):
+            cut = safe_cut(held)
+        if cut:
+            yield without_credentials(held[:cut])
+            held = held[cut:]
+    if held:
+        yield without_credentials(held)
+
+
+def safe_cut(text: str) -> int:
+    """Where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
+    whole, cut = without_credentials(text), max(0, len(text) - _LONGEST)
+    for _ in range(16):
+        if cut <= 0 or without_credentials(text[:cut]) + without_credentials(text[cut:]) == whole:
+            break
+        cut -= 333
+    return max(0, cut)
 
 
 @cache

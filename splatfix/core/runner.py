@@ -22,7 +22,7 @@ from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
 from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes, read_pipes_by_threads
-from splatfix.core.redact import without_credentials
+from splatfix.core.redact import without_credentials, without_credentials_in
 from splatfix.core.scratch import process_folder
 from splatfix.core.threads import start
 from splatfix.core.watchdog import MARK, end_marked
@@ -361,7 +361,8 @@ def _follow(
     with _ended_after(timeout, process) as expired, ExitStack() as stack:
         sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
         assert process.stdout is not None
-        for line in map(without_credentials, iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")):
+        pieces = iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")
+        for line in without_credentials_in(pieces):
             kept.add(line)
             if sink:
                 sink.write(line)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from packaging.utils import parse_wheel_filename
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
+from splatfix.core.reading import read_text
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.trust import distrust, private_cache
@@ -45,6 +49,13 @@ __global__ void twice(float *values) { values[threadIdx.x] *= 2; }
 extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
 """
 _SDIST_TIMEOUT = 900.0
+_MOST_UNPACKED = 256 << 20
+SaveListed: TypeAlias = Callable[[str, str, Path, Iterable[str]], None]
+"""Saves the file at an address that a page ("" for none) lists, given addresses that may hold a login.
+
+Raises:
+    OSError: with the reason.
+"""
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
@@ -133,14 +144,13 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
         SplatfixError: ``wheel-not-fetched`` with what pip said.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    before = {*folder.glob("*.whl")}  # of the other distributions of this installation
     argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     if step.index:
         argv += ["--extra-index-url", step.index, "--retries", "2"]
     completed = pip_with_index([*argv, step.requirement], pip, runner, log)
-    wheels = {*folder.glob("*.whl")} - before
+    wheels = tuple(folder.glob("*.whl"))
     if completed.ok and len(wheels) == 1:
-        return wheels.pop()
+        return wheels[0]
     raise SplatfixError.of(
         "install.wheel-not-fetched",
         requirement=step.requirement,
@@ -190,6 +200,7 @@ def _not_provided(reason: str, log: Path) -> SplatfixError:
 def fetch_source(
     text: str,
     python: str,
+    save: SaveListed,
     *,
     pip: Sequence[str] = (),
     runner: Runner | None = None,
@@ -198,7 +209,7 @@ def fetch_source(
 ) -> str:
     """The folder of the source that ``text`` (such as ``gsplat==1.5.3``) names; any other text as it is.
 
-    It is unpacked into splatfix's own cache, once; no environment is touched.
+    It is unpacked into splatfix's own cache, once; no environment is touched, and nothing of it is run.
 
     Args:
         python: the target interpreter.
@@ -219,11 +230,8 @@ def fetch_source(
         with temporary_folder(".fetching-", source.parent) as scratch:
             runner = runner or ProcessRunner()
             pip = pip or open_environment(python, runner).installer.pip(python)
-            archive = _download_sdist(text.strip(), pip, scratch, runner)
-            with tarfile.open(archive) as tar:
-                # the oldest 3.10 and 3.11 lack the filter; pip has unpacked and run this archive by then anyway
-                safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                tar.extractall(scratch / "unpacked", **safely)  # type: ignore[arg-type]  # nosec B202
+            archive = _download_sdist(text.strip(), pip, scratch, runner, save)
+            _unpack_sdist(archive, scratch / "unpacked")
             tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
                 raise _not_fetched(
@@ -233,20 +241,55 @@ def fetch_source(
             shutil.rmtree(source, ignore_errors=True)
             top.chmod(0o700)
             top.replace(source)
-    except (OSError, ValueError, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
         raise _not_fetched(text, str(error)) from error
     return str(source)
 
 
-def _download_sdist(requirement: str, pip: Sequence[str], folder: Path, runner: Runner) -> Path:
-    argv = [*pip, "--no-input", "--disable-pip-version-check", "download", "--no-deps"]
-    argv += ["--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder), requirement]
-    # pip asks setup.py for the name of what it has downloaded; told to build no CUDA it needs no toolkit for that
-    completed = runner.run(argv, timeout=_SDIST_TIMEOUT, env={**os.environ, "BUILD_NO_CUDA": "1"})
-    archives = sorted(folder.glob("*.tar.gz"))
-    if not completed.ok or len(archives) != 1:
-        raise _not_fetched(requirement, _last_line(completed, "rror"))
-    return archives[0]
+def _download_sdist(
+    requirement: str, pip: Sequence[str], folder: Path, runner: Runner, save: SaveListed
+) -> Path:
+    """Fetch the archive that pip would take. pip would run its setup.py, to learn the name that it has already; of archives
+    that it may not take it only says where they lie."""
+    archive = folder / f"{requirement.replace('==', '-')}.tar.gz"
+    argv = [*pip, "--no-input", "--disable-pip-version-check"]
+    look = ["download", "-vvv", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    completed = runner.run([*argv, *look, f"{requirement}+source"], timeout=_SDIST_TIMEOUT)
+    listed = re.search(
+        rf"No sources permitted for \S+ (\S+/{re.escape(archive.name)})(?:#\S*)?(?: \(from (\S+)\))?",
+        completed.stdout,
+    )
+    if listed is None:
+        reason = _last_line(completed, "ERROR:")
+        raise _not_fetched(requirement, f"pip finds no {archive.name} where it looks: {reason}")
+    address, page = listed[1], listed[2] or ""
+    # pip hides logins in what it says, not in its settings; a file, because what it prints comes without them too
+    log = folder / "pip.log"
+    runner.run([*argv, "--log", str(log), "config", "list"], timeout=_SDIST_TIMEOUT)
+    named = [page, *re.findall(r"https?://[^\s'\"]+@[^\s'\"]+", str(read_text(log)))]
+    save(address, page, archive, named)
+    return archive
+
+
+def _unpack_sdist(archive: Path, folder: Path) -> None:
+    """Unpack files and folders; links and devices have no place in a source."""
+    with gzip.open(archive) as file:
+        data = file.read(_MOST_UNPACKED + 1)
+    with tarfile.open(fileobj=io.BytesIO(data[:_MOST_UNPACKED]), mode="r:") as tar:
+        members = [member for member in tar if member.isfile()]
+        # of a sparse file the archive holds less than it unpacks to
+        if len(data) + sum(member.size for member in members if member.issparse()) > _MOST_UNPACKED:
+            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED >> 20} MiB")
+        for member in members:
+            path = folder / member.name
+            if ".." in path.parts or folder not in path.parents:
+                raise ValueError(f"{member.name} would be written outside of its folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            assert content is not None
+            with content, path.open("wb") as unpacked:
+                shutil.copyfileobj(content, unpacked)
+            path.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def _not_fetched(text: str, reason: str) -> SplatfixError:

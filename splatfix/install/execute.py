@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -36,7 +36,7 @@ from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgr
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.undo import recover, undo_changes
-from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
+from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
@@ -68,6 +68,7 @@ def execute(
     progress: InstallProgress | None = None,
     cache: WheelCache | None = None,
     reinstall: bool = False,
+    fetchers: Mapping[str, Callable[[Path], Path]] | None = None,
 ) -> InstallOutcome:
     """Execute the plan. Afterwards the environment holds all of it, verified, or is as it was.
 
@@ -76,6 +77,7 @@ def execute(
     Args:
         cache: where built wheels are looked up and kept; None builds everything afresh.
         reinstall: also install what is up to date.
+        fetchers: by its requirement, what brings a prebuilt wheel that was found into a folder; others pip brings.
 
     Raises:
         SplatfixError: what went wrong; nothing of the plan is then left in the environment.
@@ -93,7 +95,9 @@ def execute(
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
         progress = progress or InstallProgress()
         items = {subject: _Item() for subject in plan.subjects}
-        work = _Execution(plan, facts, environment, run, progress, journal, entry, cache, reinstall, items)
+        work = _Execution(
+            plan, facts, environment, run, progress, journal, entry, cache, reinstall, items, fetchers or {}
+        )
         try:
             work.take_steps()
         except BaseException as error:
@@ -159,6 +163,7 @@ class _Execution(Struct):
     cache: WheelCache | None
     reinstall: bool
     items: dict[str, _Item]
+    fetchers: Mapping[str, Callable[[Path], Path]]
     dependencies: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
@@ -324,11 +329,15 @@ class _Execution(Struct):
     def _fetch(self, step: FetchWheel, item: _Item) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
         started = time.monotonic()
-        pip = self.environment.installer.pip(self.environment.python)
-        path = fetch_wheel(step, pip, self.runner, self.folder / "wheels", self.folder / "fetch.log")
+        if fetch := self.fetchers.get(step.requirement):
+            path = fetch(self.folder / "wheels")
+        else:
+            pip = self.environment.installer.pip(self.environment.python)
+            path = fetch_wheel(step, pip, self.runner, self.folder / "wheels", self.folder / "fetch.log")
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
-        refuse_unplanned(item.wheel, step.subject, self.environment)
+        if not fetch:
+            refuse_another(item.wheel, step)
         item.fetched, item.native, item.gpu_code = True, bool(step.targets), bool(step.targets)
         item.origin = step.origin
         self._finish(record, digest=sha256_of(path), result=path.name)

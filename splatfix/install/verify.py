@@ -30,6 +30,7 @@ from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.imports import requirement_of
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
+from splatfix.plan.steps import FetchWheel
 
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
 _NO_GPU = re.compile(
@@ -118,6 +119,18 @@ def refuse_unplanned(wheel: WheelFile, subject: str, environment: Environment) -
         there = f"{replaced.name} {replaced.version}"
         raise SplatfixError.of(
             "install.replaces-unplanned", subject=subject, name=wheel.name, there=there, todo=todo
+        )
+
+
+def refuse_another(wheel: WheelFile, step: FetchWheel) -> None:
+    """Refuse a wheel that is not of the name and version that pip was asked for: an address may lead to any.
+
+    Raises:
+        SplatfixError: ``another-wheel``.
+    """
+    if (canonicalize_name(wheel.name), wheel.version) != (canonicalize_name(step.subject), step.version):
+        raise SplatfixError.of(
+            "install.another-wheel", wheel=f"{wheel.name} {wheel.version}", requirement=step.requirement
         )
 
 

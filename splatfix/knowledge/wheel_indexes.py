@@ -43,11 +43,11 @@ class BuiltFor(Struct, frozen=True):
 
 
 # torch2.8, torch.2.11, torch-2.5.0, pt2.5.1; pt24 and pt210 of gsplat and PyG; pyt251 of pytorch3d, whose last digit is the patch
-_TORCH = re.compile(r"(?:torch|pyt|pt)[._-]?(\d+)\.(\d+)(?:\.(\d+))?(?!\d)")
+_TORCH = re.compile(r"(?:torch|pyt|pt)[._-]?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,9}))?(?!\d)")
 _PT = re.compile(r"(?<![a-z])(?:[0-9a-f]{6,9})?pt(\d)(\d{1,2})(?=cu|cpu|rocm|[^0-9.]|$)")
 _PYT = re.compile(r"pyt(\d)(\d{1,2})(\d)(?!\d)")
 # cu.12.8 and cu12.8.0; then cu128, cu92, and cu12 where only the major is named
-_CUDA = re.compile(r"cu(?:da)?[._-]?(\d+)\.(\d+)")
+_CUDA = re.compile(r"cu(?:da)?[._-]?(\d{1,4})\.(\d{1,4})")
 _CU = re.compile(r"cu(?:da)?(9|1\d)(\d)?(?!\d)")
 _ABI = re.compile(r"abi(true|false|1|0)")
 _INSTEAD = re.compile(r"cpu|rocm|xpu|musa")

@@ -1,6 +1,6 @@
 """What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -89,7 +89,12 @@ def _add_unlisted(requirements: list[str], more: Sequence[str], listed: Sequence
 
 
 def require_build_tools(
-    facts: Facts, source: Source, together: Sequence[Source] = (), *, installing: bool = False
+    facts: Facts,
+    source: Source,
+    together: Sequence[Source] = (),
+    *,
+    installing: bool = False,
+    built: bool = True,
 ) -> Lacks:
     """See that a build has all it needs (setuptools, wheel, ninja, pyproject.toml's), and what its package imports.
 
@@ -102,6 +107,7 @@ def require_build_tools(
     Args:
         together: the sources that are installed with it, which may import each other.
         installing: what pip can bring is installed first, and is no obstacle.
+        built: it is; a wheel that is there needs only what its packages import.
 
     Raises:
         SplatfixError: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
@@ -113,6 +119,8 @@ def require_build_tools(
             "plan.no-host-compiler", found_via=facts.machine.compilers.found_via, source_label=source.label
         )
     lacks = _lacks_of(facts, source, together)
+    if not built:
+        lacks = replace(lacks, to_build=(), by_setup=MissingModules())
     installed = version_there(facts, "torch")
     for text in (*lacks.to_build, *lacks.to_import):
         if name_of(text) == "torch" and installed is not None:
@@ -202,15 +210,20 @@ def require_submodules(facts: Facts, sources: Sequence[Source]) -> None:
             raise incomplete(source.label, Path(source.folder), empty)
 
 
-def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source]) -> Dependencies:
+def plan_dependencies(
+    request: Request, facts: Facts, sources: Sequence[Source], prebuilt: Collection[str] = ()
+) -> Dependencies:
     """What builds and packages lack is refused, or installed too; what only the scripts lack is named, or installed too.
+
+    Args:
+        prebuilt: labels of the sources that are not built.
 
     Raises:
         SplatfixError: as :func:`require_build_tools`; with ``--with-dependencies`` only for what pip cannot cure.
     """
     gathered = _Gathered()
     for source in sources:
-        lacks = _require_tools(request, facts, source, sources)
+        lacks = _require_tools(request, facts, source, sources, built=source.label not in prebuilt)
         _gather_of_source(gathered, facts, source, lacks)
     for text in request.sources:
         _gather_of_scripts(gathered, request, facts, text, sources)
@@ -285,10 +298,12 @@ def _gather_of_scripts(
         )
 
 
-def _require_tools(request: Request, facts: Facts, source: Source, sources: Sequence[Source]) -> Lacks:
+def _require_tools(
+    request: Request, facts: Facts, source: Source, sources: Sequence[Source], *, built: bool
+) -> Lacks:
     """What a source lacks; refused, with the command that goes on all the same, where it must be there."""
     try:
-        return require_build_tools(facts, source, sources, installing=request.with_dependencies)
+        return require_build_tools(facts, source, sources, installing=request.with_dependencies, built=built)
     except SplatfixError as error:
         python = python_option(facts)
         if error.code == "build-tools-missing":

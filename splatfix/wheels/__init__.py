@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from splatfix.wheels.listing import chosen_indexes
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
-from splatfix.wheels.search import find_wheels
+from splatfix.wheels.search import Finder
 from splatfix.wheels.wanted import is_name, wanted_by_name, wanted_by_source
 
 __all__ = [
     "Candidate",
+    "Finder",
     "Search",
     "Unanswered",
     "Verdict",
     "Wanted",
     "chosen_indexes",
-    "find_wheels",
     "is_name",
     "wanted_by_name",
     "wanted_by_source",

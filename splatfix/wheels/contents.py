@@ -19,7 +19,7 @@ from splatfix.binaries.symbols import parse_exported, parse_needs
 from splatfix.binaries.wheel import Member, members, opened_member
 from splatfix.context import Context
 from splatfix.context.coverage import targets_by_module
-from splatfix.core.limits import MOST_LIBRARIES, MOST_SOURCE
+from splatfix.core.limits import MOST_INSTALLED, MOST_LIBRARIES, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
@@ -57,8 +57,11 @@ class Contents(Struct, frozen=True):
     interpreter: Interpreter
     torch: Torch
 
-    def prove(self) -> tuple[str, ...]:
-        """What shows that it will do: the evidence, a clause each.
+    def prove(self, version: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What shows that it will do: what its METADATA says of it, and the evidence, a clause each.
+
+        Args:
+            version: in its file name.
 
         Raises:
             Refused: with what speaks against it.
@@ -67,15 +70,16 @@ class Contents(Struct, frozen=True):
         """
         listed = tuple(members(self.reader, lambda name: not name.endswith("/")))
         natives = [item for item in listed if is_native_name(item.name.rpartition("/")[2])]
-        self._check_metadata(listed)
+        metadata = self._check_metadata(listed, version)
         face = self._check_faces(listed)
         if not natives:
             reason = "it holds no compiled library"
             if any(item.name.endswith(".cu") for item in listed):
                 reason += ": its CUDA code is compiled when it is first used"
             raise Refused("no-gpu-code", reason)
-        if len(natives) > MOST_LIBRARIES:
-            raise BinaryError(f"more than {MOST_LIBRARIES} libraries in one archive: not a real wheel")
+        if len(natives) > MOST_LIBRARIES or sum(item.size for item in natives) > MOST_INSTALLED:
+            most = f"{MOST_LIBRARIES} libraries or {MOST_INSTALLED >> 30} GiB of them"
+            raise BinaryError(f"more than {most} in one archive: not a real wheel")
         for item in natives:
             name = item.name.rpartition("/")[2]
             if python_of_file(name) and not extension_file_fits(name, self.interpreter.abi_tag):
@@ -88,10 +92,10 @@ class Contents(Struct, frozen=True):
             code = self._check_code(binaries)
             self._check_runtime(binaries)
             symbols = self._check_symbols(list(opened.values()))
-        return (*face, *code, symbols)
+        return metadata, (*face, *code, symbols)
 
-    def _check_metadata(self, listed: Sequence[Member]) -> None:
-        """It is the distribution that its name says, and asks for this torch."""
+    def _check_metadata(self, listed: Sequence[Member], version: str) -> tuple[str, ...]:
+        """It is the distribution and the version that its name says, and asks for this torch."""
         infos = [
             item for item in listed if item.name.count("/") == 1 and item.name.endswith(".dist-info/METADATA")
         ]
@@ -101,15 +105,21 @@ class Contents(Struct, frozen=True):
         name = metadata["Name"] or ""
         if canonicalize_name(name) != canonicalize_name(self.wanted.name):
             raise Refused("wrong-name", f"its METADATA calls it {name or 'nothing'}")
-        version = Version(self.torch.version)
-        for text in metadata.get_all("Requires-Dist") or ():
+        stated = metadata["Version"] or ""
+        # publishers rename what they built for several torches: then the local part is in the name only
+        if Version(Version(stated).public) != Version(Version(version).public):
+            raise Refused("wrong-version", f"its METADATA says {stated}, and its name {version}")
+        torch = Version(self.torch.version)
+        requires = metadata.get_all("Requires-Dist") or ()
+        for text in requires:
             try:
                 requirement = Requirement(text)
             except InvalidRequirement:
                 continue
-            if requirement.name == "torch" and not requirement.specifier.contains(version, prereleases=True):
+            if requirement.name == "torch" and not requirement.specifier.contains(torch, prereleases=True):
                 reason = f"it requires torch{requirement.specifier}, and here is {self.torch.version}"
                 raise Refused("wrong-torch", reason)
+        return (name, stated, *requires)
 
     def _check_faces(self, listed: Sequence[Member]) -> list[str]:
         """Its packages are called as the source, or the variant that was asked for, is called."""

@@ -6,26 +6,35 @@ the CUDA and torch of the environment.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from html.parser import HTMLParser
+from html import unescape
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.request import url2pathname
 
 from msgspec import Struct, field
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
-from splatfix.core.redact import without_credentials
 from splatfix.core.versions import dotted, release
 from splatfix.facts import Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for, wheel_indexes
-from splatfix.wheels.web import Web, WebError
+from splatfix.wheels.web import Web, WebError, without_login
 
-_MOST_LINKS = 200_000
+_MOST_LINKS = 100_000
+_LONGEST_LINK = 8192
 _MOST_FILES = 100_000
 _MOST_PAGES = 12
 _DEPTH = 3
+_DIGEST = re.compile(r"(?:^|&)((?:sha(?:512|384|256|224|1)|md5)=[0-9a-f]{32,128})(?:&|$)")
+# A page is read in steps, each from where the last one ended, and no pattern looks twice at what it passed over.
+_START = re.compile(r"<(?:(a)(?=[\s/])|!--|script\b|style\b)", re.IGNORECASE)
+_END = re.compile(r"-->|</(?:script|style)\b", re.IGNORECASE)
+_ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?")
+# &#00000000065; the standard library reads a number of any length
+_LONG_NUMBER = re.compile(r"&#x?[0-9a-f]{8}", re.IGNORECASE)
 
 
 class Link(Struct, frozen=True):
@@ -37,7 +46,8 @@ class Link(Struct, frozen=True):
     index: str
     page: str
     """Where it is listed: what its folders are called may say what its own name does not."""
-    sha256: str = ""
+    digest: str = ""
+    """As the index states it: ``sha256=9f86...``; "" where it does not."""
     yanked: bool = False
 
 
@@ -68,8 +78,10 @@ def _named(text: str) -> WheelIndex:
     for index in wheel_indexes():
         if index.name == text:
             return index
+    if "@" in without_login(text) and not Path(text).is_dir():
+        raise SplatfixError.of("wheels.odd-login", end=text.rpartition("@")[2])
     if "://" in text:
-        return WheelIndex(without_credentials(text), text)
+        return WheelIndex(without_login(text), text)
     if Path(text).expanduser().is_dir():
         folder = str(Path(text).expanduser().absolute())
         return WheelIndex(folder, folder)
@@ -91,7 +103,7 @@ def wheels_in(index: WheelIndex, name: str, torch: Torch, web: Web) -> tuple[Lin
         return tuple(Link(path.name, str(path), index.name, path.parent.as_posix()) for path in ours)
     cuda, release_of_torch = f"cu{(torch.cuda or '').replace('.', '')}", dotted(release(torch.version)[:2])
     fields = {"name": canonicalize_name(name), "cuda": cuda, "torch": release_of_torch}
-    address = index.address
+    address = without_login(index.address)
     for blank, value in fields.items():
         address = address.replace(f"{{{blank}}}", value)
     return tuple(_Pages(index, name, torch, web).wheels(address))
@@ -138,14 +150,10 @@ class _Pages(Struct):
         return wheels
 
     def _link(self, page: str, href: str, yanked: bool) -> Link | None:
-        address, fragment = urldefrag(_joined(page, href))
-        wheel = unquote(urlsplit(address).path.rpartition("/")[2])
+        wheel, address, digest = linked_file(page, href)
         if not _is_of(wheel, self.name):
             return None
-        sha256 = ""
-        if fragment.startswith("sha256="):
-            sha256 = fragment.removeprefix("sha256=").lower()
-        return Link(wheel, address, self.index.name, page, sha256, yanked)
+        return Link(wheel, address, self.index.name, page, digest, yanked)
 
     def _folders(self, page: str, hrefs: Iterable[str]) -> list[str]:
         """Pages below this one that are called after the package, then those called after this CUDA and torch."""
@@ -164,27 +172,58 @@ class _Pages(Struct):
         return packages or builds
 
 
+def linked_file(page: str, href: str) -> tuple[str, str, str]:
+    """A file's name, its address, and its digest as the link states it (PEP 503); "" each for what is no address."""
+    address, fragment = urldefrag(_joined(page, href))
+    stated = _DIGEST.search(fragment.lower())
+    return unquote(urlsplit(address).path.rpartition("/")[2]), address, stated[1] if stated else ""
+
+
 def _joined(page: str, href: str) -> str:
     try:
-        return urljoin(page, href)
+        address = urljoin(page, href)
+        urlsplit(address)
+        return address
     except ValueError:  # an address such as https://[x/
         return ""
 
 
-class _Anchors(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.hrefs: list[tuple[str, bool]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag == "a" and found.get("href") and len(self.hrefs) < _MOST_LINKS:
-            self.hrefs.append((str(found["href"]), "data-yanked" in found))
-
-
 def hrefs_in(text: str) -> list[tuple[str, bool]]:
     """(address, yanked) of every link of a page (PEP 503, PEP 592)."""
-    anchors = _Anchors()
-    anchors.feed(text)
-    anchors.close()
-    return anchors.hrefs
+    hrefs: list[tuple[str, bool]] = []
+    position = 0
+    while (start := _START.search(text, position)) and len(hrefs) < _MOST_LINKS:
+        position = start.end()
+        if not start[1]:
+            end = _END.search(text, position)
+            position = end.end() if end else len(text)
+            continue
+        found: dict[str, str] = {}
+        while attribute := _ATTRIBUTE.match(text, position):
+            if (name := attribute[1].lower()) in ("href", "data-yanked"):
+                found.setdefault(name, attribute[2] or attribute[3] or attribute[4] or "")
+            position = attribute.end()
+        href = found.get("href", "")
+        if 0 < len(href) <= _LONGEST_LINK and not _LONG_NUMBER.search(href):
+            hrefs.append((unescape(href), "data-yanked" in found))
+    return hrefs
+
+
+def save_listed(address: str, page: str, path: Path, named: Iterable[str] = ()) -> None:
+    """Save the file of a name that a page of an index lists, as it lists it; one of this machine as it is.
+
+    Raises:
+        OSError: it cannot be had, or is another than its index says.
+    """
+    web = Web(named)
+    try:
+        if address.startswith("file:"):
+            return web.save(url2pathname(urlsplit(address).path), path)
+        page, text = web.page(without_login(page))
+        for href, _ in hrefs_in(text):
+            name, address, digest = linked_file(page, href)
+            if name == path.name:
+                return web.save(address, path, digest)
+        raise WebError(f"{page} does not list it")
+    except WebError as error:
+        raise OSError(str(error)) from error

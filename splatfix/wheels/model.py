@@ -45,14 +45,18 @@ class Candidate(Struct, frozen=True):
     address: str
     """URL, or path of a local file."""
     index: str
-    sha256: str
-    """As the index states it; "" where it does not."""
+    digest: str
+    """As the index states it, such as ``sha256=9f86...``; "" where it does not."""
     verdict: Verdict
     code: str = ""
     """Why not, in one word: ``wrong-torch``, ``wrong-gpu-code``, ``wrong-face``; "" for a proven one."""
     reason: str = ""
     evidence: tuple[str, ...] = ()
     """What was read in it, and fits."""
+    size: int = 0
+    """Bytes that it had when it was looked into."""
+    metadata: tuple[str, ...] = ()
+    """Its name, version and what it requires, as its METADATA has them."""
     fetched: int = 0
     """Bytes that were asked of the network to judge it."""
 
@@ -62,8 +66,8 @@ class Candidate(Struct, frozen=True):
         address = self.address
         if "://" not in address:
             address = Path(address).absolute().as_uri()
-        if self.sha256:
-            address = f"{address}#sha256={self.sha256}"
+        if self.digest:
+            address = f"{address}#{self.digest}"
         return f"{self.wheel.partition('-')[0]} @ {address}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 
 from msgspec import Struct
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 
 from splatfix.context import Context
 from splatfix.core.versions import dotted, major_minor, release
@@ -19,6 +20,9 @@ from splatfix.knowledge.wheel_tags import WheelTarget, tag_fits
 from splatfix.wheels.listing import Link
 from splatfix.wheels.model import Wanted
 from splatfix.wheels.web import refused_address
+
+_NAME = re.compile(r"[\w.+!-]{1,255}", re.ASCII)
+_MOST_TAGS = 64
 
 
 class Objection(Struct, frozen=True):
@@ -38,10 +42,13 @@ class ParsedName(Struct, frozen=True):
 
 
 def parse_name(link: Link) -> ParsedName | None:
-    """The parts; None for what is no wheel's name."""
+    """The parts; None for what is no wheel's name, also for one of more combined tags than any has."""
+    combined = prod(part.count(".") + 1 for part in link.wheel[:-4].split("-")[-3:])
+    if combined > _MOST_TAGS or not _NAME.fullmatch(link.wheel):
+        return None
     try:
         _, version, _, tags = parse_wheel_filename(link.wheel)
-    except (InvalidWheelFilename, InvalidVersion):
+    except ValueError:
         return None
     built = built_for(version.local or "")
     if built == BuiltFor():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,53 +12,68 @@ from msgspec.structs import replace
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
-from splatfix.core.redact import without_credentials
+from splatfix.core.errors import SplatfixError
 from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import RemoteFile, Web, WebError
+from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError, without_login
 
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
+_DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
+"""What a stranger's wheel makes a parser raise: by numbers or nesting without end, for one."""
 
 
-def find_wheels(
-    wanted: Wanted,
-    indexes: Sequence[WheelIndex],
-    context: Context,
-    interpreter: Interpreter,
-    torch: Torch,
-    web: Web | None = None,
-) -> Search:
-    """Judge the wheels that these indexes list of a package. Reads; changes nothing.
+class Finder(Struct, frozen=True):
+    """Looks for the wheel of a package, and fetches what it found."""
 
-    Args:
-        context: its targets are what the GPU code must serve.
-    """
-    web = web or Web()
-    links: list[Link] = []
-    unanswered: list[Unanswered] = []
-    for index in indexes:
-        try:
-            links += wheels_in(index, wanted.name, torch, web)
-        except WebError as error:
-            # a server that says there is no such page has answered: it has no such wheels
-            if not error.missing:
-                unanswered.append(Unanswered(index.name, without_credentials(index.address), str(error)))
-    search = _Search(wanted, context, interpreter, torch, web)
-    asked = tuple(index.name for index in indexes if may_list(index, wanted.name))
-    return Search(wanted.name, wanted.source, tuple(search.judged(links)), tuple(unanswered), asked)
-
-
-class _Search(Struct, frozen=True):
     wanted: Wanted
     context: Context
+    """Its targets are what the GPU code must serve."""
     interpreter: Interpreter
     torch: Torch
     web: Web
+
+    def find(self, indexes: Sequence[WheelIndex]) -> Search:
+        """Judge the wheels that these indexes list. Reads; changes nothing."""
+        name = self.wanted.name
+        links: list[Link] = []
+        unanswered: list[Unanswered] = []
+        for index in indexes:
+            try:
+                links += wheels_in(index, name, self.torch, self.web)
+            except WebError as error:
+                # a server that says there is no such page has answered: it has no such wheels
+                if not error.missing:
+                    unanswered.append(Unanswered(index.name, without_login(index.address), str(error)))
+        asked = tuple(index.name for index in indexes if may_list(index, name))
+        return Search(name, self.wanted.source, tuple(self.judged(links)), tuple(unanswered), asked)
+
+    def fetch(self, found: Candidate, folder: Path) -> Path:
+        """Fetch the wheel that was found, and prove it again: a server may send other bytes than to whoever looked into it.
+
+        Raises:
+            SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / found.wheel
+        wheel, index = found.wheel, found.index
+        try:
+            self.web.save(found.address, path, found.digest, found.size)
+        except WebError as error:
+            raise SplatfixError.of(
+                "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
+            ) from error
+        came = self.opened(Link(wheel, str(path), index, ""))
+        if (came.evidence, came.metadata) == (found.evidence, found.metadata):
+            return path
+        path.unlink()
+        differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
+        reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
+        raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
         """The proven one first, then those that may do, then the others as they were listed."""
@@ -73,17 +89,17 @@ class _Search(Struct, frozen=True):
         fitting.sort(key=lambda item: item[0])
         opened: list[Candidate] = []
         for number, (_, link) in enumerate(fitting):
-            if any(item.verdict is Verdict.PROVEN for item in opened):
+            if any(item.verdict is Verdict.PROVEN for item in opened[:_MOST_OPENED]):
                 opened.append(_candidate(link, Verdict.NOT_READ, reason="another is proven already"))
             elif number >= _MOST_OPENED:
                 reason = f"{_MOST_OPENED} before it were looked into"
                 opened.append(_candidate(link, Verdict.UNKNOWN, "not-read", reason))
             else:
-                opened.append(self._opened(link))
+                opened.append(self.opened(link))
         order = (Verdict.PROVEN, Verdict.UNKNOWN, Verdict.UNSUITED, Verdict.NOT_READ)
         return sorted(opened, key=lambda item: order.index(item.verdict)) + others
 
-    def _opened(self, link: Link) -> Candidate:
+    def opened(self, link: Link) -> Candidate:
         file: RemoteFile | None = None
         with ExitStack() as stack:
             try:
@@ -93,17 +109,21 @@ class _Search(Struct, frozen=True):
                 else:
                     reader = stack.enter_context(opened(link.address))
                 contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
-                candidate = _candidate(link, Verdict.PROVEN)
-                candidate = replace(candidate, evidence=contents.prove())
+                metadata, evidence = contents.prove(link.wheel.split("-")[1])
+                candidate = replace(
+                    _candidate(link, Verdict.PROVEN), evidence=evidence, size=reader.size, metadata=metadata
+                )
             except Refused as refused:
                 objection = refused.objection
                 candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
-            except BinaryError as error:
-                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error))
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
+            except _DAMAGED as error:
+                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error) or type(error).__name__)
         return replace(candidate, fetched=file.fetched if file else 0)
 
 
 def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
-    return Candidate(link.wheel, link.address, link.index, link.sha256, verdict, code, reason)
+    return Candidate(
+        link.wheel, link.address, link.index, link.digest, verdict, code, reason[:LONGEST_REASON]
+    )

@@ -1,22 +1,28 @@
-"""Pages and parts of files from web servers: bounded in size and time, and believed only as far as they agree with themselves.
-
-By the standard library: an index is asked for a page and some ranges, which is no reason for a dependency. Proxies and
-certificate authorities are those of the environment, as for Python itself.
-"""
+"""Pages and wheels over HTTP, of servers that nobody vouches for: bounded in time and bytes from the first connection on."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import http.client
+import io
+import ipaddress
 import re
+import socket
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Set
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.parse import unquote, urlsplit
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener, getproxies
 
 from msgspec import Struct
+
+from splatfix.core.reading import read_blocks
 
 MOST_PAGE = 32 << 20
 """Bytes of a page. The largest lists of wheels have some three MiB."""
@@ -24,12 +30,19 @@ MOST_WHOLE = 64 << 20
 """Bytes of a file that is fetched whole, from a server without ranges, only to be looked at."""
 MOST_FETCHED = 1 << 30
 """Bytes that are read of one wheel to judge it."""
+_MOST_FILE = 1 << 40
+"""Bytes that a file may be said to have. The largest wheels have some three GiB."""
+_MOST_AROUND = 1 << 20
+"""Bytes of one exchange besides the content: headers, chunk sizes, trailers, the pages of redirects."""
+_DOWNLOAD_TIMEOUT = 3600.0
 _BLOCK = 1 << 17
 _MOST_BLOCKS = 64
 """In one request; what is read in order is asked for in ever longer parts."""
 _KEPT = 256
+LONGEST_REASON = 300
+"""Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1")
 _GONE = (404, 410)
 
@@ -41,7 +54,7 @@ class WebError(Exception):
     """
 
     def __init__(self, reason: str, *, missing: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(reason[:LONGEST_REASON])
         self.missing = missing
 
 
@@ -49,14 +62,23 @@ def refused_address(address: str) -> str:
     """Why an address is not asked, as a clause; "" for https, and for plain http on this machine."""
     try:
         parts = urlsplit(address)
-        host = parts.hostname or ""
+        host, _ = parts.hostname or "", parts.port
     except ValueError:
         return "its address is none"
+    if "@" in parts.netloc:
+        return "its address holds a login"
     if parts.scheme == "https" and host:
         return ""
     if parts.scheme == "http" and _LOOPBACK.fullmatch(host):
         return ""
     return f"its address is not https ({parts.scheme or 'no scheme'})"
+
+
+def without_login(address: str) -> str:
+    """An address without its user name and password, which :class:`Web` sends as a header."""
+    scheme, separator, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else address
 
 
 class Part(Struct, frozen=True):
@@ -76,13 +98,126 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class Web:
-    """Asks web servers."""
+class _Exchange(HTTPHandler, HTTPSHandler):
+    """Makes the connections of one request and its redirects, which share one deadline and one number of bytes."""
 
-    def __init__(self, *, timeout: float = 20.0, deadline: float = 300.0) -> None:
-        """Give up after ``timeout`` seconds of silence, or ``deadline`` seconds of one answer."""
-        self.timeout, self.deadline = timeout, deadline
-        self._opener: OpenerDirector = build_opener(_Redirects)
+    def __init__(self, local: Set[tuple[str, int]], silence: float, seconds: float, most: int) -> None:
+        """Connect to this machine only where that is one of the ``local`` (host, port)."""
+        super().__init__()
+        self._local, self._silence, self._seconds, self._left = local, silence, seconds, most
+        self._until = time.monotonic() + seconds
+
+    def http_open(self, req: Request) -> Any:
+        return self.do_open(partial(self._connection, http.client.HTTPConnection), req)
+
+    def https_open(self, req: Request) -> Any:
+        return self.do_open(partial(self._connection, http.client.HTTPSConnection), req)
+
+    def _connection(self, kind: Any, host: str, **options: Any) -> Any:
+        connection = kind(host, **options)
+        connection._create_connection = self._connect
+        connection.response_class = partial(_Response, self)
+        return connection
+
+    def _connect(self, address: tuple[str, int], *_: object) -> socket.socket:
+        failure = OSError("its host has no address")
+        for *_kind, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            if address not in self._local and _is_here(str(place[0])):
+                raise WebError("it leads to this machine, which nobody named")
+            try:
+                return socket.create_connection((str(place[0]), int(place[1])), self.patience())
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def patience(self) -> float:
+        """Seconds that the next answer may take.
+
+        Raises:
+            WebError: none are left.
+        """
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise WebError(f"it is too slow: not at its end after {self._seconds:.0f} s")
+        return min(left, self._silence)
+
+    def take(self, size: int) -> None:
+        """Count bytes that came.
+
+        Raises:
+            WebError: they are more than may come.
+        """
+        self._left -= size
+        if self._left < 0:
+            raise WebError("it sends more around its content than any server does")
+
+
+def _is_here(host: str) -> bool:
+    """Whether a number is that of this machine, or of what only its own network link reaches, such as a cloud's keys."""
+    number = ipaddress.ip_address(host.partition("%")[0])
+    number = getattr(number, "ipv4_mapped", None) or number
+    return number.is_loopback or number.is_unspecified or number.is_link_local
+
+
+class _Bytes(io.RawIOBase):
+    """What a connection brings, as long as the exchange lasts."""
+
+    def __init__(self, connection: socket.socket, exchange: _Exchange) -> None:
+        self._connection, self._exchange = connection, exchange
+        self._file = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(self._exchange.patience())
+        try:
+            size = self._file.readinto(buffer) or 0
+        except TimeoutError:
+            self._exchange.patience()  # which raises where the time is over that all may take
+            raise
+        self._exchange.take(size)
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, exchange: _Exchange, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp.close()
+        self.fp = io.BufferedReader(_Bytes(sock, exchange))
+
+
+class Web:
+    """Asks web servers, for one search."""
+
+    def __init__(
+        self,
+        named: Iterable[str] = (),
+        *,
+        timeout: float = 20.0,
+        deadline: float = 60.0,
+        search: float = 300.0,
+    ) -> None:
+        """Give up after ``timeout`` seconds of silence, ``deadline`` seconds of one answer, ``search`` seconds of all.
+
+        Args:
+            named: addresses that a person named. Only they may be of this machine, and a login in one is sent to its host
+                alone, and not on where that redirects.
+        """
+        self.timeout, self.deadline, self.search = timeout, deadline, search
+        self._until = time.monotonic() + search
+        self._local = {_origin(address)[1:] for address in (*named, *getproxies().values())}
+        self._logins: dict[tuple[str, str, int], str] = {}
+        for address in named:
+            login, at, _ = urlsplit(address).netloc.rpartition("@")
+            if at:
+                user, _, password = login.partition(":")
+                pair = f"{unquote(user)}:{unquote(password)}".encode()
+                self._logins[_origin(address)] = f"Basic {base64.b64encode(pair).decode()}"
 
     def page(self, address: str) -> tuple[str, str]:
         """(where it was found in the end, its text).
@@ -90,8 +225,8 @@ class Web:
         Raises:
             WebError: with the reason.
         """
-        with closing(self._open(address, {"Accept": "text/html"})) as response:
-            body = self._body(response, MOST_PAGE)
+        with closing(self._open(address, {"Accept": "text/html"}, MOST_PAGE)) as response:
+            body = b"".join(self._blocks(response, MOST_PAGE))
             return response.url, body.decode("utf-8", "replace")
 
     def reach(self, address: str) -> None:
@@ -100,7 +235,7 @@ class Web:
         Raises:
             WebError: with the reason why it cannot be had.
         """
-        self._open(address, {}).close()
+        self._open(address, {}, 0).close()
 
     def part(self, address: str, start: int, length: int) -> Part:
         """Bytes [start, start + length) of a file, or up to its end; all of it where the server sends no ranges.
@@ -109,62 +244,104 @@ class Web:
             WebError: also where that is not what comes, or where the whole is too large only to look at it.
         """
         last = start + length - 1
-        with closing(self._open(address, {"Range": f"bytes={start}-{last}"})) as response:
+        with closing(self._open(address, {"Range": f"bytes={start}-{last}"}, MOST_WHOLE)) as response:
             if response.status != 206:
                 if (response.length or 0) > MOST_WHOLE:
-                    whole = f"all {response.length >> 20} MiB of it would have to be fetched"
+                    whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
                     raise WebError(f"its server sends no parts, and {whole}")
-                data = self._body(response, MOST_WHOLE)
+                data = b"".join(self._blocks(response, MOST_WHOLE))
                 return Part(data, len(data), True)
             stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if stated is None:
                 raise WebError("its server does not say which part it sends")
             first, end, total = map(int, stated.groups())
+            if total > _MOST_FILE:
+                raise WebError(f"its server says that it has {total >> 30} GiB")
             if first != start or end != min(last, total - 1):
                 raise WebError(
                     f"its server sends bytes {first} to {end}, and was asked for {start} to {last}"
                 )
-            data = self._body(response, length)
+            data = b"".join(self._blocks(response, length))
             if len(data) != end - first + 1:
                 raise WebError(
                     f"its server sends {len(data)} bytes, and says that they are {end - first + 1}"
                 )
             return Part(data, total)
 
-    def _open(self, address: str, headers: dict[str, str]) -> Any:
+    def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
+        """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
+
+        Raises:
+            WebError: with the reason; nothing is then left of it.
+        """
+        algorithm, _, expected = digest.partition("=")
+        made = hashlib.new(algorithm or "sha256", usedforsecurity=False)
+        try:
+            with path.open("wb") as file:
+                for block in self._whole(address, most) if "://" in address else read_blocks(address):
+                    made.update(block)
+                    file.write(block)
+            if expected and made.hexdigest() != expected:
+                raise WebError(f"its {algorithm} is {made.hexdigest()}, and its index says {expected}")
+        except (WebError, OSError) as error:
+            path.unlink(missing_ok=True)
+            raise error if isinstance(error, WebError) else WebError(_words(error)) from error
+
+    def _whole(self, address: str, most: int) -> Iterator[bytes]:
+        with closing(self._open(address, {}, most, _DOWNLOAD_TIMEOUT)) as response:
+            yield from self._blocks(response, most)
+
+    def _open(self, address: str, headers: dict[str, str], most: int, seconds: float = 0.0) -> Any:
         if reason := refused_address(address):
             raise WebError(reason)
+        left = self._until - time.monotonic()
+        if left <= 0 and not seconds:
+            raise WebError(f"it was not asked: the search took longer than {self.search:.0f} s")
+        seconds = seconds or min(left, self.deadline)
+        exchange = _Exchange(self._local, self.timeout, seconds, most + _MOST_AROUND)
         asked = {"User-Agent": "splatfix", "Accept-Encoding": "identity", **headers}
+        request = Request(address, headers=asked)
+        if login := self._logins.get(_origin(address)):
+            request.add_unredirected_header("Authorization", login)
         try:
-            return self._opener.open(Request(address, headers=asked), timeout=self.timeout)
+            return build_opener(_Redirects, exchange).open(request, timeout=self.timeout)
         except HTTPError as error:
             error.close()
             # S3 says 403 of what is not there to whoever may not list its folder, as those who fetch wheels may not
             of_s3 = error.code == 403 and "AmazonS3" in error.headers.get("Server", "")
-            raise WebError(f"HTTP status {error.code}", missing=of_s3 or error.code in _GONE) from error
+            reason = f"HTTP status {error.code}"
+            if error.code == 401:
+                reason += ": it asks for a login, which is sent only to the address that was named with it"
+            raise WebError(reason, missing=of_s3 or error.code in _GONE) from error
         except URLError as error:
             raise WebError(_words(error.reason)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise WebError(_words(error)) from error
 
-    def _body(self, response: Any, most: int) -> bytes:
-        size, parts, begun = 0, [], time.monotonic()
+    def _blocks(self, response: Any, most: int) -> Iterator[bytes]:
+        size = 0
         try:
             # read1 and not read: that waits until all is there, however slowly it comes
             while data := response.read1(_CHUNK):
                 size += len(data)
                 if size > most:
-                    raise WebError(f"it has more than {most >> 20} MiB")
-                if time.monotonic() - begun > self.deadline:
-                    raise WebError(f"it is too slow: {size} bytes in {self.deadline:.0f} s")
-                parts.append(data)
+                    raise WebError(f"it has more than {most / 2**20:.3g} MiB")
+                yield data
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise WebError(f"{_words(error)} after {size} bytes") from error
         if response.length:
             raise WebError(
                 f"the connection was cut off after {size} bytes; {response.length} more were promised"
             )
-        return b"".join(parts)
+
+
+def _origin(address: str) -> tuple[str, str, int]:
+    """Scheme, host and port of an address, by which a login is kept; no host where it is none."""
+    try:
+        parts = urlsplit(address)
+        return parts.scheme, parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
+    except ValueError:
+        return "", "", 0
 
 
 def _words(error: object) -> str:

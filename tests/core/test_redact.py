@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from splatfix.core.redact import own_secrets, redacted, without_credentials
+from splatfix.core.redact import own_secrets, redacted, without_credentials, without_credentials_in
 from splatfix.core.toml import parse_toml
 
 TEXTS = parse_toml(Path(__file__).with_name("credentials.toml").read_text(encoding="utf-8"))
@@ -28,6 +28,10 @@ TOKENS = {
     "stripe": "sk_live_" + "aB3" * 8,
     "slack": "xoxb-123456789012-" + "aB3" * 8,
     "slack-user": "xoxp-123456789012-abc",
+    "slack-app": "xapp-1-A0123-0123456789-" + "0a" * 16,
+    "slack-rotated": "xoxe.xoxp-1-" + "aB3" * 12,
+    "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw-",
+    "telegram-address": "bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw_",
     "aws": "AKIAIOSFODNN7EXAMPLE",
     "aws-session": "ASIAIOSFODNN7EXAMPLE",
     "pypi": "pypi-AgEIcHlwaS5vcmcC" + "aB3" * 20,
@@ -75,6 +79,18 @@ def test_secrets_of_the_own_environment_are_hidden_anywhere(monkeypatch: pytest.
         assert without_credentials(" ".join(others.values())) == " ".join(others.values())
     finally:
         own_secrets.cache_clear()
+
+
+@pytest.mark.parametrize("text", [*TOKENS.values(), f"password: {SECRET}", f"Authorization: Bearer {SECRET}"])
+def test_a_credential_in_two_pieces_of_a_log_is_hidden(text: str) -> None:
+    for at in range(0, len(text), 11):
+        filling = "x " * 32_768
+        said = filling[: 65_536 - at - 1] + " " + text + " " + filling
+        pieces = [said[n : n + 65_536] for n in range(0, len(said), 65_536)]
+        assert "".join(without_credentials_in(pieces)) == without_credentials(said)
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
+    lines = list(without_credentials_in(["a\n", *key.splitlines(keepends=True), "b\n"]))
+    assert lines == ["a\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n", "b\n"]
 
 
 class _Thing(Struct, frozen=True):

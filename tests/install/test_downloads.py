@@ -5,7 +5,7 @@ import io
 import json
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.plan.tools import MARKER
+from splatfix.wheels.listing import save_listed
 from tests.files import put
 from tests.plan.machines import refused
+from tests.wheels.forge import serving, write_page
 
 PIP = ("python", "-m", "pip")
 
@@ -130,64 +132,88 @@ def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
     assert list(Path(step.folder).parent.iterdir()) == []
 
 
-class FakeDownload(ProcessRunner):
-    """Leaves an sdist with these members where pip was told to; None: it fails."""
+REAL_PIP = (sys.executable, "-m", "pip")
+SDIST = {
+    "gsplat-1.5.3/setup.py": "open('ran', 'w')\nraise SystemExit(__file__)",
+    "gsplat-1.5.3/gsplat/cuda/csrc/a.cu": "",
+    "gsplat-1.5.3/link": None,
+}
 
-    def __init__(self, members: dict[str, str] | None) -> None:
-        self.members, self.calls = members, 0
 
-    def run(self, argv: Sequence[Any], **options: Any) -> Completed:
-        self.calls += 1
-        assert options["env"]["BUILD_NO_CUDA"] == "1" and "--no-deps" in argv
-        if self.members is None:
-            return Completed(
-                tuple(argv), 1, "", "ERROR: No matching distribution found for gsplat==9.9.9\n", 0.1
+def sdist_in(folder: Path, members: Mapping[str, str | None]) -> None:
+    """A simple index with one archive, and its digest; a member without a text is a link to ``/``."""
+    archive = put(folder / "gsplat", {"gsplat-1.5.3.tar.gz": b""}) / "gsplat-1.5.3.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, text in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text or "")
+            if text is None:
+                member.type, member.linkname = tarfile.SYMTYPE, "/"
+            tar.addfile(member, io.BytesIO((text or "").encode()))
+    write_page(folder / "gsplat" / "index.html", {archive.name: archive.name}, digests="sha512")
+
+
+@pytest.fixture
+def look_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Tell pip by these variables where to look, and only there."""
+
+    def look(**variables: str) -> None:
+        config = put(tmp_path, {"pip.conf": ""}) / "pip.conf"
+        for name, value in {"PIP_CONFIG_FILE": str(config), "PIP_FIND_LINKS": "", **variables}.items():
+            monkeypatch.setenv(name, value)
+
+    return look
+
+
+def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path, look_in: Callable[..., None]) -> None:
+    """The real pip says where, from an index with a login, one of this machine, or a folder; nothing of it is run."""
+    sdist_in(tmp_path / "index", SDIST)
+    with serving(tmp_path / "index") as server:
+        server.login = "Basic dTpzM2NyZXQ="
+        for number, variables in enumerate(
+            (
+                {"PIP_INDEX_URL": server.address.replace("://", "://u:s3cret@")},
+                {"PIP_INDEX_URL": (tmp_path / "index").as_uri()},
+                {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "index" / "gsplat")},
             )
-        with tarfile.open(Path(argv[argv.index("--dest") + 1]) / "gsplat-1.5.3.tar.gz", "w:gz") as tar:
-            for name, text in self.members.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(text)
-                tar.addfile(member, io.BytesIO(text.encode()))
-        return Completed(tuple(argv), 0, "", "", 0.1)
-
-
-SDIST = {"gsplat-1.5.3/setup.py": "setup()", "gsplat-1.5.3/gsplat/cuda/csrc/a.cu": ""}
-
-
-def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path) -> None:
-    pip = FakeDownload(SDIST)
-    folder = Path(fetch_source("gsplat==1.5.3", "python", pip=PIP, runner=pip, cache=tmp_path))
-    assert folder == tmp_path / "sources" / "gsplat-1.5.3"
-    assert (folder / "setup.py").read_text() == "setup()" and (folder / "gsplat/cuda/csrc/a.cu").is_file()
-    assert (
-        fetch_source("gsplat==1.5.3", "python", pip=PIP, runner=pip, cache=tmp_path) == str(folder)
-        and pip.calls == 1
-    )
-    assert [path.name for path in (tmp_path / "sources").iterdir()] == ["gsplat-1.5.3"]
+        ):
+            look_in(**variables)
+            cache = tmp_path / str(number)
+            for _ in range(2):
+                made = fetch_source("gsplat==1.5.3", sys.executable, save_listed, pip=REAL_PIP, cache=cache)
+                assert made == str(cache / "sources" / "gsplat-1.5.3")
+                look_in(PIP_INDEX_URL="file:///nowhere")
+            assert sorted(path.name for path in Path(made).rglob("*") if path.is_file()) == [
+                "a.cu",
+                "setup.py",
+            ]
+            assert [path.name for path in (cache / "sources").iterdir()] == ["gsplat-1.5.3"]
 
 
 @pytest.mark.parametrize(
     "text", [".", "gsplat", "path/to/gsplat==1.5.3", "numpy==2.0", "simple_knn", "gsplat==1.5.*"]
 )
 def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> None:
-    pip = FakeDownload(None)
-    assert fetch_source(text, "python", pip=PIP, runner=pip, cache=tmp_path) == text and pip.calls == 0
+    assert fetch_source(text, "no-such-python", save_listed, cache=tmp_path) == text
 
 
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        (None, "No matching distribution"),
+        (None, "pip finds no gsplat-1.5.3.tar.gz where it looks"),
         ({"gsplat-1.5.3/README": ""}, "holds no setup.py"),
         ({"a/setup.py": "", "b/setup.py": ""}, "holds 2 setup.py"),
         ({"../evil.py": "", "gsplat-1.5.3/setup.py": ""}, "outside"),
     ],
 )
 def test_what_cannot_be_used_is_said_and_nothing_stays(
-    members: dict[str, str] | None, words: str, tmp_path: Path
+    members: dict[str, str] | None, words: str, tmp_path: Path, look_in: Callable[..., None]
 ) -> None:
-    how = {"pip": PIP, "runner": FakeDownload(members), "cache": tmp_path / "cache"}
-    error = refused(fetch_source, "gsplat==1.5.3", "python", **how)
+    if members is not None:
+        sdist_in(tmp_path / "index", members)
+    look_in(PIP_INDEX_URL=(tmp_path / "index").as_uri())
+    how = {"pip": REAL_PIP, "cache": tmp_path / "cache"}
+    error = refused(fetch_source, "gsplat==1.5.3", sys.executable, save_listed, **how)
     assert error.code == "source-not-fetched" and words in error.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.facts import gather
+from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.install.repair import plan_repair
 from splatfix.install.wheels import write_wheel
@@ -81,6 +82,10 @@ def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
     assert pip(environment, "install", str(wheel)).ok
     fetch = plan_repair("tiny", gather(environment.python)).steps[0]
     assert isinstance(fetch, FetchWheel) and fetch.requirement == f"tiny @ {wheel.as_uri()}"
+    write_wheel(wheel.parent / "other", "tiny", "2.0", {}, "Another").replace(wheel)
+    facts, before = gather(environment.python), snapshot(environment)
+    error = refused(execute, plan_repair("tiny", facts), facts)
+    assert error.code == "another-wheel" and snapshot(environment) == before
     folder = environment.purelib / "tiny-1.0.dist-info"
     for origin in (
         {"url": "file:///src", "dir_info": {"editable": True}},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+import socket
 import threading
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from splatfix.context import Context, make_context
 from splatfix.facts import Fact, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.wheels import Search, Wanted, chosen_indexes, find_wheels
+from splatfix.wheels import Finder, Search, Wanted, chosen_indexes
 from splatfix.wheels.web import Web
 from tests.archs import goal
 from tests.binaries.forge_elf import ElfForge
@@ -67,6 +68,7 @@ def write_wheel(
     suffix: str = "cpython-311-x86_64-linux-gnu.so",
     method: int = zipfile.ZIP_STORED,
     name: str = "",
+    version: str = "",
     needed: Iterable[str] = (),
     returned: str = "",
     compiled: bytes = b"",
@@ -79,10 +81,10 @@ def write_wheel(
         returned: the statement in the place of that by which its rasterizer returns.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    distribution, version = wheel.split("-")[:2]
+    distribution, stated = wheel.split("-")[:2]
     module = distribution.lower().replace(".", "_")
-    info = f"{distribution}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name or distribution}\nVersion: {version}\n"
+    info = f"{distribution}-{stated}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name or distribution}\nVersion: {version or stated}\n"
     members: dict[str, bytes | str] = {f"{module}/__init__.py": "from . import _C\n"}
     if variant:
         source = rasterizer_source(folder / f".{variant}", variant)
@@ -104,16 +106,16 @@ def write_wheel(
 
 
 def write_page(
-    path: Path, links: Mapping[str, str], *, digests: bool = False, yanked: Iterable[str] = ()
+    path: Path, links: Mapping[str, str], *, digests: str = "", yanked: Iterable[str] = ()
 ) -> None:
-    """A page of links: text -> address relative to the page."""
+    """A page of links: text -> address relative to the page; with digests by this algorithm."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     for text, address in links.items():
         target = (path.parent / address).resolve()
         fragment = ""
         if digests and target.is_file():
-            fragment = f"#sha256={hashlib.sha256(target.read_bytes()).hexdigest()}"
+            fragment = f"#{digests}={hashlib.new(digests, target.read_bytes()).hexdigest()}"
         attribute = ' data-yanked=""' if text in yanked else ""
         rows.append(f'<a href="{quote(address)}{fragment}"{attribute}>{text}</a><br>')
     path.write_text("<!DOCTYPE html><html><body>" + "\n".join(rows) + "</body></html>")
@@ -155,7 +157,8 @@ def search(wanted: Wanted, index: str | WheelIndex, context: Context, web: Web |
     """The answer of one index."""
     indexes = (index,) if isinstance(index, WheelIndex) else chosen_indexes((index,))
     assert context.interpreter and context.torch
-    return find_wheels(wanted, indexes, context, context.interpreter, context.torch, web or Web(timeout=5))
+    web = web or Web([item.address for item in indexes], timeout=5)
+    return Finder(wanted, context, context.interpreter, context.torch, web).find(indexes)
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -182,14 +185,20 @@ class Handler(SimpleHTTPRequestHandler):
         data, fault = path.read_bytes(), ""
         if path.suffix == ".whl" or server.everything:
             fault = server.fault
-        server.requests.append((parts.path, self.headers.get("Range", "")))
         stated = self.headers.get("Range")
+        server.requests.append((parts.path, stated or ""))
+        if server.login and self.headers.get("Authorization") != server.login:
+            self.send_error(401)
+            return
+        if fault == "two-faced" and stated is None:
+            data = server.other.read_bytes()
         if fault == "status":
             self.send_error(503)
             return
-        if fault == "elsewhere":
+        if fault in ("elsewhere", "here"):
             self.send_response(302)
-            self.send_header("Location", "http://wheels.example/x.whl")
+            place = "https://127.1:1" if fault == "here" else "http://wheels.example"
+            self.send_header("Location", f"{place}/x.whl")
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -203,9 +212,13 @@ class Handler(SimpleHTTPRequestHandler):
         if first >= len(data):
             self.send_error(416)
             return
-        total = {"longer": len(data) + 4096, "shorter": len(data) - 300, "endless": 1 << 50}.get(
-            fault, len(data)
-        )
+        totals = {
+            "longer": len(data) + 4096,
+            "shorter": len(data) - 300,
+            "endless": 1 << 50,
+            "2**70": 1 << 70,
+        }
+        total = totals.get(fault, len(data))
         if fault == "changing":
             total += len(server.requests)
         part = data[first : last + 1]
@@ -213,11 +226,13 @@ class Handler(SimpleHTTPRequestHandler):
             first, last = first + 1, last + 1
         self.send_response(206)
         if fault != "unstated":
-            self.send_header("Content-Range", f"bytes {first}-{last}/{total}")
+            digits = "9" * 5000 if fault == "digits" else ""
+            self.send_header("Content-Range", f"bytes {first}-{last}/{total}{digits}")
         self._send(part, len(part) + (100 if fault == "cut-off" else 0), fault)
 
     def _send(self, data: bytes, length: int, fault: str) -> None:
         self.send_header("Content-Length", str(length))
+        self.send_header("Content-Type", "text/html")
         self.end_headers()
         if fault == "slow":
             for byte in data:
@@ -238,6 +253,10 @@ class Server(ThreadingHTTPServer):
     fault = ""
     requests: list[tuple[str, str]]
     """(path, Range header) of each."""
+    login = ""
+    """The header without which it answers nothing."""
+    other: Path
+    """What it sends to whoever asks for a whole wheel, where it is two-faced."""
     absent = 404
     """What it answers for what is not there."""
     software = "Python"
@@ -262,3 +281,25 @@ def serving(folder: Path) -> Iterator[Server]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@contextmanager
+def answering(begin: bytes, then: bytes, pause: float) -> Iterator[str]:
+    """The address of a server that answers so, and says its last words again and again."""
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(begin)
+            while True:
+                connection.sendall(then)
+                time.sleep(pause)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"

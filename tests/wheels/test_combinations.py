@@ -86,7 +86,7 @@ def _write_index(case: Mapping[str, Any], served: Path, server: Server) -> Wheel
         up = "../" * len(folder.split("/"))
         links = {wheel: f"{up}files/{wheel}" for wheel in wheels}
         yanked = wheels if layout == "yanked" else []
-        write_page(served / folder / "index.html", links, digests=True, yanked=yanked)
+        write_page(served / folder / "index.html", links, digests="sha256", yanked=yanked)
     for folder in sorted({path for path in served.rglob("whl/**/") if not (path / "index.html").exists()}):
         children = sorted(path.name for path in folder.iterdir() if path.is_dir())
         write_page(folder / "index.html", {name: f"{name}/" for name in children})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,19 +12,19 @@ from msgspec.structs import replace
 from splatfix.app.install import _wheels, with_wheels
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.context import make_context
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.codec import to_json
 from splatfix.facts import Fact, Facts, gather
 from splatfix.install import execute, revert
-from splatfix.install.downloads import fetch_wheel
 from splatfix.install.environment import Environment
 from splatfix.install.journal import Journal
 from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summarise
 from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import web as web_module
+from splatfix.wheels.web import without_login
 from tests.archs import goal, request_for
 from tests.conftest import Splatfix
 from tests.install.environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
-from tests.plan.machines import changed, cuda_source, healthy, refused
+from tests.plan.machines import BLACKWELL_TORCH, changed, cuda_source, healthy, machine, refused
 
 from .forge import serving, torch_in, write_page, write_wheel
 
@@ -40,7 +39,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = pip(environment, "wheel", *options, str(source))
     assert done.ok, done.stderr
     (wheel,) = (folder / "served").glob("*.whl")
-    write_page(folder / "served" / "index.html", {wheel.name: wheel.name}, digests=True)
+    write_page(folder / "served" / "index.html", {wheel.name: wheel.name}, digests="md5")
     return folder / "served"
 
 
@@ -56,23 +55,39 @@ def wanted(folder: Path, **options: str) -> Request:
 
 
 def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
-    return find_prebuilt(replace(request, indexes=indexes), facts)
+    return find_prebuilt(replace(request, indexes=tuple(map(without_login, indexes))), facts, indexes)
+
+
+def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -> None:
+    facts = machine(torch=BLACKWELL_TORCH, toolkits=(), host=(), packages={"pip": "25.0"})
+    request = wanted(tmp_path, backend="wheels")
+    write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
+    wheels = found(request, facts, str(tmp_path / "wheels"))
+    context = make_context(facts, goal("sm_120"))
+    assert with_wheels(request, context, wheels).kind is OptionKind.WHEEL
+    assert refused(with_wheels, replace(request, backend="native"), context, NO_WHEELS).code
 
 
 @pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])
 def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, name: str) -> None:
-    """In the place of a folder's build, or by its name alone."""
+    """In the place of a folder's build, or by its name alone; from an index that asks for a login, which nothing tells."""
     environment = make_environment(tmp_path / "env")
     before = snapshot(environment)
     request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
     if name:
         request = replace(request, sources=(name,))
     with serving(served) as server:
-        wheels = found(request, facts, server.address + "/")
+        server.login = "Basic dTpwQHNzd29yZC1vZi1taW5l"
+        address = server.address.replace("://", "://u:p%40ssword-of-mine@")
+        wheels = found(request, facts, address + "/")
         plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
         assert plan.kind is OptionKind.WHEEL and not any(isinstance(step, BuildWheel) for step in plan.steps)
         assert "cannot be read (--no-find compiles it)" in "".join(plan.notes)
-        outcome = execute(plan, facts)
+        outcome = execute(plan, facts, fetchers=wheels.fetchers)
+    told = str(to_json(outcome)) + "".join(
+        path.read_text() for path in environment.state_folder.rglob("*") if path.suffix in (".json", ".log")
+    )
+    assert "://127.0.0.1" in told and "ssword-of-mine" not in told
     (item,) = outcome.items
     assert item.subject.replace("-", "_") == "tiny_probe" and "tiny_probe._C" in item.modules
     assert [rung.reached for rung in item.proof][:3] == [True, True, True]
@@ -91,14 +106,17 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, na
     assert snapshot(environment) == before
 
 
-def test_two_wheels_of_one_installation_are_fetched(tmp_path: Path) -> None:
-    """Both lie in the installation's folder then."""
-    pip = [sys.executable, "-m", "pip"]
-    for name in ("first", "second"):
-        made = write_wheel(tmp_path / "index", f"{name}-1.0-py3-none-any.whl")
-        step = FetchWheel(subject=name, version="1.0", requirement=f"{name} @ {made.as_uri()}")
-        path = fetch_wheel(step, pip, ProcessRunner(), tmp_path / "wheels", tmp_path / "fetch.log")
-        assert path == tmp_path / "wheels" / made.name
+OTHERS = (
+    ("sha512", {}, "its sha512 is"),
+    ("md5", {}, "its md5 is"),
+    ("", {"padding": 1 << 22}, "MiB"),
+    ("", {"code": "90"}, "has no code for sm_120"),
+    ("", {"name": "torch"}, "calls it torch"),
+    ("", {"version": "7.0"}, "its METADATA says 7.0, and its name 1.0"),
+    ("", {"requires": ("numpy<1",)}, "only one of the two says numpy<1"),
+    ("", {"code": "none"}, "it holds no compiled library"),
+)
+"""By what an index says of a wheel, what its server sends in the place of it, and what is said of that."""
 
 
 def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Path, tmp_path: Path) -> None:
@@ -106,18 +124,20 @@ def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Pat
     before = snapshot(environment)
     request, facts = wanted(tmp_path), facts_of(environment, tmp_path)
     (wheel,) = served.glob("*.whl")
-    for number, digests in enumerate((True, False)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / wheel.name).write_bytes(wheel.read_bytes())
-        write_page(folder / "index.html", {wheel.name: wheel.name}, digests=digests)
-        with serving(folder) as server:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    (folder / wheel.name).write_bytes(wheel.read_bytes())
+    with serving(folder) as server:
+        server.fault = "two-faced"
+        for number, (digests, other, words) in enumerate(OTHERS):
+            write_page(folder / "index.html", {wheel.name: wheel.name}, digests=digests)
+            said = {"code": "120", "symbols": (), "name": "tiny_probe", **other}
+            server.other = write_wheel(tmp_path / str(number), wheel.name, **said)
             wheels = found(request, facts, server.address + "/")
             plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
-            write_wheel(folder, wheel.name, "90", symbols=(), name="tiny_probe")
-            error = refused(execute, plan, facts)
-        assert error.code == ("wheel-not-fetched" if digests else "wrong-gpu-code")
-        assert snapshot(environment) == before
+            error = refused(execute, plan, facts, fetchers=wheels.fetchers)
+            assert error.code == ("wheel-not-fetched" if digests or "MiB" in words else "another-wheel")
+            assert words in error.what and snapshot(environment) == before
 
 
 def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
@@ -202,6 +222,17 @@ def test_the_command_line(
         planned = splatfix("install", *named, "--dry-run", "--backend", "wheels")
         assert planned.returncode == 0 and "fetch the prebuilt tiny_probe 1.0" in planned.stdout, planned
         assert server.requests
+        private = ("--index", server.address.replace("://", "://u:s3cretword@") + "/")
+        for options in ((), ("--why",), ("--json",)):
+            for index in (
+                private,
+                ("--index", f"u:s3cretword@{server.address}"),
+                (*private[:1], private[1] + "no/"),
+            ):
+                said = splatfix("install", *named[:3], *index, "--dry-run", *options)
+                assert (
+                    "s3cretword" not in said.stdout + said.stderr and "127.0.0.1" in said.stdout + said.stderr
+                )
         by_name = splatfix("install", "tiny-probe", *named[1:], "--dry-run")
         assert by_name.returncode == 0 and "fetch the prebuilt tiny-probe 1.0" in by_name.stdout, by_name
         why = splatfix("install", "tiny-probe", *named[1:], "--dry-run", "--why")

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import random
 import re
+import socket
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from splatfix.wheels import Search, Verdict, wanted_by_name
+from splatfix.wheels import Search, Verdict, chosen_indexes, wanted_by_name
 from splatfix.wheels import web as web_module
+from splatfix.wheels.listing import Link, hrefs_in
+from splatfix.wheels.names import parse_name
 from splatfix.wheels.web import RemoteFile, Web, WebError, refused_address
 from tests.files import put
+from tests.plan.machines import refused
 
-from .forge import Server, context_of, search, serving, torch_in, write_page, write_wheel
+from .forge import Server, answering, context_of, search, serving, torch_in, write_page, write_wheel
 
 WHEEL = "fused_ssim-1.0.0+cu128torch2.8-cp311-cp311-linux_x86_64.whl"
 
@@ -30,7 +35,10 @@ def asked(server: Server, folder: Path, web: Web | None = None) -> Search:
     write_page(folder / "served" / "index.html", {WHEEL: WHEEL})
     context = context_of(torch_in(folder / "torch"))
     return search(
-        wanted_by_name("fused_ssim"), server.address + "/", context, web or Web(timeout=1, deadline=2)
+        wanted_by_name("fused_ssim"),
+        server.address + "/",
+        context,
+        web or Web([server.address], timeout=1, deadline=2),
     )
 
 
@@ -53,13 +61,16 @@ def test_parts_of_a_large_wheel(server: Server, tmp_path: Path, method: int) -> 
         ("silent", "no answer in time"),
         ("cut-off", "100 more were promised"),
         ("longer", "its server sends bytes 917504 to"),
-        ("endless", "HTTP status 416"),
+        ("endless", "says that it has 1048576 GiB"),
+        ("2**70", "does not say which part"),
+        ("digits", "does not say which part"),
         ("changing", "its server sends bytes 917504 to"),
         ("other-part", "and was asked for 0 to"),
         ("unstated", "does not say which part"),
-        ("no-ranges-huge", "all 10240 MiB of it would have to be fetched"),
+        ("no-ranges-huge", "more than 64 MiB of it would have to be fetched"),
         ("status", "HTTP status 503"),
         ("elsewhere", "it leads elsewhere, and its address is not https"),
+        ("here", "it leads to this machine, which nobody named"),
     ],
 )
 def test_a_server_that_misbehaves_proves_nothing(
@@ -120,11 +131,92 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert answer.verdict is Verdict.UNKNOWN and "refused" in answer.unanswered[0].reason.lower()
 
 
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+@pytest.mark.parametrize(
+    ("begin", "then"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (HEAD, b"A: b\r\n"),
+        (HEAD + b"A: ", b"b"),
+        (CHUNKS + b"1;", b"x"),
+        (CHUNKS, b"1;x\r\na\r\n"),
+        (CHUNKS + b"0\r\n", b"A: b\r\n"),
+        (HEAD + b"\r\n", b"x"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", b"x"),
+    ],
+)
+def test_an_answer_without_end(begin: bytes, then: bytes, pause: float) -> None:
+    """One deadline for headers, chunks, trailers and redirects, however often something comes."""
+    started = time.monotonic()
+    with answering(begin, then, pause) as address, pytest.raises(WebError) as error:
+        Web([address], timeout=1, deadline=1).page(address)
+    assert time.monotonic() - started < 3
+    assert re.match("it is too slow" if pause else "it is too slow|got more|it sends more", str(error.value))
+
+
+def test_a_search_has_one_deadline() -> None:
+    with pytest.raises(WebError, match="the search took longer than 0 s"):
+        Web(search=0).page("https://wheels.example/")
+
+
+@pytest.mark.parametrize(
+    "piece", ["<a ", "<a x='", '<a href="', "<", "<!--", "<script", "<a" + " " * 99, "&", "<a =/"]
+)
+def test_a_page_is_read_in_linear_time(piece: str) -> None:
+    started = time.process_time()
+    hrefs_in("<a href=x>" + piece * (2_000_000 // len(piece)) + "&#" + "9" * 5000)
+    assert time.process_time() - started < 2
+
+
+def test_the_links_of_a_page() -> None:
+    page = """<A class=x HREF='a&amp;b' data-yanked>.</a><!-- <a href=no> --><a href = "c>d"
+        data-requires-python=">=3.8">.</a><script>"<a href=no>"</script><abbr href=no><a name=x><a href=e><a href="&#%s;">"""
+    assert hrefs_in(page % ("9" * 5000)) == [("a&b", True), ("c>d", False), ("e", False)]
+
+
+TAGS = ".".join(f"a{number}" for number in range(600))
+
+
+@pytest.mark.parametrize(
+    "rest", [f"1.0-{TAGS}-{TAGS}-{TAGS}", "9" * 5000 + "-py3-none-any", "1.0-1/../../x-py3-none-any", "1"]
+)
+def test_names_of_no_wheel(rest: str) -> None:
+    assert parse_name(Link(f"fused_ssim-{rest}.whl", "", "", "")) is None
+
+
+def test_a_login_goes_to_its_own_host_alone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a header, not on a redirect, and no name with it is looked up."""
+    asked_for: list[object] = []
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **b: asked_for.append(a) or real(*a, **b))
+    put(tmp_path / "served", {"private/index.html": "ours"})
+    server.login = "Basic dTpzM2NyZXQ="
+    named = server.address.replace("://", "://u:s3cret@")
+    web = Web([named])
+    assert web.page(f"{server.address}/private/")[1] == "ours"
+    with pytest.raises(WebError, match="status 401: it asks for a login"):
+        Web([server.address]).page(f"{server.address}/private/")
+    redirect = b"HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: "
+    with answering(redirect + f"{server.address}/private/\r\n\r\n".encode(), b"", 1) as address:
+        with pytest.raises(WebError, match="status 401"):
+            Web([address.replace("://", "://u:s3cret@"), server.address]).page(address)
+        with pytest.raises(WebError, match="holds a login"):
+            web.page(named)
+    assert "s3cret" not in str(asked_for)
+    assert "s3cret" not in refused(chosen_indexes, (f"{named.replace('s3', 's/3')}/x",)).what
+
+
 def test_a_page_without_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "MOST_PAGE", 1 << 20)
     put(tmp_path / "served", {"index.html": "<a href='x'>x</a>" * 100_000})
     with pytest.raises(WebError, match="more than 1 MiB"):
-        Web().page(server.address + "/")
+        Web([server.address]).page(server.address + "/")
 
 
 def test_more_of_a_wheel_than_is_read(
@@ -132,7 +224,7 @@ def test_more_of_a_wheel_than_is_read(
 ) -> None:
     monkeypatch.setattr(web_module, "MOST_FETCHED", 1 << 20)
     put(tmp_path / "served", {"a.bin": bytes(3 << 20)})
-    file = RemoteFile(Web(), f"{server.address}/a.bin")
+    file = RemoteFile(Web([server.address]), f"{server.address}/a.bin")
     with pytest.raises(WebError, match="more than 1 MiB would have to be read"):
         file.find(b"x", 0, len(file))
 
@@ -140,7 +232,7 @@ def test_more_of_a_wheel_than_is_read(
 def test_any_part_of_a_remote_file_is_that_of_the_file(server: Server, tmp_path: Path) -> None:
     data = random.Random(36).randbytes(700_001)
     put(tmp_path / "served", {"a.bin": data})
-    file, choose = RemoteFile(Web(), f"{server.address}/a.bin"), random.Random(7)
+    file, choose = RemoteFile(Web([server.address]), f"{server.address}/a.bin"), random.Random(7)
     assert len(file) == len(data)
     for _ in range(200):
         start = choose.randrange(len(data))
@@ -173,12 +265,13 @@ def test_addresses_that_are_asked(address: str, fine: bool) -> None:
 
 
 def test_a_page_cannot_lead_to_files_of_this_machine(server: Server, tmp_path: Path) -> None:
-    strange = (f"file:///tmp/{WHEEL}", f"http://wheels.example/{WHEEL}", f"../../{WHEEL}")
+    strange = (f"file:///tmp/{WHEEL}", f"https://localhost:1/{WHEEL}", f"http://wheels.example/{WHEEL}")
     links = (*strange, "https://[x/", "javascript:0")
     put(tmp_path / "served", {"index.html": "".join(f'<a href="{link}">x</a>' for link in links)})
     context = context_of(torch_in(tmp_path / "torch"))
     answer = search(wanted_by_name("fused_ssim"), server.address + "/", context)
     assert [item.code for item in answer.candidates] == ["unreachable", "bad-address", "bad-address"]
+    assert "it leads to this machine" in answer.candidates[0].reason
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def native_plan(
             notes += compiled_later(source, facts)
         builds.append(build)
     # last: what no package cures is said before somebody installs one
-    dependencies = plan_dependencies(request, facts, sources)
+    dependencies = plan_dependencies(request, facts, sources, prebuilt)
     wheels = Wheels(
         kind=OptionKind.REBUILD,
         makers=(*prebuilt.values(), *builds),
