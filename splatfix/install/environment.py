@@ -34,8 +34,9 @@ if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
     site.ENABLE_USER_SITE = False
 user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
 pip = importlib.util.find_spec("pip") is not None
-virtual = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
-print(json.dumps({"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip, "virtual": virtual}))
+answer = {"prefix": sys.prefix, "paths": paths, "user": user, "pip": pip, "version": "%d.%d" % sys.version_info[:2]}
+answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
+print(json.dumps(answer))
 """
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
@@ -63,6 +64,8 @@ class Environment(Struct, frozen=True):
     installer: Installer = field(default_factory=Installer)
     virtual: bool = True
     """A virtual environment, in which pip removes nothing outside of the prefix."""
+    version: str = ""
+    """Of its Python, as pip adds it to names of programs: ``3.11``."""
 
     @property
     def state_folder(self) -> Path:
@@ -123,6 +126,7 @@ def open_environment(python: str, runner: Runner) -> Environment:
         user_site=user_site,
         installer=installer or Installer(),
         virtual=answer["virtual"],
+        version=answer["version"],
     )
 
 

@@ -34,6 +34,7 @@ from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
+from splatfix.install.takeover import refuse_takeover
 from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
@@ -368,6 +369,7 @@ class _Execution(Struct):
     def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
         """Install wheels, each with its subject, in one run of pip: all are backed up and written down before. The versions
         that they replaced."""
+        self.foreign += refuse_takeover(self.environment, [wheel for wheel, _ in wheels])
         paths = JournalPaths.of(self.environment)
         begun: list[tuple[StepRecord, Backup]] = []
         for wheel, subject in wheels:
