@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.facts import MachineFacts, gather
@@ -39,7 +39,7 @@ def make_environment(folder: Path, *, torch: bool = False, pip: bool = True) -> 
         for field in fields(template)
         if isinstance(getattr(template, field.name), Path)
     }
-    environment = replace(template, python=str(folder / "bin" / "python"), **moved)
+    environment = Environment(str(folder / "bin" / "python"), version=template.version, **moved)
     shown = HERE if torch else _tools_only(folder / "tools" / "site-packages", TOOLS if pip else TOOLS[1:])
     (environment.purelib / "shown.pth").write_text(f"{shown}\n")
     return environment
