@@ -17,6 +17,7 @@ from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
+from splatfix.install.leftovers import move_out
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
 from splatfix.install.seals import is_sealed
 from splatfix.install.tampering import refuse_link, tampered
@@ -37,6 +38,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, 
     wait_for_pip(environment)
     recovered: list[RevertOutcome] = []
     for entry in reversed(unfinished):
+        moved = move_out(environment, journal.folder_of(entry))
         items = undo_changes(environment, journal, entry)
         if entry.status is EntryStatus.REVERTING:
             status = EntryStatus.REVERTED
@@ -45,7 +47,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, 
         else:
             status = EntryStatus.FAILED
         journal.end(entry, status, "its process ended before it was finished", kept_of(items))
-        recovered.append(RevertOutcome(entry.id, str(environment.prefix), items))
+        recovered.append(RevertOutcome(entry.id, str(environment.prefix), items, notes=moved))
     return tuple(recovered)
 
 

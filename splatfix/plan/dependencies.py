@@ -1,11 +1,14 @@
 """What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from splatfix.context.commands import pip, python_option
@@ -21,8 +24,9 @@ from splatfix.context.requirements import (
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.facts import Facts, ImportedModule, Source
+from splatfix.facts import Facts, ImportedModule, Source, resolved_folder
 from splatfix.knowledge.imports import Repository, repository_of
+from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
@@ -222,18 +226,36 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     index = ""
     if "--extra-index-url" in arguments:
         index = arguments[-1]
-    reasons = [
-        Reason(f"{name}: {text}", "the text of its Python files") for name, text in gathered.reasons.items()
-    ]
+    pins = _pins(facts, request, sources)
+    reasons: list[Reason] = []
+    for name, text in gathered.reasons.items():
+        pinned = pins.get(name_of(name), name)
+        reasons.append(Reason(f"{pinned}: {text}", "the text of its Python files"))
     step = InstallDependencies(
         requirements=tuple(gathered.reasons),
         modules=tuple(gathered.modules),
         optional=tuple(name for name in gathered.reasons if name in gathered.optional),
         optional_modules=tuple(gathered.optional_modules),
         index=index,
+        pins=tuple(pins.values()),
         reasons=tuple(reasons),
     )
     return Dependencies((step,), notes)
+
+
+def _pins(facts: Facts, request: Request, sources: Sequence[Source]) -> dict[str, str]:
+    """The versions that the checkouts' own files ask for, by name, the first of several; of what is not installed.
+
+    torch is there, and what goes with one build of it (torchvision) follows the installed one.
+    """
+    pins: dict[str, str] = {}
+    for folder in filter(None, map(resolved_folder, [*request.sources, *(item.folder for item in sources)])):
+        for pin in declared_by(folder):
+            name, text = canonicalize_name(pin.name), f"{pin.name}{pin.spec}"
+            if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
+                with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                    pins.setdefault(name, str(Requirement(text)))
+    return pins
 
 
 def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: Lacks) -> None:

@@ -202,4 +202,13 @@ def pip(target: Environment, *arguments: str) -> Completed:
     return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
 
 
+LEAVES = """
+import pathlib, sysconfig
+left = pathlib.Path(sysconfig.get_paths()["purelib"], "left")
+left.mkdir(exist_ok=True)
+(left / "x.py").write_text("x = 1")
+left.chmod(0o500)
+"""
+"""At the top of a setup.py, as LiDAR-RT's does: a folder in site-packages, whatever becomes of the build."""
+
 PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"
