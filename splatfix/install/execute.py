@@ -114,9 +114,7 @@ def execute(
     notes = list(lock_notes)
     if work.dependencies:
         notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
-    notes += work.lacking
-    notes += work.foreign
-    notes += [*work.moved, *(note for item in recovered for note in item.notes)]
+    notes += [*work.notes, *work.moved, *(note for item in recovered for note in item.notes)]
     if cache:
         notes += cache.refused
     return InstallOutcome(
@@ -164,8 +162,7 @@ class _Execution(Struct):
     reinstall: bool
     items: dict[str, _Item]
     dependencies: list[str] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     """What builds had put into the environment."""
 
@@ -234,7 +231,7 @@ class _Execution(Struct):
         pins = list(step.pins)
         fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell, pins)
         paths, left_out = fetcher.fetch()
-        self.lacking = [
+        self.notes += [
             *fetcher.told,
             *(f"not installed, and its scripts may lack it: {text}" for text in left_out),
         ]
@@ -274,7 +271,7 @@ class _Execution(Struct):
                 try:
                     load((module,))
                 except SplatfixError as error:
-                    self.lacking.append(
+                    self.notes.append(
                         f"{module} cannot be imported, and its scripts may need it: {error.what}"
                     )
 
@@ -395,7 +392,7 @@ class _Execution(Struct):
     def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
         """Install wheels, each with its subject, in one run of pip: all are backed up and written down before. The versions
         that they replaced."""
-        self.foreign += refuse_takeover(self.environment, [wheel for wheel, _ in wheels])
+        self.notes += refuse_takeover(self.environment, [wheel for wheel, _ in wheels])
         paths = JournalPaths.of(self.environment)
         begun: list[tuple[StepRecord, Backup]] = []
         for wheel, subject in wheels:
@@ -403,9 +400,7 @@ class _Execution(Struct):
             backup = make_backup(self.environment, wheel, self.folder / folder)
             listed_by = f"is listed by {wheel.name} {backup.version_before}"
             for path in backup.foreign:
-                self.foreign.append(
-                    f"{path} {listed_by}, lies outside of the environment, and was left alone"
-                )
+                self.notes.append(f"{path} {listed_by}, lies outside of the environment, and was left alone")
             record = StepRecord(
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )

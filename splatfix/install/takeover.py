@@ -66,7 +66,7 @@ def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: 
         return "it describes another distribution"
     if not in_site and any(path.is_relative_to(site.parent) for site in sites):
         return "it would be among Python's own modules"
-    if not in_site and os.path.lexists(path):
+    if (not in_site or path.suffix == ".pth") and os.path.lexists(path):
         return "no installed package lists what is there"
     return ""
 

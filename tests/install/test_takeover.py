@@ -53,6 +53,7 @@ def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFi
         ("evil-1.0.data/purelib/torch-9.dist-info/METADATA", b""),
         ("sitecustomize.py", b""),
         ("usercustomize/__init__.py", b""),
+        ("shown.pth", b"import evil\n"),
         ("evil-1.0.data/data/pyvenv.cfg", b""),
         ("evil-1.0.data/data/bin/pyvenv.cfg", b""),
         ("evil-1.0.data/data/lib/python3.{minor}/os.py", b""),
