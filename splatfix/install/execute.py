@@ -26,7 +26,7 @@ from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import fetch_wheel, provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
+from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
@@ -376,7 +376,7 @@ class _Execution(Struct):
         backup_files(step.subject, contents, self.folder / folder, paths)
         record = self._begin(StepRecord(step.kind, step.subject, backup=folder, source=step.source))
         write_edits(contents)
-        self._finish(record, digest=digest_of(contents))
+        self._finish(record)
         return f"{counted(len(contents), 'file')} in {source}"
 
     def _install(self, step: InstallWheel, item: _Item) -> str:
