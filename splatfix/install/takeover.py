@@ -37,7 +37,15 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
         for item in find_installed(environment, wheel.name):
             own.update(map(real_place, item.files))
         members = {real_place(path): member for member, path in wheel.placed(environment)}
-        for path in map(real_place, wheel.destinations(environment)):
+        written = dict.fromkeys(map(real_place, wheel.destinations(environment)))
+        folders = {folder for path in written for folder in path.parents}
+        # pip would fail in the middle, and a backup of it could not be restored
+        blocked = [path for path in written if path in folders or (path.is_dir() and not path.is_symlink())]
+        blocked += [folder for folder in folders if folder.exists() and not folder.is_dir()]
+        for path in blocked:
+            reason = "that is a file and a folder at once"
+            raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
+        for path in written:
             if path in own:
                 continue
             reason = _not_its_own(path, wheel, sites, listed)

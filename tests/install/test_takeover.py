@@ -54,6 +54,11 @@ def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFi
         ("sitecustomize.py", b""),
         ("usercustomize/__init__.py", b""),
         ("shown.pth", b"import evil\n"),
+        # neither pip nor a backup makes of a file a folder
+        ("other", b""),
+        ("evil.py/x.py", b""),
+        ("six.py/x.txt", b""),
+        ("LICENSE/x.txt", b""),
         ("evil-1.0.data/data/pyvenv.cfg", b""),
         ("evil-1.0.data/data/bin/pyvenv.cfg", b""),
         ("evil-1.0.data/data/lib/python3.{minor}/os.py", b""),
