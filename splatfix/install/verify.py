@@ -247,15 +247,12 @@ def check_import(
             return Rung(RungName.LOADS, None, reason)
     if not completed.ok or missing:
         # the interpreter may also die after the last import
-        error = "install.import-failed"
-        if installed is None:
-            error = "install.needed-import-fails"
-        raise _import_failed(error, [*missing, wanted[-1]][0], completed)
+        raise _import_failed([*missing, wanted[-1]][0], completed, before=installed is None)
     imported = f"imported {', '.join(wanted)}{after}"
     return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
 
 
-def _import_failed(error: str, module: str, completed: Completed) -> SplatfixError:
+def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
     reason = completed.why()
     if lines and completed.returncode == 1:  # a Python error: its last line says it best
@@ -263,9 +260,10 @@ def _import_failed(error: str, module: str, completed: Completed) -> SplatfixErr
     if not reason:
         reason = "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
-    return SplatfixError.of(
-        error, module=module, reason=reason, todo=_advice(reason) or None, details=details
-    )
+    if before:
+        return SplatfixError.of("install.needed-import-fails", module=module, reason=reason, details=details)
+    todo = _advice(reason)
+    return SplatfixError.of("install.import-failed", module=module, reason=reason, todo=todo, details=details)
 
 
 def _advice(message: str) -> tuple[Step, ...]:

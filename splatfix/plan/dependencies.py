@@ -24,7 +24,7 @@ from splatfix.context.requirements import (
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.facts import Facts, ImportedModule, Source, resolved_folder
+from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
@@ -191,6 +191,8 @@ class _Gathered(Struct):
     """Requirements without which the packages can be built and imported."""
     optional_modules: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    declared: list[Pin] = field(default_factory=list)
+    """What the checkouts' files ask for."""
 
 
 def require_submodules(facts: Facts, sources: Sequence[Source]) -> None:
@@ -226,7 +228,10 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     index = ""
     if "--extra-index-url" in arguments:
         index = arguments[-1]
-    pins = _pins(facts, request, sources)
+    # what a checkout says comes before what an extension in it says
+    for source in sources:
+        gathered.declared += declared_by(Path(source.folder))
+    pins = _pins(facts, gathered.declared)
     reasons: list[Reason] = []
     for name, text in gathered.reasons.items():
         pinned = pins.get(name_of(name), name)
@@ -243,18 +248,17 @@ def plan_dependencies(request: Request, facts: Facts, sources: Sequence[Source])
     return Dependencies((step,), notes)
 
 
-def _pins(facts: Facts, request: Request, sources: Sequence[Source]) -> dict[str, str]:
-    """The versions that the checkouts' own files ask for, by name, the first of several; of what is not installed.
+def _pins(facts: Facts, declared: Sequence[Pin]) -> dict[str, str]:
+    """The versions that are asked for, by name, the first of several; of what is not installed.
 
     torch is there, and what goes with one build of it (torchvision) follows the installed one.
     """
     pins: dict[str, str] = {}
-    for folder in filter(None, map(resolved_folder, [*request.sources, *(item.folder for item in sources)])):
-        for pin in declared_by(folder):
-            name, text = canonicalize_name(pin.name), f"{pin.name}{pin.spec}"
-            if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
-                with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
-                    pins.setdefault(name, str(Requirement(text)))
+    for pin in declared:
+        name = canonicalize_name(pin.name)
+        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
+            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                pins.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
     return pins
 
 
@@ -283,6 +287,7 @@ def _gather_of_scripts(
     gathered: _Gathered, request: Request, facts: Facts, source: str, sources: Sequence[Source]
 ) -> None:
     imports, declared = modules_of_scripts(source)
+    gathered.declared += declared
     missing = missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
     listed = {name_of(requirement) for requirement in gathered.reasons}
     for requirement in missing.requirements:
