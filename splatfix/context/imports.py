@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions, torch_family
+from splatfix.context.requirements import version_of
 from splatfix.core.step import Step
 from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.breakages import breakages
@@ -119,7 +120,9 @@ def pip_arguments(
     arguments, torch = list(requirements), facts.environment.torch.value
     if torch is None or not set(COMPANIONS) & set(arguments):
         return tuple(arguments)
-    pin, tag = f"torch=={torch.version}", torch.version.partition("+")[2]
+    # torch says "+cu130" of itself also where it came from PyPI, whose builds of all have no such part
+    tag = (version_of(facts, "torch") or torch.version).partition("+")[2]
+    pin = f"torch=={torch.version.partition('+')[0]}"
     if replacement is not None:
         tag = replacement.tag
         _, command = replacing_words(replacement.torch, tag, torch_family(facts))

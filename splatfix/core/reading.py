@@ -138,5 +138,5 @@ def _not_a_file(mode: int) -> str:
 
 def _too_large(most: int, size: str = "") -> str:
     units = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
-    unit, factor = next((unit, factor) for unit, factor in units if most >= factor)
+    unit, factor = next((row for row in units if most >= row[1]), units[-1])
     return f"it is larger than {most // factor} {unit}, the most that is read{size}"

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import read_json, write_bytes, write_json
+from splatfix.core.files import dumps, read_json, write_bytes, write_json
 from splatfix.core.reading import read_blocks
 from splatfix.core.step import run, say
 from splatfix.install.environment import Environment
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
 from splatfix.install.journal_paths import JournalPaths, OutsidePath
+from splatfix.install.seals import seal
 from splatfix.install.stashes import find_stashes, remove_stash
 from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import WheelFile
@@ -63,6 +64,8 @@ class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """Of :attr:`folders_before`, in order."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
+    seal: str = ""
+    """Of the backup of a checkout: nothing else shows that this user's splatfix has edited it."""
 
     @property
     def metadata(self) -> tuple[str, ...]:
@@ -135,19 +138,29 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
 
 
 def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, paths: JournalPaths) -> Backup:
-    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
+    """Copy files that will get these contents, and nothing else, into ``folder``, with a sealed ``backup.json`` beside it.
 
     Args:
         paths: of the checkout that the files lie in.
 
     Raises:
-        SplatfixError: ``cannot-back-up``, ``cannot-write``.
+        SplatfixError: ``cannot-back-up``, ``cannot-write``, ``cache-not-private``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
     written = tuple(WrittenFile(str(path), digest(content)) for path, content in contents.items())
     backup = Backup(subject, "", saved, (), (), (), written)
+    backup = replace(backup, seal=seal(sealed_text(backup, paths)))
     _write_backup(backup, folder, paths)
     return backup
+
+
+def sealed_text(backup: Backup, paths: JournalPaths) -> str:
+    """What the seal of a checkout's backup is made of: the checkout, and every word that is noted of it."""
+    checkout = paths.anchors[0][1]
+    # one inside the environment moves with it
+    if checkout.is_relative_to(paths.state.parent):
+        checkout = checkout.relative_to(paths.state.parent)
+    return dumps([str(checkout), to_json(_with_paths(replace(backup, seal=""), paths.to_text))])
 
 
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -25,7 +26,8 @@ class Fetcher(Struct, frozen=True):
     """Asks pip for wheels that fit beside what is installed. The environment is not changed.
 
     What is installed and not asked for keeps its version, torch above all: pip is held to it by constraints, and refuses
-    what does not fit. Source distributions are built, as pip does it.
+    what does not fit. What the code's own files pin comes in that version where a wheel of it fits. Source distributions of
+    the rest are built, as pip does it.
     """
 
     step: InstallDependencies
@@ -36,6 +38,10 @@ class Fetcher(Struct, frozen=True):
     """A new one, for the wheels."""
     log: Path
     tell: Callable[[str], None]
+    pins: list[str] = field(default_factory=list)
+    """What the code's own files pin, as far as it can be had."""
+    told: list[str] = field(default_factory=list)
+    """Pins that cannot be had, each as a sentence."""
 
     def fetch(self) -> tuple[tuple[Path, ...], tuple[str, ...]]:
         """The wheels of all requirements, () where everything is there; of the optional ones those that can be had.
@@ -75,20 +81,24 @@ class Fetcher(Struct, frozen=True):
         folder = self.folder / name
         folder.mkdir(parents=True)
         report, constraints = folder / "report.json", folder / "constraints.txt"
-        names = {name_of(text) for text in requirements}
-        constraints.write_text("".join(f"{pin}\n" for pin in _pins(self.installed, names)))
+        kept = list(_pins(self.installed, {name_of(text) for text in requirements}))
         index: list[str] = []
         if self.step.index:
             index = ["--extra-index-url", self.step.index]
         self.tell("working out what they need")
-        resolve = ["install", "--dry-run", "--quiet", "--report", str(report)]
-        resolve += ["--constraint", str(constraints), *index]
+        resolve = ["install", "--dry-run", "--report", str(report), "--constraint", str(constraints), *index]
         if index:
             # where the second index cannot be reached pip would wait for it 8 s for each of some 80 packages; so 1 s
             resolve += ["--retries", "2"]
-        completed = pip_with_index([*resolve, *requirements], pip, self.runner, self.log)
-        if not completed.ok or not report.is_file():
-            raise self._failed(requirements, completed)
+        while True:
+            constraints.write_text("".join(f"{pin}\n" for pin in (*kept, *self.pins)))
+            # pip would take minutes to learn that the numpy of a 2021 cannot be compiled for this Python
+            wheels = [f"--only-binary={name_of(pin)}" for pin in self.pins]
+            completed = pip_with_index([*resolve, *wheels, *requirements], pip, self.runner, self.log)
+            if completed.ok and report.is_file():
+                break
+            if not self._loosen(completed):
+                raise self._failed(requirements, completed)
         pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
         for pin in pins:
             if self._of_another_torch(pin):
@@ -103,6 +113,24 @@ class Fetcher(Struct, frozen=True):
         if not completed.ok:
             raise self._failed(requirements, completed)
         return tuple(sorted(folder.glob("*.whl")))
+
+    def _loosen(self, completed: Completed) -> bool:
+        """Loosen the pins that pip found in the way: to their major version, then altogether. False where there was none."""
+        blamed = {
+            name_of(pin) for pin in re.findall(r"\(constraint\) (\S+)", completed.stdout + completed.stderr)
+        }
+        in_the_way = [pin for pin in self.pins if name_of(pin) in blamed]
+        for pin in in_the_way:
+            self.pins.remove(pin)
+            name, _, version = pin.partition("==")
+            instead = "any version"
+            with suppress(InvalidVersion):  # no pin of one version, or a pattern
+                instead = f"{name}>={version},<{Version(version).release[0] + 1}"
+                self.pins.append(instead)
+            self.told.append(
+                f"{pin}, which its files ask for, has no wheel that fits here; {instead} was asked for"
+            )
+        return bool(in_the_way)
 
     def _of_another_torch(self, pin: str) -> bool:
         """PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"."""
@@ -144,7 +172,8 @@ def _pins(installed: Iterable[Distribution], requested: set[str]) -> Iterable[st
         except InvalidVersion:  # pip would refuse the whole list for the line
             continue
         if canonicalize_name(item.name) not in requested:
-            yield f"{item.name}=={version}"
+            # what comes after a plus is on no index of PyPI's kind, and what is installed has it already
+            yield f"{item.name}=={version.public}"
 
 
 def _pin(row: dict[str, Any]) -> str:

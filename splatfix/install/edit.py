@@ -1,6 +1,5 @@
 """Applies planned edits: to a scratch copy, and with ``--in-place`` to a checkout."""
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -65,12 +64,3 @@ def _not_editable(reason: str, *todo: Step) -> SplatfixError:
 def edited_files(edits: Sequence[PlannedEdit]) -> tuple[str, ...]:
     """Every file that these edits touch, once."""
     return tuple(dict.fromkeys(name for edit in edits for name in edit.files))
-
-
-def digest_of(files: Iterable[Path]) -> str:
-    """One digest over the content of files, by which a later change is seen; a file that is gone counts as a change."""
-    state = hashlib.sha256()
-    for path in files:
-        state.update(path.read_bytes() if path.is_file() else b"gone")
-        state.update(b"\0")
-    return state.hexdigest()

@@ -36,6 +36,7 @@ answer = {name: paths[name] for name in ("purelib", "platlib", "scripts", "data"
 answer.update(prefix=sys.prefix, headers=paths["include"])
 answer["user_site"] = site.getusersitepackages() if site.ENABLE_USER_SITE else None
 answer["pip"] = importlib.util.find_spec("pip") is not None
+answer["version"] = "%d.%d" % sys.version_info[:2]
 answer["virtual"] = sys.prefix != getattr(sys, "base_prefix", sys.prefix)
 print(json.dumps(answer))
 """
@@ -51,6 +52,7 @@ class _Answer(Struct, frozen=True):
     user_site: str | None
     pip: bool
     virtual: bool
+    version: str
 
 
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
@@ -78,6 +80,8 @@ class Environment(Struct, frozen=True):
     installer: Installer = field(default_factory=Installer)
     virtual: bool = True
     """A virtual environment, in which pip removes nothing outside of the prefix."""
+    version: str = ""
+    """Of its Python, as pip adds it to names of programs: ``3.11``."""
 
     @property
     def state_folder(self) -> Path:
@@ -128,8 +132,12 @@ def open_environment(python: str, runner: Runner) -> Environment:
             reason=completed.why() or completed.stdout.strip()[:200],
         )
     installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
-    folders = {name: Path(value) for name, value in asdict(answer).items() if isinstance(value, str)}
-    return Environment(python, **folders, installer=installer or Installer(), virtual=answer.virtual)
+    texts = {name: value for name, value in asdict(answer).items() if isinstance(value, str)}
+    version = texts.pop("version")
+    folders = {name: Path(value) for name, value in texts.items()}
+    return Environment(
+        python, **folders, installer=installer or Installer(), virtual=answer.virtual, version=version
+    )
 
 
 def child_environment(

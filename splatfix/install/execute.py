@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from splatfix.context.imports import brought_by
 from splatfix.core.codec import to_json
 from splatfix.core.copying import missed
 from splatfix.core.errors import SplatfixError
@@ -20,21 +21,23 @@ from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
-from splatfix.facts import Facts, trainer_around
+from splatfix.facts import Facts, read_source, trainer_around
 from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import fetch_wheel, provide_toolkit
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.install.edit import digest_of, edited_contents, require_editable, write_edits
+from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
 from splatfix.install.journal_paths import JournalPaths
+from splatfix.install.leftovers import list_files, move_out
 from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
+from splatfix.install.takeover import refuse_takeover
 from splatfix.install.undo import recover, undo_changes
 from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
@@ -107,6 +110,7 @@ def execute(
                 status = EntryStatus.ROLLED_BACK
             if isinstance(error, SplatfixError):
                 message = error.what
+                error.meaning = " ".join([error.meaning, *(f"Beside that, {text}." for text in work.moved)])
             kept = kept_of(undo_changes(environment, journal, work.entry))
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
                 journal.end(work.entry, status, message, kept=kept)
@@ -115,8 +119,7 @@ def execute(
     notes = list(lock_notes)
     if work.dependencies:
         notes.append(f"also installed, and undone with it: {', '.join(work.dependencies)}")
-    notes += work.lacking
-    notes += work.foreign
+    notes += [*work.notes, *work.moved, *(note for item in recovered for note in item.notes)]
     if cache:
         notes += cache.refused
     return InstallOutcome(
@@ -165,8 +168,9 @@ class _Execution(Struct):
     items: dict[str, _Item]
     fetchers: Mapping[str, Callable[[Path], Path]]
     dependencies: list[str] = field(default_factory=list)
-    lacking: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """What builds had put into the environment."""
 
     @property
     def folder(self) -> Path:
@@ -181,7 +185,12 @@ class _Execution(Struct):
                 pieces = [self._piece(n, step) for n, step in group if isinstance(step, BuildWheel)]
                 # the planner has divided the compilers among the builds; without its sum they go one after the other
                 budget = self.plan.jobs or max(piece.cost for piece in pieces)
-                parallel(pieces, budget, crowded_out=_killed_for_memory)
+                self._import_needs()
+                list_files(self.environment, self.folder)
+                try:
+                    parallel(pieces, budget, crowded_out=_killed_for_memory)
+                finally:
+                    self.moved += move_out(self.environment, self.folder)
                 continue
             for number, step in group:
                 self.progress.begin(step, number, len(self.plan.steps))
@@ -225,9 +234,13 @@ class _Execution(Struct):
         installed = self.facts.environment.distributions.value or ()
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
-        fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell)
+        pins = list(step.pins)
+        fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell, pins)
         paths, left_out = fetcher.fetch()
-        self.lacking = [f"not installed, and its scripts may lack it: {text}" for text in left_out]
+        self.notes += [
+            *fetcher.told,
+            *(f"not installed, and its scripts may lack it: {text}" for text in left_out),
+        ]
         # all in one run of pip, which takes a third of a second to start
         wheels = [open_wheel(path) for path in paths]
         if wheels:
@@ -264,9 +277,20 @@ class _Execution(Struct):
                 try:
                     load((module,))
                 except SplatfixError as error:
-                    self.lacking.append(
+                    self.notes.append(
                         f"{module} cannot be imported, and its scripts may need it: {error.what}"
                     )
+
+    def _import_needs(self) -> None:
+        """Import what is there of what the packages import: one that fails would take them back after minutes of compiling."""
+        sources = [read_source(Path(step.source)) for step in _builds(self.plan)]
+        skipped = {"torch", *brought_by(sources), *self.plan.subjects}
+        there = self.facts.environment.modules.value or ()
+        needs = dict.fromkeys(need.name for source in sources for need in source.needs)
+        modules = tuple(name for name in needs if name in there and name not in skipped)
+        if modules:
+            has_gpu = bool(self.facts.machine.gpus.value)
+            check_import(modules, None, self.environment, self.runner, has_gpu)
 
     def _provide_toolkit(self, step: ProvideToolkit) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
@@ -363,7 +387,7 @@ class _Execution(Struct):
         backup_files(step.subject, contents, self.folder / folder, paths)
         record = self._begin(StepRecord(step.kind, step.subject, backup=folder, source=step.source))
         write_edits(contents)
-        self._finish(record, digest=digest_of(contents))
+        self._finish(record)
         return f"{counted(len(contents), 'file')} in {source}"
 
     def _install(self, step: InstallWheel, item: _Item) -> str:
@@ -379,6 +403,7 @@ class _Execution(Struct):
     def _put_in(self, wheels: Sequence[tuple[WheelFile, str]]) -> list[str]:
         """Install wheels, each with its subject, in one run of pip: all are backed up and written down before. The versions
         that they replaced."""
+        self.notes += refuse_takeover(self.environment, [wheel for wheel, _ in wheels])
         paths = JournalPaths.of(self.environment)
         begun: list[tuple[StepRecord, Backup]] = []
         for wheel, subject in wheels:
@@ -386,9 +411,7 @@ class _Execution(Struct):
             backup = make_backup(self.environment, wheel, self.folder / folder)
             listed_by = f"is listed by {wheel.name} {backup.version_before}"
             for path in backup.foreign:
-                self.foreign.append(
-                    f"{path} {listed_by}, lies outside of the environment, and was left alone"
-                )
+                self.notes.append(f"{path} {listed_by}, lies outside of the environment, and was left alone")
             record = StepRecord(
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )

@@ -67,7 +67,7 @@ class StepRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """Canonical name of what was installed, which may differ from the source's name."""
     version: str = ""
     digest: str = ""
-    """Of the installed RECORD, the edited files, the fetched wheel, or the toolkit's wheels; "" until the step is done."""
+    """Of the installed RECORD, the fetched wheel, or the toolkit's wheels; "" until the step is done."""
     result: str = ""
     """What else came of it: the wheel's file name, the toolkit's root, the version that was up to date."""
 

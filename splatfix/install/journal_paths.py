@@ -118,9 +118,9 @@ def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
     """
     made: set[Path] = set()
     for link in links:
-        made |= {link, _real(link)}
+        made |= {link, real_place(link)}
     for path in paths:
-        if made & {*path.parents, *_real(path).parents}:
+        if made & {*path.parents, *real_place(path).parents}:
             raise OutsidePath(f"{path} leads through a link that the backup would make")
 
 
@@ -136,5 +136,6 @@ def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _real(path: Path) -> Path:
+def real_place(path: Path) -> Path:
+    """The path with links on its way followed, and itself not."""
     return Path(os.path.realpath(path.parent)) / path.name

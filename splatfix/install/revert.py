@@ -8,12 +8,10 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.files import sha256_of
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup
-from splatfix.install.edit import digest_of
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of
@@ -152,12 +150,8 @@ class Reverter:
 
     def _refuse_if_edited_since(self, step: StepRecord, backup: Backup, folder: Path) -> None:
         """A person's work in a file that ``--in-place`` edited must not be lost."""
-        if step.kind != "edit-source" or not step.done:
-            return
-        files = [(Path(item.path), item.digest) for item in backup.saved]
-        if all(path.is_file() and sha256_of(path) == before for path, before in files):
-            return  # somebody has restored it already
-        if digest_of(self._copy_of(Path(item.path)) for item in backup.saved) != step.digest:
+        edited = step.kind == "edit-source" and step.done
+        if edited and any(later_changes(backup, kept_folder(folder), self._copy_of)):
             raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
 
     def _refuse_if_reinstalled_since(self, step: StepRecord) -> None:

@@ -12,12 +12,14 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.limits import MOST_MANIFEST
 from splatfix.core.reading import read_text
-from splatfix.install.backup import Backup, installed_files, read_backup, restore
+from splatfix.install.backup import Backup, installed_files, read_backup, restore, sealed_text
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
+from splatfix.install.leftovers import move_out
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
+from splatfix.install.seals import is_sealed
 from splatfix.install.tampering import refuse_link, tampered
 from splatfix.install.wheels import MANIFEST
 
@@ -36,6 +38,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, 
     wait_for_pip(environment)
     recovered: list[RevertOutcome] = []
     for entry in reversed(unfinished):
+        moved = move_out(environment, journal.folder_of(entry))
         items = undo_changes(environment, journal, entry)
         if entry.status is EntryStatus.REVERTING:
             status = EntryStatus.REVERTED
@@ -44,7 +47,7 @@ def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, 
         else:
             status = EntryStatus.FAILED
         journal.end(entry, status, "its process ended before it was finished", kept_of(items))
-        recovered.append(RevertOutcome(entry.id, str(environment.prefix), items))
+        recovered.append(RevertOutcome(entry.id, str(environment.prefix), items, notes=moved))
     return tuple(recovered)
 
 
@@ -96,12 +99,11 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
             source = Path(step.source)
             if not source.is_absolute() or source == Path(source.anchor):
                 raise tampered(journal.file_of(entry), f"{step.source!r} is no checkout")
-            backup = read_backup(folder, JournalPaths.of(environment, step.source))
-            # the digests of edited files are written before the edit: without them nothing tells an edit from a forgery
-            if {item.path for item in backup.saved} != {item.path for item in backup.written}:
-                raise tampered(
-                    folder / "backup.json", "it names files of a checkout that splatfix did not edit"
-                )
+            paths = JournalPaths.of(environment, step.source)
+            backup = read_backup(folder, paths)
+            if not is_sealed(sealed_text(backup, paths), backup.seal):
+                file = journal.file_of(entry)
+                raise SplatfixError.of("install.not-sealed", folder=folder, source=step.source, entry=file)
         else:
             backup = read_backup(folder, JournalPaths.of(environment))
         backups[step] = backup

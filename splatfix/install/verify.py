@@ -218,7 +218,7 @@ def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | N
 
 def check_import(
     modules: Sequence[str],
-    installed: Collection[Path],
+    installed: Collection[Path] | None,
     environment: Environment,
     runner: Runner,
     has_gpu: bool = True,
@@ -229,7 +229,7 @@ def check_import(
     """Import ``modules`` one after the other.
 
     Args:
-        installed: the files the installation wrote; each module must come from one of them.
+        installed: the files the installation wrote; each module must come from one of them. None for what was there before.
         has_gpu: a GPU is there; without one a package may ask for one while it is imported, and is not taken back.
         caller: a module of another package that is imported last, since it is what imports the others; "" for none.
         checkout: the folder that its trainers run in, whose own modules it may import (bvh_tracing of Relightable3DGaussian
@@ -251,9 +251,9 @@ def check_import(
     after = ""
     if "torch" not in modules and loaded.pop("torch", None):
         after = " after torch"
-    ours = {path.resolve() for path in installed}
+    ours = {path.resolve() for path in installed or ()}
     for name, file in loaded.items():
-        if file and name != caller and Path(file).resolve() not in ours:
+        if installed is not None and file and name != caller and Path(file).resolve() not in ours:
             raise SplatfixError.of("install.import-shadowed", name=name, file=file)
     missing = [name for name in wanted if name not in loaded]
     if missing and not has_gpu:
@@ -263,12 +263,12 @@ def check_import(
             return Rung(RungName.LOADS, None, reason)
     if not completed.ok or missing:
         # the interpreter may also die after the last import
-        raise _import_failed([*missing, wanted[-1]][0], completed)
+        raise _import_failed([*missing, wanted[-1]][0], completed, before=installed is None)
     imported = f"imported {', '.join(wanted)}{after}"
     return Rung(RungName.LOADS, True, f"{imported} in a child process, in {completed.seconds:.1f} s")
 
 
-def _import_failed(module: str, completed: Completed) -> SplatfixError:
+def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
     reason = completed.why()
     if lines and completed.returncode == 1:  # a Python error: its last line says it best
@@ -276,9 +276,10 @@ def _import_failed(module: str, completed: Completed) -> SplatfixError:
     if not reason:
         reason = "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
-    return SplatfixError.of(
-        "install.import-failed", module=module, reason=reason, todo=_advice(reason), details=details
-    )
+    if before:
+        return SplatfixError.of("install.needed-import-fails", module=module, reason=reason, details=details)
+    todo = _advice(reason)
+    return SplatfixError.of("install.import-failed", module=module, reason=reason, todo=todo, details=details)
 
 
 def _advice(message: str) -> tuple[Step, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
+from splatfix.core.codec import from_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
@@ -163,18 +164,11 @@ class WheelCache:
         try:
             document = read_json(folder / "entry.json", "an entry of the wheel cache")
             written = (folder / "entry.json").stat().st_mtime
-            entry = CachedWheel(
-                key=folder.name,
-                wheel=Path(str(document["wheel"])).name,
-                size=int(document["size"]),
-                digest=str(document["digest"]),
-                identity={str(name): str(value) for name, value in document["identity"].items()},
-                source=str(document.get("source", "")),
-                created=datetime.datetime.fromtimestamp(written, datetime.timezone.utc).date().isoformat(),
-            )
-        except (SplatfixError, OSError, KeyError, TypeError, ValueError, AttributeError):
+            created = datetime.datetime.fromtimestamp(written, datetime.timezone.utc).date().isoformat()
+            entry = from_json(CachedWheel, {**document, "key": folder.name, "created": created})
+        except (SplatfixError, OSError, TypeError, ValueError):
             return None
-        if not (folder / entry.wheel).is_file():
+        if Path(entry.wheel).name != entry.wheel or not (folder / entry.wheel).is_file():
             return None
         return entry
 

@@ -70,7 +70,8 @@ class WheelFile(Struct, frozen=True):
         """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
         paths = [path for _, path in self.placed(environment)]
         for script in self.scripts:
-            paths += [environment.scripts / script, environment.scripts / f"{script}.exe"]
+            for name in (script, *_also_made(script, environment.version)):
+                paths += [environment.scripts / name, environment.scripts / f"{name}.exe"]
         return tuple(paths)
 
     def placed(self, environment: Environment) -> tuple[tuple[str, Path], ...]:
@@ -134,6 +135,15 @@ def open_wheel(path: Path) -> WheelFile:
         members=members,
         scripts=scripts,
     )
+
+
+def _also_made(script: str, version: str) -> tuple[str, ...]:
+    """Launchers that pip adds for a program of that name (get_console_script_specs of its operations/install/wheel.py)."""
+    if script == "pip":
+        return (f"pip{version.partition('.')[0]}", f"pip{version}")
+    if script == "easy_install":
+        return (f"easy_install-{version}",)
+    return ()
 
 
 @contextmanager

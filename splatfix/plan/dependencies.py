@@ -1,11 +1,14 @@
 """What sources and their training scripts need and the environment lacks: refused or named before a build, or installed."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from splatfix.context.commands import pip, python_option
@@ -21,8 +24,9 @@ from splatfix.context.requirements import (
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.facts import Facts, ImportedModule, Source
+from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.imports import Repository, repository_of
+from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
 from splatfix.plan.option import Request
 from splatfix.plan.steps import InstallDependencies, Reason
@@ -195,6 +199,8 @@ class _Gathered(Struct):
     """Requirements without which the packages can be built and imported."""
     optional_modules: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    declared: list[Pin] = field(default_factory=list)
+    """What the checkouts' files ask for."""
 
 
 def require_submodules(facts: Facts, sources: Sequence[Source]) -> None:
@@ -235,18 +241,38 @@ def plan_dependencies(
     index = ""
     if "--extra-index-url" in arguments:
         index = arguments[-1]
-    reasons = [
-        Reason(f"{name}: {text}", "the text of its Python files") for name, text in gathered.reasons.items()
-    ]
+    # what a checkout says comes before what an extension in it says
+    for source in sources:
+        gathered.declared += declared_by(Path(source.folder))
+    pins = _pins(facts, gathered.declared)
+    reasons: list[Reason] = []
+    for name, text in gathered.reasons.items():
+        pinned = pins.get(name_of(name), name)
+        reasons.append(Reason(f"{pinned}: {text}", "the text of its Python files"))
     step = InstallDependencies(
         requirements=tuple(gathered.reasons),
         modules=tuple(gathered.modules),
         optional=tuple(name for name in gathered.reasons if name in gathered.optional),
         optional_modules=tuple(gathered.optional_modules),
         index=index,
+        pins=tuple(pins.values()),
         reasons=tuple(reasons),
     )
     return Dependencies((step,), notes)
+
+
+def _pins(facts: Facts, declared: Sequence[Pin]) -> dict[str, str]:
+    """The versions that are asked for, by name, the first of several; of what is not installed.
+
+    torch is there, and what goes with one build of it (torchvision) follows the installed one.
+    """
+    pins: dict[str, str] = {}
+    for pin in declared:
+        name = canonicalize_name(pin.name)
+        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
+            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                pins.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
+    return pins
 
 
 def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: Lacks) -> None:
@@ -274,6 +300,7 @@ def _gather_of_scripts(
     gathered: _Gathered, request: Request, facts: Facts, source: str, sources: Sequence[Source]
 ) -> None:
     imports, declared = modules_of_scripts(source)
+    gathered.declared += declared
     missing = missing_modules(facts, imports, declared=declared, brought=brought_by(sources))
     listed = {name_of(requirement) for requirement in gathered.reasons}
     for requirement in missing.requirements:

@@ -193,6 +193,8 @@ class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
     """What is imported of these afterwards; a failure is told."""
     index: str = ""
     """A second index, for what goes with one build of torch; "" for none."""
+    pins: tuple[str, ...] = ()
+    """What the code's own files ask for of what is not installed: ``numpy==1.23.5``; followed where wheels fit."""
 
     @property
     def subject(self) -> str:

@@ -39,7 +39,7 @@ def make_environment(folder: Path, *, torch: bool = False, pip: bool = True) -> 
         for field in fields(template)
         if isinstance(getattr(template, field.name), Path)
     }
-    environment = Environment(str(folder / "bin" / "python"), **moved)
+    environment = Environment(str(folder / "bin" / "python"), version=template.version, **moved)
     shown = HERE if torch else _tools_only(folder / "tools" / "site-packages", TOOLS if pip else TOOLS[1:])
     (environment.purelib / "shown.pth").write_text(f"{shown}\n")
     return environment
@@ -201,5 +201,14 @@ def pip(target: Environment, *arguments: str) -> Completed:
     """The environment's own pip, as a person calls it."""
     return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
 
+
+LEAVES = """
+import pathlib, sysconfig
+left = pathlib.Path(sysconfig.get_paths()["purelib"], "left")
+left.mkdir(exist_ok=True)
+(left / "x.py").write_text("x = 1")
+left.chmod(0o500)
+"""
+"""At the top of a setup.py, as LiDAR-RT's does: a folder in site-packages, whatever becomes of the build."""
 
 PYTHON_TAG = f"cp{sys.version_info[0]}{sys.version_info[1]}"

@@ -25,15 +25,15 @@ from splatfix.install import (
     revert,
 )
 from splatfix.install.build import compiler_cache
-from splatfix.install.environment import Environment
+from splatfix.install.environment import Environment, pip_install
 from splatfix.install.wheel_cache import identity_of
-from splatfix.install.wheels import MANIFEST
+from splatfix.install.wheels import MANIFEST, write_wheel
 from splatfix.plan import BuildWheel, InstallStep
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, install, run_in, snapshot, write_extension
+from .environments import LEAVES, Files, Interposed, Run, install, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 
 ROOT = Path(__file__).parents[2]
@@ -268,3 +268,30 @@ def test_a_build_that_reads_above_its_folder(environment: Environment, tmp_path:
     assert sorted(repository.rglob("*")) == before, "the checkout was changed"
     (log,) = Path(outcome.log).glob("build-*.log")
     assert "# not copied: datasets (data" in log.read_text()
+
+
+@pytest.mark.parametrize("extra", ["", "this is no C"])
+def test_what_a_build_leaves_in_the_environment_is_moved_out(
+    environment: Environment, tmp_path: Path, extra: str
+) -> None:
+    """And what somebody else's pip brings meanwhile stays."""
+    other = write_wheel(tmp_path, "other", "1.0", {"other/__init__.py": b""}, "")
+    source = write_extension(tmp_path / "source", before=LEAVES, extra=extra)
+    installed: list[Files] = []
+
+    def meanwhile(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        if "--no-build-isolation" in argv:
+            pip_install(other, environment, ProcessRunner(), tmp_path / "pip.log")
+            installed.append(snapshot(environment))
+        return run()
+
+    if extra:
+        error = refused(install, environment, source, runner=Interposed(meanwhile), afresh=True)
+        told = error.meaning
+    else:
+        told = " ".join(install(environment, source, runner=Interposed(meanwhile), afresh=True).notes)
+        revert(environment.python)
+    assert snapshot(environment) == installed[0]
+    assert "other 1.0 was installed" in told and f"put {environment.purelib / 'left'} into" in told
+    (kept,) = environment.state_folder.rglob("left/x.py")
+    assert str(kept).startswith(told.rpartition("moved to ")[2].rstrip(".").split(" ")[0])

@@ -10,6 +10,7 @@ from splatfix.facts import Distribution, gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
+from splatfix.install.installed import find_installed
 from splatfix.install.wheels import write_wheel
 from splatfix.plan.option import InstallPlan
 from splatfix.plan.steps import InstallDependencies
@@ -17,7 +18,7 @@ from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, install, run_in, snapshot, write_extension
+from .environments import Interposed, Run, install, pip, run_in, snapshot, write_extension
 
 
 def offer(folder: Path, name: str, version: str = "1.0", needs: str = "", text: str = "x = 1\n") -> None:
@@ -67,6 +68,51 @@ def test_it_is_installed_with_it_and_reverted_with_it(
     assert log.read_text().count("Successfully installed") == 2, "all that is needed comes in one run of pip"
     assert {item.subject for item in revert(environment.python).items} == {"dacite", "deeper", "tiny_probe"}
     assert snapshot(environment) == before
+
+
+@pytest.mark.parametrize(
+    ("pin", "versions", "told"),
+    [
+        ("dacite==1.0", {"1.0"}, ""),
+        ("dacite < 1.8", {"1.7"}, ""),
+        # numpy==1.23.5 has no wheel for Python 3.12, and the code uses np.NaN
+        ("dacite==1.5", {"1.7"}, "dacite==1.5, which its files ask for"),
+        ("dacite==3.0", {"2.0"}, "any version"),
+        ("dacite==1.0\ntorchvision==0.1\nno version here ==,", {"1.0"}, ""),
+    ],
+)
+@pytest.mark.parametrize("imported", ["dacite", "plyfile"])
+def test_the_pins_of_a_checkout_are_followed(
+    environment: Environment,
+    needing: Path,
+    offered: Path,
+    pin: str,
+    versions: set[str],
+    told: str,
+    imported: str,
+) -> None:
+    """Of what it imports, and of what only that needs."""
+    for version in ("1.0", "1.7", "2.0"):
+        offer(offered, "dacite", version)
+    offer(offered, "plyfile", needs="dacite")
+    importing(needing, imported)
+    (needing / "requirements.txt").write_text(f"{pin}\nnot-needed==7\n")
+    outcome = installed(environment, needing)
+    assert {item.version for item in find_installed(environment, "dacite")} == versions
+    assert told in " ".join(outcome.notes) and ("fits here" in " ".join(outcome.notes)) is bool(told)
+
+
+def test_what_is_there_and_broken_is_seen_before_the_build(
+    environment: Environment, needing: Path, offered: Path
+) -> None:
+    """kaolin-wisp imports attrdict, which no Python since 3.10 imports: known after 16 minutes of compiling."""
+    offer(offered, "dacite", text="from collections import Mapping\n")
+    wheel = next(offered.glob("dacite-*.whl"))
+    assert pip(environment, "install", "--no-index", "--no-deps", str(wheel)).ok
+    before = snapshot(environment)
+    error = refused(install, environment, needing)
+    assert error.code == "import-failed" and "dacite is installed" in error.what and "Mapping" in error.what
+    assert snapshot(environment) == before and not list(environment.state_folder.rglob("build-*.log"))
 
 
 def test_what_the_scripts_import_comes_too(environment: Environment, tmp_path: Path, offered: Path) -> None:

@@ -1,8 +1,10 @@
 """``--in-place``: edits in the person's own checkout, after the proof, with a backup that revert puts back."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ from tests.files import contents
 from tests.plan.machines import make_plan, refused
 
 from .environments import Interposed, Run, make_environment, pip, run_in, snapshot, write_extension
+from .test_tampered import edit, entry_file
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
@@ -102,6 +105,34 @@ def test_a_read_only_checkout_is_refused_before_the_build(
     error = refused(edited_in_place, environment, source)
     assert error.code == "cannot-write-source" and "probe.c" in error.what
     assert not environment.state_folder.exists()
+
+
+def test_what_this_user_has_not_edited_is_not_restored(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal that came with an environment: genuine, of another checkout, or of another user."""
+    source = source_with_work(tmp_path / "source")
+    before = contents(source)
+    edited_in_place(environment, source)
+    victim = Path(shutil.copytree(source, tmp_path / "victim"))
+    edited = contents(victim)
+
+    def to_victim(document: dict[str, Any]) -> None:
+        for step in document["steps"]:
+            step["source"] = step["source"] and str(victim)
+
+    for status in ("running", "done"):
+        edit(entry_file(environment), lambda it, status=status: it.update(status=status))
+        with monkeypatch.context() as patch:
+            patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+            assert refused(revert, environment.python).code == "journal-tampered"
+        genuine = entry_file(environment).read_bytes()
+        edit(entry_file(environment), to_victim)
+        assert refused(revert, environment.python).code == "journal-tampered"
+        entry_file(environment).write_bytes(genuine)
+    assert contents(victim) == contents(source) == edited
+    revert(environment.python)
+    assert contents(source) == before
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])

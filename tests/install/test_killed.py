@@ -16,7 +16,7 @@ from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
 from tests.tables import data
 
-from .environments import run_in, snapshot, write_extension
+from .environments import LEAVES, run_in, snapshot, write_extension
 from .test_cli import fake_torch
 from .test_legacy import develop
 
@@ -69,7 +69,9 @@ def test_revert_killed_everywhere(prepared: Environment, survived: Survived) -> 
 def test_two_builds_killed_everywhere(environment: Environment, tmp_path: Path, survived: Survived) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    sources = [write_extension(tmp_path / name, name=f"{name}_probe") for name in ("one", "two")]
+    sources = [
+        write_extension(tmp_path / name, name=f"{name}_probe", before=LEAVES) for name in ("one", "two")
+    ]
     before = snapshot(environment)
     left = 0
     for at in range(1, 300, ONE_IN):

@@ -59,7 +59,8 @@ def overwritten_by_a_step(target: Environment, victim: Path) -> None:
 
     def point(document: dict[str, Any]) -> None:
         saved = next(item for item in document["saved"] if item["blob"])
-        document.update(saved=[{**saved, "path": "<checkout>/file.txt"}], will_write=[], written=[])
+        written = [{"path": "<checkout>/file.txt", "digest": saved["digest"]}]
+        document.update(saved=[saved | written[0]], will_write=[], written=written, seal="0" * 64)
         document.update(folders_before=[], stashes_before=[])
 
     edit(backup, point)

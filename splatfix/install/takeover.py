@@ -1,0 +1,113 @@
+"""Refuses wheels that take what is not theirs: another distribution's files, the environment's programs, Python's start."""
+
+import csv
+import os
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import read_bytes, read_text
+from splatfix.facts import name_and_version
+from splatfix.install.environment import Environment
+from splatfix.install.installed import find_installed
+from splatfix.install.journal_paths import real_place
+from splatfix.install.wheels import WheelFile
+
+_IMPORTED = (".py", ".pyc", ".so", ".pyd")
+_Place = tuple[Path, str]
+"""A folder, and the name of a file in it, or of a module, whatever its files are called."""
+
+
+def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> list[str]:
+    """See that what these wheels write is new or their own; a sentence for each ``.pth`` file, which Python obeys at its start.
+
+    Raises:
+        SplatfixError: ``takes-over``, also for a module that would hide another distribution's.
+    """
+    sites = [Path(os.path.realpath(site)) for site in environment.sites]
+    names = {canonicalize_name(wheel.name) for wheel in wheels}
+    listed = dict(_listed_by_others(sites, names))
+    started: list[str] = []
+    for wheel in wheels:
+        own: set[Path] = set()
+        for item in find_installed(environment, wheel.name):
+            own.update(map(real_place, item.files))
+        members = {real_place(path): member for member, path in wheel.placed(environment)}
+        written = dict.fromkeys(map(real_place, wheel.destinations(environment)))
+        folders = {folder for path in written for folder in path.parents}
+        # pip would fail in the middle, and a backup of it could not be restored
+        blocked = [path for path in written if path in folders or (path.is_dir() and not path.is_symlink())]
+        blocked += [folder for folder in folders if folder.exists() and not folder.is_dir()]
+        for path in blocked:
+            reason = "that is a file and a folder at once"
+            raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
+        for path in written:
+            if path in own:
+                continue
+            reason = _not_its_own(path, wheel, sites, listed)
+            if reason and not _is_same(path, wheel, members.get(path)):
+                raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
+            if path.suffix == ".pth" and path.parent in sites:
+                started.append(
+                    f"{wheel.name} brings {path}, which every Python of the environment obeys at its start"
+                )
+    return started
+
+
+def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: dict[_Place, str]) -> str:
+    """Why a wheel must not write there; "" where it may."""
+    in_site = any(path.is_relative_to(site) for site in sites)
+    folder, name = _place(path, importable=in_site)
+    # a README or LICENSE beside the packages, which several bring
+    if path.parent in sites and path.suffix not in (*_IMPORTED, ".pth"):
+        return ""
+    if (folder, name) in listed:
+        return f"{listed[folder, name]} has that place"
+    if name == "pyvenv.cfg" or (name in ("sitecustomize", "usercustomize") and folder in sites):
+        return "Python obeys it each time that it starts"
+    info = path.parent
+    if info.parent in sites and info.suffix in (".dist-info", ".egg-info") and info.name != wheel.dist_info:
+        return "it describes another distribution"
+    if not in_site and any(path.is_relative_to(site.parent) for site in sites):
+        return "it would be among Python's own modules"
+    if (not in_site or path.suffix == ".pth") and os.path.lexists(path):
+        return "no installed package lists what is there"
+    return ""
+
+
+def _listed_by_others(sites: Sequence[Path], names: Collection[str]) -> Iterator[tuple[_Place, str]]:
+    """Every place that holds what the RECORD of a distribution lists, and which one it is; without those of these names."""
+    for site in sites:
+        for record in site.glob("*.dist-info/RECORD"):
+            owner = " ".join(name_and_version(record.parent.name))
+            text = read_text(record)
+            if canonicalize_name(owner.partition(" ")[0]) in names or not isinstance(text, str):
+                continue
+            with suppress(csv.Error):  # of no use to pip either
+                for row in csv.reader(text.splitlines()):
+                    path = Path(os.path.normpath(site.joinpath(*row[:1])))
+                    if os.path.lexists(path):
+                        yield _place(real_place(path), importable=path.is_relative_to(site)), owner
+
+
+def _place(path: Path, *, importable: bool) -> _Place:
+    folder, name = path.parent, path.name
+    if importable and path.suffix in _IMPORTED:
+        if folder.name == "__pycache__":
+            folder = folder.parent
+        name = name.partition(".")[0]
+        if name == "__init__":
+            return folder.parent, folder.name
+    return folder, name
+
+
+def _is_same(path: Path, wheel: WheelFile, member: str | None) -> bool:
+    """The wheel would write what is there already, as several do of one ``nvidia/__init__.py``."""
+    if member is None or path.is_symlink() or not path.is_file():
+        return False
+    with zipfile.ZipFile(wheel.path) as archive:
+        return read_bytes(path, archive.getinfo(member).file_size) == archive.read(member)

@@ -1,0 +1,115 @@
+"""A wheel changes its own files alone: what is another's, the environment's, or Python's start is refused; and what pip adds."""
+
+from pathlib import Path
+
+import pytest
+
+from splatfix.core.runner import ProcessRunner
+from splatfix.install import revert
+from splatfix.install.environment import Environment, pip_install
+from splatfix.install.takeover import refuse_takeover
+from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
+from tests.plan.machines import refused
+
+from .environments import install, snapshot, write_extension
+
+SITE = "evil-1.0.data/data/lib/python3.{minor}/site-packages"
+OTHER = {
+    "other/__init__.py": b"",
+    "other/deep/x.py": b"x = 1\n",
+    "six.py": b"",
+    "LICENSE": b"theirs",
+    "other-1.0.data/scripts/other-tool": b"#!python\n",
+}
+SCRIPTS = "evil-1.0.dist-info/entry_points.txt"
+
+
+@pytest.fixture
+def shared(environment: Environment, tmp_path: Path) -> Environment:
+    """An environment with another package."""
+    made = write_wheel(tmp_path, "other", "1.0", OTHER, "")
+    pip_install(made, environment, ProcessRunner(), tmp_path / "pip.log")
+    return environment
+
+
+def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFile:
+    minor = target.version.partition(".")[2]
+    named = {name.replace("{minor}", minor): content for name, content in files.items()}
+    return open_wheel(write_wheel(folder, "evil", "1.0", named, ""))
+
+
+@pytest.mark.parametrize(
+    ("member", "content"),
+    [
+        ("other/__init__.py", b"evil = 1\n"),
+        (f"{SITE}/other/deep/x.py", b"evil = 1\n"),
+        ("evil-1.0.data/purelib/six.py", b"evil = 1\n"),
+        # what Python takes in place of another's module
+        ("six/__init__.py", b""),
+        ("six.abi3.so", b""),
+        ("other/__init__.cpython-311-x86_64-linux-gnu.so", b""),
+        ("__pycache__/six.cpython-311.pyc", b""),
+        ("evil-1.0.data/purelib/other-1.0.dist-info/entry_points.txt", b""),
+        ("evil-1.0.data/purelib/torch-9.dist-info/METADATA", b""),
+        ("sitecustomize.py", b""),
+        ("usercustomize/__init__.py", b""),
+        ("shown.pth", b"import evil\n"),
+        # neither pip nor a backup makes of a file a folder
+        ("other", b""),
+        ("evil.py/x.py", b""),
+        ("six.py/x.txt", b""),
+        ("LICENSE/x.txt", b""),
+        ("evil-1.0.data/data/pyvenv.cfg", b""),
+        ("evil-1.0.data/data/bin/pyvenv.cfg", b""),
+        ("evil-1.0.data/data/lib/python3.{minor}/os.py", b""),
+        ("evil-1.0.data/scripts/activate", b""),
+        ("evil-1.0.data/scripts/other-tool", b""),
+        (SCRIPTS, b"[console_scripts]\npython = evil:run\n"),
+        (SCRIPTS, b"[console_scripts]\nother-tool = evil:run\n"),
+    ],
+)
+def test_what_is_not_its_own_is_refused(
+    shared: Environment, tmp_path: Path, member: str, content: bytes
+) -> None:
+    evil = wheel(tmp_path, shared, {"evil.py": b"", member: content})
+    assert refused(refuse_takeover, shared, [evil]).code == "takes-over"
+
+
+def test_what_is_new_or_the_same_is_not(shared: Environment, tmp_path: Path) -> None:
+    names = (
+        "other/__init__.py",
+        "LICENSE",
+        "other/new.py",
+        "evil/sitecustomize.py",
+        "evil/pkg-1.dist-info/METADATA",
+    )
+    more = {"evil-1.0.data/scripts/evil": b"#!python\n", SCRIPTS: b"[console_scripts]\nevil-run = evil:run\n"}
+    good = wheel(tmp_path, shared, dict.fromkeys(names, b"") | more | {"evil.pth": b"import evil\n"})
+    for _ in range(2):
+        (told,) = refuse_takeover(shared, [good])
+        assert str(shared.purelib / "evil.pth") in told
+    pip_install(good.path, shared, ProcessRunner(), tmp_path / "pip.log")
+    assert refuse_takeover(shared, [good]) == []
+
+
+def test_an_installation_leaves_the_other_package_as_it_is(environment: Environment, tmp_path: Path) -> None:
+    made = write_wheel(tmp_path, "other", "1.0", {"tiny_probe/__init__.py": b"answer = 1\n"}, "")
+    pip_install(made, environment, ProcessRunner(), tmp_path / "pip.log")
+    before = snapshot(environment)
+    error = refused(install, environment, write_extension(tmp_path / "source"))
+    assert error.code == "takes-over" and "other 1.0" in error.what
+    assert snapshot(environment) == before
+
+
+def test_what_pip_adds_for_a_program_s_name_goes_too(environment: Environment, tmp_path: Path) -> None:
+    before = snapshot(environment)
+    programs = (
+        "entry_points={'console_scripts': ['pip = tiny_probe:answer', 'easy_install = tiny_probe:answer']}, "
+    )
+    install(environment, write_extension(tmp_path / "source", said=programs))
+    assert {path.name for path in environment.scripts.iterdir()} >= {
+        "pip3",
+        f"easy_install-{environment.version}",
+    }
+    revert(environment.python)
+    assert snapshot(environment) == before
