@@ -322,7 +322,7 @@ class _Execution(Struct):
             built, item.seconds = result
             item.wheel = open_wheel(built.path)
             item.native, item.gpu_code = True, bool(step.targets)
-            self.lacking += [f"not copied for the build: {text}" for text in missed(built.left_out)]
+            self.notes += [f"not copied for the build: {text}" for text in missed(built.left_out)]
             self._finish(record, result=built.path.name)
             origin = f"compiled in {item.seconds:.0f} s"
             if built.cached:
