@@ -1,6 +1,6 @@
 """How a failing diagnosis ends: the first option that cures what failed, and what to do about whatever it does not cure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
 from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
-from splatfix.plan.parts import NativePart, files_of, is_about, names_of
+from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
 from splatfix.plan.tools import tools_here
 
@@ -31,7 +31,9 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
     its repair is the fix, and what is installed is kept where it serves.
     """
-    failed = most_urgent_first(findings)
+    meant = imported_names(assessment.context)
+    # what the checkout does not import comes last
+    failed = sorted(most_urgent_first(findings), key=lambda item: bool(meant) and not _is_meant(item, meant))
     best, cured = _best_cure(failed, options, assessment)
     refused = _refusal(assessment)
     mended = _mended(best, cured, findings, options, assessment)
@@ -52,9 +54,19 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
             continue
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
-        needed.setdefault(key, _also_needed(finding, options, assessment))
+        needed.setdefault(key, _also_needed(finding, assessment))
         advised.update(finding.remedy)
     return Advice(best, (*refused, *needed.values()), mended)
+
+
+def _is_meant(finding: Finding, names: Collection[str]) -> bool:
+    """It is about no extension, or about one of these normalised names."""
+    return finding.family != "extension" or _name_in(finding.subject) in names
+
+
+def _name_in(subject: str) -> str:
+    """The normalised name of the package in ``simple_knn on sm_120 (--target)``, ``simple_knn._C``."""
+    return canonicalize_name(subject.partition(" ")[0].partition(".")[0])
 
 
 def _mended(
@@ -64,29 +76,33 @@ def _mended(
     options: Options,
     assessment: Assessment,
 ) -> tuple[str, ...]:
-    """Codes of what install's build mends, all of a code: failures, and advice that it follows by itself."""
+    """Codes of what is no problem, all of a code: what install's build mends, advice that it follows by itself, and where
+    nothing needs to be built, what only builds meet."""
     mended: list[Finding] = []
-    builds = best and _step_of(best, Rebuild)
+    serves = _serves_as_it_is(options)
+    builds = best and options.subjects and _step_of(best, Rebuild)
     if best and builds:
         mended += (finding for finding in cured if _cured_by_build(finding, best))
-    elif not assessment.sources.named and not assessment.sources.refused:
+    elif not (assessment.sources.named or assessment.sources.refused or serves):
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
     mended += [item for item in not_passed if _followed_by_install(item, assessment)]
-    if builds or _serves_as_it_is(options):
+    if builds or serves:
         mended += filter(_cured_by_edit, findings)
+    if serves:
+        failed = (item for item in findings if item.status is Status.FAIL)
+        mended += (item for item in failed if FAMILIES[item.family].building)
     left = {item.code for item in not_passed if item not in mended and item not in cured}
-    return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
+    codes = dict.fromkeys(item.code for item in mended if item.code not in left)
+    return tuple(code for code in codes if not check_named(code).of_environment)
 
 
 def _cured_by_build(finding: Finding, option: Option) -> bool:
-    if stops_everything(finding.code):
+    # what the option tells the user to do first is no doing of install's
+    if stops_everything(finding.code) or set(repair_of(finding)) <= set(option.steps):
         return False
-    if finding.family == "checkout":
-        # what the option tells the user to do first is no doing of install's
-        return not set(repair_of(finding)) <= set(option.steps)
-    return FAMILIES[finding.family].building
+    return finding.family == "checkout" or FAMILIES[finding.family].building
 
 
 def _cured_by_edit(finding: Finding) -> bool:
@@ -200,7 +216,7 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
 def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
     """The extensions that are meant and that a failure is about."""
     facts = assessment.context.facts
-    names: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
+    names = {_name_in(finding.subject)}
     for package in facts.environment.packages.value or ():
         if is_about(finding, package, files_of(package, facts)):
             names |= names_of(package)
@@ -238,13 +254,11 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     )
 
 
-def _also_needed(finding: Finding, options: Options, assessment: Assessment) -> AlsoNeeded:
+def _also_needed(finding: Finding, assessment: Assessment) -> AlsoNeeded:
     """What to do about a failure that no option cures."""
     if not FAMILIES[finding.family].building:
         return AlsoNeeded(finding.code, finding.summary, finding.remedy)
     text = "matters only for building CUDA code"
-    if _serves_as_it_is(options):
-        text += "; what is installed needs no rebuild"
     if _install_sets_it(finding, assessment):
         text += "; splatfix install sets this itself; other builds need it set"
     return AlsoNeeded(finding.code, text, finding.remedy)

@@ -1,7 +1,7 @@
 """Renders options: the one suggested by ``diagnose``, the plan of ``install``, and all of them for ``--why``."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Console
 
@@ -16,28 +16,38 @@ _WINDOWS = os.name == "nt"
 
 
 def show_suggestion(
-    console: Console, options: Options, why: Step | None, *, windows: bool = _WINDOWS
+    console: Console,
+    options: Options,
+    why: Step | None,
+    *,
+    windows: bool = _WINDOWS,
+    told_below: Collection[str] = (),
 ) -> None:
-    """The advised option with its steps, the alternatives by title, what else is needed, and the command that explains."""
+    """The advised option with its steps, the others by title, what else is needed, and the command that explains.
+
+    Args:
+        told_below: summaries of findings that are told in full further down; here their codes do.
+    """
     advice = options.advice
     if advice is None:
         return
+    others = [item for item in options.available if item.kind is not OptionKind.KEEP]
     if advice.option is not None:
         prose(console, "[bold]Suggested fix:[/] ", escape(advice.option.title))
         show_steps(console, advice.option, windows=windows)
-        # what is above it in the ranking would leave the failures as they are; where what is installed serves, nothing else is
-        # needed
-        below = options.available[options.available.index(advice.option) + 1 :]
-        if below and advice.option.kind is not OptionKind.KEEP:
-            titles = "; ".join(item.title for item in below)
-            prose(console, "  [dim]Alternatives:[/] ", escape(titles))
+        others = [item for item in others if item is not advice.option]
     for number, item in enumerate(advice.also_needed):
         # without an option that cures it, the first failure's own remedy is the fix
+        head = "Also needed"
         if advice.option is None and number == 0:
-            prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape_lines(item.text))
-        else:
-            prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
+            head = "Suggested fix"
+        text = "" if item.text in told_below else f" {escape_lines(item.text)}"
+        paragraph(console, f"[bold]{head}[/] for {item.code}:{text}", first=0, then=2)
         show_todo(console, item.steps, indent=2, windows=windows)
+    # where what is installed serves, nothing else is needed
+    if others and not (advice.option and advice.option.kind is OptionKind.KEEP):
+        label = "Alternatives" if advice.option else "Options here"
+        prose(console, f"[dim]{label}:[/] ", escape("; ".join(item.title for item in others)))
     if options.available and why:
         show_step(console, why, indent=2, windows=windows)
 
