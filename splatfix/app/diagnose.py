@@ -161,7 +161,9 @@ def _checkout_here() -> Path | None:
 
     identity = machine_facts.read_identity(folder).value
     is_trainer = (folder / "train.py").is_file() and identity is not None and identity.imports
-    is_extension = machine_facts.has_build_file(folder) and machine_facts.read_source(folder).needs_cuda
+    is_extension = machine_facts.has_build_file(folder) and any(
+        module.cuda for module in machine_facts.read_source(folder).modules
+    )
     return folder.absolute() if is_trainer or is_extension or has_stack_files(folder) else None
 
 

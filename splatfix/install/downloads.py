@@ -64,7 +64,7 @@ def provide_toolkit(
     root = folder / Path(step.root).relative_to(folder)
     private_cache(folder.parent.name, folder.parent.parent)
     if (folder / TOOLKIT_MARKER).is_file() and not distrust(folder):
-        return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
+        return root, _digest(read_json(folder / TOOLKIT_MARKER, "the note on a toolkit in the cache"))
     try:
         with temporary_folder(".making-", folder.parent) as making:
             tell(f"downloading {step.requirements[0]}")

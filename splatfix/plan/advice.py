@@ -10,7 +10,6 @@ from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, 
 from splatfix.context import Context, make_context
 from splatfix.context.architectures import own_variables
 from splatfix.context.submodules import FETCH
-from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Command, Step, commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
@@ -19,7 +18,6 @@ from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
-from splatfix.plan.tools import tools_here
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
@@ -54,7 +52,7 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
             continue
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
-        needed.setdefault(key, _also_needed(finding, assessment))
+        needed.setdefault(key, _also_needed(finding))
         advised.update(finding.remedy)
     return Advice(best, (*refused, *needed.values()), mended)
 
@@ -254,28 +252,9 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     )
 
 
-def _also_needed(finding: Finding, assessment: Assessment) -> AlsoNeeded:
+def _also_needed(finding: Finding) -> AlsoNeeded:
     """What to do about a failure that no option cures."""
-    if not FAMILIES[finding.family].building:
-        return AlsoNeeded(finding.code, finding.summary, finding.remedy)
-    text = "matters only for building CUDA code"
-    if _install_sets_it(finding, assessment):
-        text += "; splatfix install sets this itself; other builds need it set"
+    text = finding.summary
+    if FAMILIES[finding.family].building:
+        text = "matters only for building CUDA code"
     return AlsoNeeded(finding.code, text, finding.remedy)
-
-
-def _install_sets_it(finding: Finding, assessment: Assessment) -> bool:
-    """An installation here finds a toolkit and a compiler, and gives every build the variable that this is about."""
-    torch = assessment.context.torch
-    if not assessment.context.targets or torch is None or torch.cuda is None:
-        return False
-    try:
-        tools = tools_here(assessment.context, torch)
-    except SplatfixError:
-        return False
-    if tools.before:
-        return False
-    variables: set[str] = set()
-    for command in commands(finding.remedy):
-        variables.update(name for name, value in command.env if value is not None)
-    return bool(variables & _SET_BY_INSTALL) or finding.family != "build"

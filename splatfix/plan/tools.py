@@ -161,7 +161,7 @@ def tools_from_wheels(context: Context, torch: Torch) -> Tools:
         raise NotApplicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
     toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
     choice = choose_toolkit(facts, torch, context.archs, instead=toolkit)
-    download = ()
+    download: tuple[Step, ...] = ()
     if minor not in (facts.machine.own_toolkits.value or ()):
         download = (ProvideToolkit(cuda=minor, unpacked_gb=wheels.unpacked_gb),)
     return tools_with(context, torch, choice, *download)

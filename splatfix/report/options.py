@@ -35,7 +35,7 @@ def show_suggestion(
     if advice.option is not None:
         prose(console, "[bold]Suggested fix:[/] ", escape(advice.option.title))
         show_steps(console, advice.option, windows=windows)
-        others = [item for item in others if item is not advice.option]
+        others = [item for item in others if item != advice.option]
     for number, item in enumerate(advice.also_needed):
         # without an option that cures it, the first failure's own remedy is the fix
         head = "Also needed"

@@ -38,7 +38,7 @@ assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout() -> None:
+def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout(tmp_path: Path) -> None:
     code = """
 import sys
 from splatfix.cli import app
@@ -48,7 +48,7 @@ assert "splatfix.checks.gpu" in sys.modules
 for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout", "splatfix.plan"):
     assert name not in sys.modules, name
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:

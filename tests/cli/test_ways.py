@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
+from splatfix.app.diagnose import DiagnoseRequest, next_steps, why_step
 from splatfix.app.options import checkout_of
 from splatfix.cli import app
 from splatfix.core.errors import SplatfixError
@@ -31,12 +31,20 @@ def test_what_is_to_be_kept_is_no_option() -> None:
 
 def test_the_next_step_is_verify_in_the_same_environment() -> None:
     for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
-        step = next_step(facts_of("rtx-5080"), python)
-        assert step is not None and step.command is not None
-        assert step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
+        (step,) = next_steps(facts_of("rtx-5080"), python)
+        assert step.command and step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
     facts = facts_of("rtx-5080")
     without = replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
-    assert next_step(replace(facts, environment=without), None) is None
+    assert next_steps(replace(facts, environment=without), None) == ()
+
+
+def test_the_next_step_names_what_training_lacks() -> None:
+    """``Next: test training`` ended in "This environment lacks numpy, pillow"."""
+    facts = facts_of("rtx-5080")
+    bare = replace(facts.environment, packages=Fact((), "test"))
+    first, *then = next_steps(replace(facts, environment=bare), None)
+    assert first.text.endswith("which needs pillow") and first.line().endswith("pip install pillow")
+    assert [step.line() for step in then] == ["splatfix certify"]
 
 
 def test_a_current_folder_without_gpu_code_is_not_meant(
