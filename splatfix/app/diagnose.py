@@ -214,7 +214,7 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
     """
     machine = value_options({"--facts": request.facts_file, "--python": request.python})
     argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
-    return run("splatfix", "install", *argv, text="Explain choices and rejected alternatives")
+    return run("splatfix", "install", *argv)
 
 
 def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:

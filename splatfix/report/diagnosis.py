@@ -38,7 +38,7 @@ _MARKS = {
     Status.SKIP: Mark.NONE,
     Status.CRASH: Mark.CRASH,
 }
-_EVIDENCE_SHOWN = 3
+_EVIDENCE_SHOWN = 2
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
     "Warnings": (Status.WARN,),
@@ -91,12 +91,9 @@ def show(
         heading = "[bold]No problem for splatfix install[/] (other builds meet them; details with -v): "
         console.print()
         paragraph(console, heading + ", ".join(codes), first=0, then=2)
-    # a cure is told once: in the suggestion, or at the first finding that has it
-    told = _steps_of(options) if options and failed else set()
-    uncured = {item.code for item in options.advice.also_needed} if options and options.advice else set()
-    cured = {item.code for item in findings if item.status is Status.FAIL} - uncured
-    if not (options and options.advice and options.advice.option):
-        cured = set()
+    # a cure is told once: in the suggestion, which answers every failure, or at the first finding that has it
+    told: set[Step | Command] = set()
+    answered = options is not None and options.advice is not None and not verbose
     left_out = 0
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
@@ -110,10 +107,11 @@ def show(
             section(console, heading)
         for item, likewise in _gathered(group, together=not verbose):
             remedy = item.remedy
-            if not verbose:
-                hidden = item.status is Status.FAIL and item.code in cured
-                remedy = tuple(step for step in remedy if not (hidden or told & {step, step.command or step}))
-                told |= {*item.remedy, *commands(item.remedy)}
+            if answered and item.status is Status.FAIL:
+                remedy = ()
+            elif not verbose:
+                remedy = tuple(step for step in remedy if not told & {step, step.command or step})
+            told |= {*item.remedy, *commands(item.remedy)}
             show_finding(
                 console,
                 item,
@@ -140,9 +138,16 @@ def show(
                 show_finding(console, item, short=short, windows=windows, evidence=True)
     overview = list(_overview(facts, aside or {}))
     nothing = ", ".join(name for name, value in overview if value == "none")
-    for name, value in [*overview, ("none", nothing)]:
-        if value not in ("", "none"):
-            prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
+    rows = [
+        (name, short(value)) for name, value in [*overview, ("none", nothing)] if value not in ("", "none")
+    ]
+    if failed and not verbose:
+        paragraph(
+            console, "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows), first=2, then=2
+        )
+        return
+    for name, value in rows:
+        prose(console, f"  [bold]{name:<13}[/]  ", escape(value))
 
 
 def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Finding, tuple[Finding, ...]]]:
@@ -154,16 +159,6 @@ def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Find
         kinds = tuple(step.command and step.command.argv[:2] for step in item.remedy)
         groups.setdefault((item.code, item.status, kinds), []).append(item)
     return [(first, tuple(others)) for first, *others in groups.values()]
-
-
-def _steps_of(options: Options) -> set[Step | Command]:
-    """Every step of the suggestion, and its command."""
-    if options.advice is None:
-        return set()
-    steps = [step for item in options.advice.also_needed for step in item.steps]
-    if options.advice.option:
-        steps += options.advice.option.steps
-    return {*steps, *commands(steps)}
 
 
 def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
@@ -216,17 +211,19 @@ def show_finding(
         if most is not None:
             said = item.summary
             new = tuple(entry for entry in new if entry.name not in said or entry.value not in said)
-        for entry in new[:most]:
-            text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
-            if entry.found_via:
-                text += f" [dim]({escape(short(entry.found_via))})[/]"
-            paragraph(console, text, first=6, then=8)
         hidden = 0
         if most is not None:
             hidden = len(new[most:])
-        if hidden or (likewise and needs_attention):
-            more = [f"{hidden} more" if hidden else "", "the others' too" if likewise else ""]
-            paragraph(console, f"[dim]({', '.join(filter(None, more))}, with -v)[/]", first=6, then=8)
+        more = [f"{hidden} more" if hidden else "", "the others' too" if likewise and needs_attention else ""]
+        for number, entry in enumerate(new[:most], 1):
+            text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
+            via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""
+            # how it was found out is for -v where it takes a line more
+            if most is None or len(text) + len(via) < console.width:
+                text += via
+            if number == len(new[:most]) and any(more):
+                text += f" [dim]({', '.join(filter(None, more))}, with -v)[/]"
+            paragraph(console, text, first=6, then=8)
     if item.status is not Status.PASS:
         show_todo(console, item.remedy if remedy is None else remedy, indent=6, windows=windows)
     if item.link and needs_attention:

@@ -71,7 +71,10 @@ TRAIN = "from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n
 
 
 def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
-    stack = put(tmp_path / "stack", {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP})
+    """As far as it is reached: what no script imports asks for nothing. The current folder is meant where none is named."""
+    unused = {"old/renderer.py": "from diff_gaussian_rasterization import GaussianRasterizer\n"}
+    files = {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP, **unused}
+    stack = put(tmp_path / "stack", files)
     saved, asked = tmp_path / "facts.json", ("diagnose", "--only", "checkout", "--json")
     done = splatfix(*asked, "--python", empty_venv, "--repo", stack, "--save", saved)
     findings = json.loads(done.stdout)["findings"]
@@ -82,6 +85,8 @@ def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tm
         ("ext-not-installed", "simple_knn"),
     }
     assert json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"] == findings
+    standing = splatfix(*asked, "--python", empty_venv, cwd=stack)
+    assert json.loads(standing.stdout)["findings"] == findings
 
 
 NEW_ARCH = """

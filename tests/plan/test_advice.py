@@ -110,8 +110,11 @@ AILING = [
 @pytest.mark.parametrize("name", AILING)
 def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     context = make_context(facts_of(name))
-    advice = advised_options(run_checks(context), context).advice
+    options = advised_options(run_checks(context), context)
+    advice = options.advice
     assert advice and (advice.option or advice.also_needed)
+    # the document ranks them as the text does
+    assert not advice.option or options.available[0] == advice.option
     if advice.option and advice.option.kind is OptionKind.KEEP:
         assert type(advice.option.steps[0]) is PlainStep and "manual step" in advice.option.title
 
@@ -185,6 +188,19 @@ def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) 
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
     assert advice.mended == ("cuda-home-wrong",)
+
+
+def test_what_the_checkout_does_not_import_is_not_advised_first(tmp_path: Path) -> None:
+    """3DGRUT, which needs fused_ssim, was advised to compile an installed gsplat."""
+    put(tmp_path, {"train.py": "import fused_ssim\n"})
+    facts = with_checkout(with_rasterizer(package("mip")), tmp_path, ())
+    context = make_context(facts, goal("sm_61"))
+    findings = run_checks(context)
+    assert any(item.family == "extension" and item.status is Status.FAIL for item in findings)
+    options = advised_options(findings, context)
+    assert options.advice and options.subjects == () and options.advice.option is None
+    codes = [item.code for item in options.advice.also_needed]
+    assert codes.index("ext-not-installed") < codes.index("no-kernel-image")
 
 
 def test_one_remedy_is_said_once() -> None:
