@@ -60,7 +60,7 @@ def usable_device(request: RehearseRequest, python: str, facts: Facts) -> str:
     if device != "cpu":
         require_visible_gpu(device, facts)
     if request.scene and not request.scene.is_dir():
-        raise SplatfixError.of("certify.no-scene", scene=request.scene)
+        raise SplatfixError.of("app.no-scene", scene=request.scene)
     return device
 
 

@@ -74,18 +74,15 @@ def _mended(
     options: Options,
     assessment: Assessment,
 ) -> tuple[str, ...]:
-    """Codes of what is no problem, all of a code: what install's build mends, advice that it follows by itself, and where
+    """Codes of what is no problem, all of a code: what install mends in its copy, advice that it follows by itself, and where
     nothing needs to be built, what only builds meet."""
-    mended: list[Finding] = []
     serves = _serves_as_it_is(options)
     builds = best and options.subjects and _step_of(best, Rebuild)
-    if best and builds:
-        mended += (finding for finding in cured if _cured_by_build(finding, best))
-    elif not (assessment.sources.named or assessment.sources.refused or serves):
+    if not (builds or assessment.sources.named or assessment.sources.refused or serves):
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended += [item for item in not_passed if _followed_by_install(item, assessment)]
+    mended = [item for item in not_passed if _followed_by_install(item, assessment)]
     if builds or serves:
         mended += filter(_cured_by_edit, findings)
     if serves:
@@ -96,13 +93,6 @@ def _mended(
     return tuple(code for code in codes if not check_named(code).of_environment)
 
 
-def _cured_by_build(finding: Finding, option: Option) -> bool:
-    # what the option tells the user to do first is no doing of install's
-    if stops_everything(finding.code) or set(repair_of(finding)) <= set(option.steps):
-        return False
-    return finding.family == "checkout" or FAMILIES[finding.family].building
-
-
 def _cured_by_edit(finding: Finding) -> bool:
     """What is wrong with a source, and its advice ends with the build that edits a copy; of what has yet to be cloned is none."""
     asked = commands(finding.remedy)
@@ -111,7 +101,7 @@ def _cured_by_edit(finding: Finding) -> bool:
         return False
     return (
         finding.status in (Status.FAIL, Status.WARN)
-        and (finding.family == "checkout" or FAMILIES[finding.family].building)
+        and finding.family == "checkout"
         and any(FETCH not in command.argv for command in builds)
     )
 
@@ -123,7 +113,8 @@ def _followed_by_install(finding: Finding, assessment: Assessment) -> bool:
         variables.update(source.switches.on, source.switches.off)
         variables.update(variable.name for variable in own_variables(source))
     asked = commands(finding.remedy)
-    return bool(asked) and all(
+    # what begins with something for the user to do is no doing of install's
+    return bool(asked and finding.remedy[0].command) and all(
         "--no-build-isolation" in command.argv
         or (not command.argv and variables.issuperset(name for name, _ in command.env))
         for command in asked

@@ -107,7 +107,8 @@ def show(
             section(console, heading)
         for item, likewise in _gathered(group, together=not verbose):
             remedy = item.remedy
-            if answered and item.status is Status.FAIL:
+            # what a note says can be done need not be
+            if (answered and item.status is Status.FAIL) or (item.status is Status.SKIP and not verbose):
                 remedy = ()
             elif not verbose:
                 remedy = tuple(step for step in remedy if not told & {step, step.command or step})

@@ -59,9 +59,10 @@ def test_the_report_of_it_can_be_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_problem_is_told_in_a_screen(name: str) -> None:
+def test_one_problem_is_told_in_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A diagnosis of one problem took 41 lines, with its text and its cure twice."""
-    result = diagnose(DiagnoseRequest(facts_file=folder(name)))
+    monkeypatch.chdir(folder(name).parent)
+    result = diagnose(DiagnoseRequest(facts_file=Path(name)))
     others = [item for item in result.findings if item.status is Status.WARN]
     if len(result.problems) == 1 and len(others) < 2:
         assert len(str(result).splitlines()) <= 25

@@ -50,9 +50,8 @@ def wrapped(facts: Facts) -> Facts:
 
 
 def test_cuda_home_matters_only_when_building() -> None:
-    advice = diagnosed(wrapped(with_rasterizer(package("mip")))).advice
-    assert advice and advice.option is None and advice.also_needed == ()
-    assert advice.mended == ("cuda-home-wrong",)
+    findings = run_checks(make_context(wrapped(with_rasterizer(package("mip"))), goal()))
+    assert not any(item.status is Status.FAIL for item in findings)
 
 
 def test_a_rebuild_cures_a_wrong_cuda_home() -> None:
@@ -194,7 +193,7 @@ def test_what_the_checkout_does_not_import_is_not_advised_first(tmp_path: Path) 
     """3DGRUT, which needs fused_ssim, was advised to compile an installed gsplat."""
     put(tmp_path, {"train.py": "import fused_ssim\n"})
     facts = with_checkout(with_rasterizer(package("mip")), tmp_path, ())
-    context = make_context(facts, goal("sm_61"))
+    context = make_context(facts, goal("sm_90"))
     findings = run_checks(context)
     assert any(item.family == "extension" and item.status is Status.FAIL for item in findings)
     options = advised_options(findings, context)
