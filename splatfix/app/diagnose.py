@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from splatfix.plan import Options
 
 
+_OF_CHECKOUTS = ("train.py", "setup.py", "pyproject.toml", "CMakeLists.txt", "Cargo.toml", ".gitmodules")
+
+
 class DiagnoseRequest(Struct, frozen=True):
     """What to look at, and what to write down."""
 
     python: str | None = None
     targets: tuple[Arch, ...] = ()
     repo: Path | None = None
-    """A checkout to look at as well."""
+    """A checkout to look at as well; None: the current folder, where it is one."""
     facts_file: Path | None = None
     """Saved facts to judge instead of this machine."""
     save: Path | None = None
@@ -65,6 +68,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     Raises:
         SplatfixError: wrong names of checks, folders or interpreters (exit code 2).
     """
+    if request.repo is None and request.facts_file is None:
+        request = replace(request, repo=_checkout_here())
     goal = Goal(request.targets)
     selected = request.only or request.skip
     # imported while gathering waits for other processes; typed names are looked up before that
@@ -87,6 +92,12 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
 
         summary = sources_of_checkout(request.repo, facts)
         options, sources = options_after(findings, context, summary), summary.named
+    # what install mends by itself is no problem: one answer for the text, the document and the exit code
+    mended = options.advice.mended if options and options.advice else ()
+    findings = tuple(
+        replace(item, status=Status.SKIP) if item.code in mended and item.status is not Status.PASS else item
+        for item in findings
+    )
 
     def data() -> dict[str, Any]:
         from splatfix.report.diagnosis_document import diagnosis_document
@@ -107,7 +118,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             options=options,
             why=why_step(replace(request, python=python), sources),
             aside=context.left_aside,
-            next_step=next_step(facts, python) if here else None,
+            next_steps=next_steps(facts, python) if here else (),
             verbose=verbose,
         )
 
@@ -140,6 +151,22 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
     return Exit.OK
 
 
+def _checkout_here() -> Path | None:
+    """The current folder, where it is a checkout that trains Gaussians, or the folder of an extension with CUDA code."""
+    folder = Path()
+    # a glance, before what is slow to import
+    if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
+        return None
+    from splatfix.plan import has_stack_files
+
+    identity = machine_facts.read_identity(folder).value
+    is_trainer = (folder / "train.py").is_file() and identity is not None and identity.imports
+    is_extension = machine_facts.has_build_file(folder) and any(
+        module.cuda for module in machine_facts.read_source(folder).modules
+    )
+    return folder.absolute() if is_trainer or is_extension or has_stack_files(folder) else None
+
+
 def _facts(request: DiagnoseRequest) -> Facts:
     if request.facts_file is not None:
         return machine_facts.load(request.facts_file)
@@ -158,7 +185,7 @@ def _facts(request: DiagnoseRequest) -> Facts:
         return facts
     from splatfix.knowledge.breakages import source_patterns
 
-    return machine_facts.with_checkout(facts, request.repo, source_patterns())
+    return machine_facts.with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
 def _partial_recording(record: Path | None) -> str:
@@ -187,17 +214,22 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
     """
     machine = value_options({"--facts": request.facts_file, "--python": request.python})
     argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
-    return run("splatfix", "install", *argv, text="Explain choices and rejected alternatives")
+    return run("splatfix", "install", *argv)
 
 
-def next_step(facts: Facts, python: str | None) -> Step | None:
-    """Where nothing failed: the command that shows what facts cannot, by references where there are any; None without torch."""
+def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
+    """Where nothing failed: the command that shows what facts cannot, by references where there are any; () without torch."""
+    from splatfix.context.commands import training_steps
     from splatfix.knowledge.dropins import has_reference
 
     if facts.environment.torch.value is None:
-        return None
+        return ()
     named = value_options({"--python": python})
     packages = facts.environment.packages.value or ()
-    if not any(has_reference(item.module) for item in packages):
-        return run("splatfix", "certify", *named, text="Next: test training")
-    return run("splatfix", "certify", "--level", "2", *named, text="Next: check the accuracy of the kernels")
+    if any(has_reference(item.module) for item in packages):
+        return (
+            run(
+                "splatfix", "certify", "--level", "2", *named, text="Next: check the accuracy of the kernels"
+            ),
+        )
+    return training_steps(facts, *named)

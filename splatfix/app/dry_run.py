@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from splatfix import facts as machine_facts
-from splatfix.app.rehearse import replacement_of, require_imported_submodules
+from splatfix.app.rehearse import hosts_of, replacement_of, require_imported_submodules, usable_device
 from splatfix.app.result import Result, target_python
 from splatfix.certify import RehearseRequest
 from splatfix.certify.stacks.entry import choose_script, reached_by, scripts_of
 from splatfix.certify.stacks.prepare import recognised_stack
+from splatfix.context import make_context
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
@@ -15,13 +16,13 @@ from splatfix.facts import Checkout, ExtensionCall, Facts, RenderCall, all_train
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
 from splatfix.plan.faces import places
-from splatfix.plan.option import Replacement
+from splatfix.plan.option import Native, Replacement
 from splatfix.report import dry_run as report
-from splatfix.report.dry_run import BesideThePoint, DryRun, RefusedModule, ServedModule
+from splatfix.report.dry_run import BesideThePoint, DryRun, ServedModule
 
 
 def dry_run(request: RehearseRequest, *, why: bool) -> Result:
-    """Say what a rehearsal would run on; nothing is run, written or imported.
+    """Say what a rehearsal would run on; nothing is run, written or imported. What the run would refuse is refused too.
 
     Raises:
         SplatfixError: ``not-a-folder``, ``not-a-checkout``, ``no-such-script``, ``which-script``, ``no-trainer``,
@@ -29,9 +30,8 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     """
     if not request.checkout.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
-    facts = machine_facts.with_checkout(
-        machine_facts.gather(target_python(request.python)), request.checkout, source_patterns()
-    )
+    python = target_python(request.python)
+    facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
     checkout = facts.checkout.value
     if checkout is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)
@@ -40,24 +40,29 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     reached, reach = reached_by(checkout, script)
     replacement = replacement_of(request, reached, reach)
     called = {call.module for call in reached.calls}
-    refused_modules = [
+    refused = tuple(
         item
         for item in replacement.native
         if item.module in called or is_rasterizer(item.module) or not replacement.dropins
-    ]
-    refused = tuple(RefusedModule(item.module, item.reason, item.undetermined) for item in refused_modules)
+    )
     called |= {item.module for item in replacement.dropins if item.module in reached.imports}
     if not refused and not (called and replacement.draws):
-        refused = (RefusedModule("its rasterizer", "no call of one could be read", undetermined=True),)
+        refused = (Native("its rasterizer", "no call of one could be read", undetermined=True),)
     exit_code = Exit.OK
     if refused:
         exit_code = Exit.FAILURE
         if any(item.undetermined for item in refused):
             exit_code = Exit.UNDETERMINED
+    problem: SplatfixError | None = None
+    try:
+        usable_device(request, python, facts)
+        hosts_of(replacement, make_context(facts))
+    except SplatfixError as error:
+        problem, exit_code = error, exit_code or error.exit_code
     needs, beside = _also_needed(facts, reached)
     require_imported_submodules(reached, needs)
     # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
-    needs = (*(item.module for item in replacement.native if item not in refused_modules), *needs)
+    needs = (*(item.module for item in replacement.native if item not in refused), *needs)
     result = DryRun(
         checkout=checkout.folder,
         stack=recognised_stack(checkout)[1],
@@ -73,8 +78,9 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     return Result(
         "certify dry-run",
         lambda: to_json(result),
-        lambda console: report.show(console, result, exit_code, why=why),
+        lambda console: report.show(console, result, exit_code, why=why, is_refused=problem is not None),
         exit_code,
+        problem,
     )
 
 

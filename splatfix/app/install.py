@@ -15,6 +15,7 @@ from splatfix.app.options import checkout_of, options_for
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Context, Goal, make_context
+from splatfix.context.commands import training_steps
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
@@ -170,7 +171,7 @@ def carried_out(
         "install",
         lambda: installation.install_document(outcome=outcome),
         lambda console: installation.show_outcome(
-            console, outcome, next_step(outcome), verbose=request.verbose
+            console, outcome, next_steps(outcome, facts), verbose=request.verbose
         ),
     )
 
@@ -243,7 +244,7 @@ def explain(request: InstallRequest) -> Planned:
     interpreter, to_install = _prepare(request)
     facts = _facts(interpreter, to_install)
     if repo is not None:
-        facts = with_checkout(facts, repo, source_patterns())
+        facts = with_checkout(facts, repo, source_patterns(), started=True)
     context = make_context(facts, Goal(to_install.targets))
     plan: InstallPlan | None = None
     problem: SplatfixError | None = None
@@ -426,16 +427,16 @@ def install_step(plan: InstallPlan) -> Step:
     return run(*argv, text=NO_CHANGE)
 
 
-def next_step(outcome: InstallOutcome) -> Step | None:
+def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
     """Where kernels were verified on the GPU, training; else their verification, where there is a reference for one of them.
-    None where nothing was changed."""
+    () where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
-        return None
+        return ()
     python = outcome.plan.python
     if not any(has_reference(item.subject) for item in outcome.items):
-        return run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment")
+        return (run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment"),)
     for item in outcome.items:
         for rung in item.proof:
             if rung.name is RungName.COMPUTES and rung.reached:
-                return run("splatfix", "certify", "--python", python, text="Next: test training")
-    return run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy")
+                return training_steps(facts, "--python", python)
+    return (run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy"),)

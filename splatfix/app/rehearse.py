@@ -18,7 +18,7 @@ from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_by
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
-from splatfix.context import Goal, make_context
+from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.copying import copy_source, missed
 from splatfix.core.errors import Exit, SplatfixError
@@ -48,11 +48,31 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
     facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
+    return prepared(request, python, usable_device(request, python, facts), facts, folder), facts
+
+
+def usable_device(request: RehearseRequest, python: str, facts: Facts) -> str:
+    """The device that a checkout's trainer is run on, in an environment that can run it, with the scene that was named.
+
+    Raises:
+        SplatfixError: ``environment-not-ready``, ``no-gpu`` (exit code 3), ``no-scene`` (2).
+    """
     require_packages(facts, python, CERTIFY_NEEDS)
     device = device_for(request.device, facts)
     if device != "cpu":
         require_visible_gpu(device, facts)
-    return prepared(request, python, device, facts, folder), facts
+    if request.scene and not request.scene.is_dir():
+        raise SplatfixError.of("app.no-scene", scene=request.scene)
+    return device
+
+
+def hosts_of(replacement: Replacement, context: Context) -> dict[str, Distribution]:
+    """By the name of a drop-in, the package that it is a part of.
+
+    Raises:
+        SplatfixError: as :func:`served_host`.
+    """
+    return {item.name: served_host(context, item) for item in replacement.dropins if item.host}
 
 
 def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, folder: Path) -> StackSubject:
@@ -70,7 +90,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     context = make_context(facts, Goal())
     rehearsed = device == "cpu"
     replacement = replacement_of(request, checkout, reach)
-    hosts = {item.name: served_host(context, item) for item in replacement.dropins if item.host}
+    hosts = hosts_of(replacement, context)
     if rehearsed and replacement.useless:
         raise _nothing_replaces_it(request, script, replacement)
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)

@@ -6,13 +6,13 @@ import sys
 
 from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.context import make_context
-from splatfix.context.commands import pip
+from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.facts import Facts
 
 AUTO = "auto"
-CERTIFY_NEEDS = ("torch", "numpy", "pillow")
+CERTIFY_NEEDS = TRAINING_NEEDS
 VERIFY_NEEDS = ("torch",)
 NOT_RUN = "Not run: prerequisites missing."
 
@@ -30,10 +30,7 @@ def require_packages(facts: Facts, python: str, needs: tuple[str, ...]) -> None:
             meaning=NOT_RUN,
             exit_code=Exit.UNDETERMINED,
         )
-    installed = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
-    if environment.torch_installed.value:
-        installed.add("torch")
-    missing = [name for name in needs if name not in installed]
+    missing = lacking(facts, needs)
     if missing:
         # splatfix's own environment is seldom the one that is meant
         if python == sys.executable:

@@ -113,7 +113,9 @@ def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
             evidence=evidence,
             remedy=remedy,
         )
-    return this.fail(
+    # of no consequence to an image that was made to run
+    report = this.skip if context.made_to_run else this.fail
+    return report(
         f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {obstacle}.",
         evidence=evidence,
         remedy=remedy,

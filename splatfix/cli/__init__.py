@@ -32,7 +32,8 @@ FIRST, MORE = "Get a stack running", "Beside that"
 app = typer.Typer(
     name="splatfix",
     cls=process.Commands,
-    help="Doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks.",
+    help="Doctor, installer and certifier for 3D Gaussian Splatting (3DGS) stacks.\n\nBegin in the folder of your trainer, its "
+    "environment activated: splatfix diagnose, then splatfix install, then splatfix certify.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -10,6 +10,8 @@ from splatfix.knowledge import Arch
 BY_RELEASE = {"gsplat": "1.5.3"}
 """Extensions that ``splatfix install`` takes by their release on PyPI, and the one to name where none is asked for: their
 wheel compiles at the first import, so the source is fetched and built ahead of that."""
+TRAINING_NEEDS = ("torch", "numpy", "pillow")
+"""Distributions that ``splatfix certify`` needs in the target environment to train."""
 
 
 def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: str = "") -> Step:
@@ -116,6 +118,25 @@ def python_option(facts: Facts) -> tuple[str, ...]:
     if python is None:
         return ()
     return ("--python", python.executable)
+
+
+def lacking(facts: Facts, needs: Iterable[str]) -> list[str]:
+    """Which of these distributions the target environment does not have."""
+    environment = facts.environment
+    installed = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
+    if environment.torch_installed.value:
+        installed.add("torch")
+    return [name for name in needs if name not in installed]
+
+
+def training_steps(facts: Facts, *options: str) -> tuple[Step, ...]:
+    """The command that tests training, behind the one that installs what it needs and the environment lacks."""
+    text = "Next: test training"
+    missing = lacking(facts, TRAINING_NEEDS)
+    if not missing:
+        return (run("splatfix", "certify", *options, text=text),)
+    install = pip(facts, "install", *missing, text=f"{text}, which needs {' and '.join(missing)}")
+    return install, run("splatfix", "certify", *options)
 
 
 def see_options(facts: Facts) -> Step:

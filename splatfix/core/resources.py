@@ -6,6 +6,9 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
+TOOLKIT_MARKER = "splatfix-toolkit.json"
+"""Written last into a toolkit of splatfix's cache: a folder without it is not whole."""
+
 
 def bundled(name: str) -> Path:
     """The path of a top-level data file or folder, e.g. ``dockerfiles``.

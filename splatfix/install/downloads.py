@@ -20,13 +20,13 @@ from packaging.utils import parse_wheel_filename
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
 from splatfix.core.reading import read_text
+from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.plan.steps import FetchWheel, ProvideToolkit
-from splatfix.plan.tools import MARKER
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
@@ -74,8 +74,8 @@ def provide_toolkit(
     folder = Path(step.folder)
     root = folder / Path(step.root).relative_to(folder)
     private_cache(folder.parent.name, folder.parent.parent)
-    if (folder / MARKER).is_file() and not distrust(folder):
-        return root, _digest(read_json(folder / MARKER, "the note on a toolkit in the cache"))
+    if (folder / TOOLKIT_MARKER).is_file() and not distrust(folder):
+        return root, _digest(read_json(folder / TOOLKIT_MARKER, "the note on a toolkit in the cache"))
     try:
         with temporary_folder(".making-", folder.parent) as making:
             tell(f"downloading {step.requirements[0]}")
@@ -93,7 +93,7 @@ def provide_toolkit(
             tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
             note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": wheels}
-            write_json(unpacked / MARKER, note)
+            write_json(unpacked / TOOLKIT_MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             unpacked.replace(folder)
     except OSError as error:

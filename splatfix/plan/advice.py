@@ -1,6 +1,6 @@
 """How a failing diagnosis ends: the first option that cures what failed, and what to do about whatever it does not cure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -10,16 +10,14 @@ from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, 
 from splatfix.context import Context, make_context
 from splatfix.context.architectures import own_variables
 from splatfix.context.submodules import FETCH
-from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Command, Step, commands
 from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
 from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
-from splatfix.plan.parts import NativePart, files_of, is_about, names_of
+from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
-from splatfix.plan.tools import tools_here
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
@@ -31,7 +29,9 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
     its repair is the fix, and what is installed is kept where it serves.
     """
-    failed = most_urgent_first(findings)
+    meant = imported_names(assessment.context)
+    # what the checkout does not import comes last
+    failed = sorted(most_urgent_first(findings), key=lambda item: bool(meant) and not _is_meant(item, meant))
     best, cured = _best_cure(failed, options, assessment)
     refused = _refusal(assessment)
     mended = _mended(best, cured, findings, options, assessment)
@@ -52,9 +52,19 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
             continue
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
-        needed.setdefault(key, _also_needed(finding, options, assessment))
+        needed.setdefault(key, _also_needed(finding))
         advised.update(finding.remedy)
     return Advice(best, (*refused, *needed.values()), mended)
+
+
+def _is_meant(finding: Finding, names: Collection[str]) -> bool:
+    """It is about no extension, or about one of these normalised names."""
+    return finding.family != "extension" or _name_in(finding.subject) in names
+
+
+def _name_in(subject: str) -> str:
+    """The normalised name of the package in ``simple_knn on sm_120 (--target)``, ``simple_knn._C``."""
+    return canonicalize_name(subject.partition(" ")[0].partition(".")[0])
 
 
 def _mended(
@@ -64,29 +74,23 @@ def _mended(
     options: Options,
     assessment: Assessment,
 ) -> tuple[str, ...]:
-    """Codes of what install's build mends, all of a code: failures, and advice that it follows by itself."""
-    mended: list[Finding] = []
-    builds = best and _step_of(best, Rebuild)
-    if best and builds:
-        mended += (finding for finding in cured if _cured_by_build(finding, best))
-    elif not assessment.sources.named and not assessment.sources.refused:
+    """Codes of what is no problem, all of a code: what install mends in its copy, advice that it follows by itself, and where
+    nothing needs to be built, what only builds meet."""
+    serves = _serves_as_it_is(options)
+    builds = best and options.subjects and _step_of(best, Rebuild)
+    if not (builds or assessment.sources.named or assessment.sources.refused or serves):
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended += [item for item in not_passed if _followed_by_install(item, assessment)]
-    if builds or _serves_as_it_is(options):
+    mended = [item for item in not_passed if _followed_by_install(item, assessment)]
+    if builds or serves:
         mended += filter(_cured_by_edit, findings)
+    if serves:
+        failed = (item for item in findings if item.status is Status.FAIL)
+        mended += (item for item in failed if FAMILIES[item.family].building)
     left = {item.code for item in not_passed if item not in mended and item not in cured}
-    return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
-
-
-def _cured_by_build(finding: Finding, option: Option) -> bool:
-    if stops_everything(finding.code):
-        return False
-    if finding.family == "checkout":
-        # what the option tells the user to do first is no doing of install's
-        return not set(repair_of(finding)) <= set(option.steps)
-    return FAMILIES[finding.family].building
+    codes = dict.fromkeys(item.code for item in mended if item.code not in left)
+    return tuple(code for code in codes if not check_named(code).of_environment)
 
 
 def _cured_by_edit(finding: Finding) -> bool:
@@ -97,7 +101,7 @@ def _cured_by_edit(finding: Finding) -> bool:
         return False
     return (
         finding.status in (Status.FAIL, Status.WARN)
-        and (finding.family == "checkout" or FAMILIES[finding.family].building)
+        and finding.family == "checkout"
         and any(FETCH not in command.argv for command in builds)
     )
 
@@ -109,7 +113,8 @@ def _followed_by_install(finding: Finding, assessment: Assessment) -> bool:
         variables.update(source.switches.on, source.switches.off)
         variables.update(variable.name for variable in own_variables(source))
     asked = commands(finding.remedy)
-    return bool(asked) and all(
+    # what begins with something for the user to do is no doing of install's
+    return bool(asked and finding.remedy[0].command) and all(
         "--no-build-isolation" in command.argv
         or (not command.argv and variables.issuperset(name for name, _ in command.env))
         for command in asked
@@ -200,7 +205,7 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
 def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
     """The extensions that are meant and that a failure is about."""
     facts = assessment.context.facts
-    names: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
+    names = {_name_in(finding.subject)}
     for package in facts.environment.packages.value or ():
         if is_about(finding, package, files_of(package, facts)):
             names |= names_of(package)
@@ -238,30 +243,9 @@ def with_torch(facts: Facts, step: InstallTorch) -> Facts:
     )
 
 
-def _also_needed(finding: Finding, options: Options, assessment: Assessment) -> AlsoNeeded:
+def _also_needed(finding: Finding) -> AlsoNeeded:
     """What to do about a failure that no option cures."""
-    if not FAMILIES[finding.family].building:
-        return AlsoNeeded(finding.code, finding.summary, finding.remedy)
-    text = "matters only for building CUDA code"
-    if _serves_as_it_is(options):
-        text += "; what is installed needs no rebuild"
-    if _install_sets_it(finding, assessment):
-        text += "; splatfix install sets this itself; other builds need it set"
+    text = finding.summary
+    if FAMILIES[finding.family].building:
+        text = "matters only for building CUDA code"
     return AlsoNeeded(finding.code, text, finding.remedy)
-
-
-def _install_sets_it(finding: Finding, assessment: Assessment) -> bool:
-    """An installation here finds a toolkit and a compiler, and gives every build the variable that this is about."""
-    torch = assessment.context.torch
-    if not assessment.context.targets or torch is None or torch.cuda is None:
-        return False
-    try:
-        tools = tools_here(assessment.context, torch)
-    except SplatfixError:
-        return False
-    if tools.before:
-        return False
-    variables: set[str] = set()
-    for command in commands(finding.remedy):
-        variables.update(name for name, value in command.env if value is not None)
-    return bool(variables & _SET_BY_INSTALL) or finding.family != "build"

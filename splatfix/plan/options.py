@@ -179,9 +179,22 @@ def advised_options(
     lanes: Sequence[LaneSummary] = (),
     sources: SourceSummary = NO_SOURCES,
 ) -> Options:
-    """As :func:`find_options`, with the advice that answers the failures among these findings."""
+    """As :func:`find_options`, with the advice that answers the failures among these findings.
+
+    The advised option is the first: what would come before it is rejected, as it leaves the failures as they are.
+    """
     options = find_options(context, lanes, sources)
-    return replace(options, advice=advise(findings, options, assess(context, sources)))
+    advice = advise(findings, options, assess(context, sources))
+    first = 0
+    if advice.option:
+        first = options.available.index(advice.option)
+    less = [rejected(item.kind, "it leaves what failed as it is") for item in options.available[:first]]
+    return replace(
+        options,
+        available=options.available[first:],
+        rejected=(*options.rejected, *less),
+        advice=advice,
+    )
 
 
 def _tried(kind: OptionKind, make: Callable[[Assessment], Option], assessment: Assessment) -> Option:

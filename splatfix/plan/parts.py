@@ -58,7 +58,8 @@ class NativePart(Struct, frozen=True):
 
 
 def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, ...]:
-    """The extensions that are meant: those of the sources or of the checkout; failing that, those installed.
+    """The extensions that are meant: those of the sources or of the checkout; failing that, those installed, of which a
+    checkout means what it imports.
 
     What is installed is judged for the targets.
     """
@@ -86,7 +87,8 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
 
     installed = {part.name: part for part in _installed(context, packages, keys_of)}
     if not variants_by_name:
-        return tuple(installed.values())
+        meant = imported_names(context)
+        return tuple(part for part in installed.values() if not meant or part.names & meant)
     parts = []
     for name, keys in variants_by_name.items():
         key = next(iter(keys), "")
@@ -102,6 +104,13 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
         else:
             parts.append(NativePart(name, key))
     return tuple(parts)
+
+
+def imported_names(context: Context) -> frozenset[str]:
+    """The normalised names of the extensions that the checkout imports."""
+    return frozenset(
+        canonicalize_name(name) for name in (context.checkout.imports if context.checkout else ())
+    )
 
 
 def names_of(package: SplatPackage) -> frozenset[str]:

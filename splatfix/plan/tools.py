@@ -8,7 +8,7 @@ from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
-from splatfix.core.resources import user_cache
+from splatfix.core.resources import TOOLKIT_MARKER, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Facts, Toolkit, Torch, is_file
@@ -22,8 +22,6 @@ from splatfix.plan.requirements import usable_headers
 from splatfix.plan.steps import ProvideToolkit, Reason
 
 OWN_TOOLKIT = ("splatfix's own cache",)
-MARKER = "splatfix-toolkit.json"
-"""Written last: a folder without it is not whole."""
 
 # The compiler's own parts are versioned apart from it, and the newest do not fit: nvvm 13.5 writes PTX that ptxas 13.0
 # refuses ("Unsupported .version 9.5; current version is '9.0'", seen with cuda-toolkit 13.0.2 on 2026-11-20).
@@ -163,7 +161,10 @@ def tools_from_wheels(context: Context, torch: Torch) -> Tools:
         raise NotApplicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
     toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
     choice = choose_toolkit(facts, torch, context.archs, instead=toolkit)
-    return tools_with(context, torch, choice, ProvideToolkit(cuda=minor, unpacked_gb=wheels.unpacked_gb))
+    download: tuple[Step, ...] = ()
+    if minor not in (facts.machine.own_toolkits.value or ()):
+        download = (ProvideToolkit(cuda=minor, unpacked_gb=wheels.unpacked_gb),)
+    return tools_with(context, torch, choice, *download)
 
 
 def tools_by_hand(context: Context, torch: Torch) -> Tools:
@@ -263,7 +264,7 @@ def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit
         reasons=(Reason("no toolkit of this machine fits, and --provide-toolkit was given"),),
     )
     toolkit = toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc"))
-    return toolkit, step, is_file(folder / MARKER)
+    return toolkit, step, is_file(folder / TOOLKIT_MARKER)
 
 
 def why_none_provided(torch: Torch, system: str) -> str:

@@ -23,7 +23,6 @@ from splatfix.report.console import (
     paragraph,
     prose,
     section,
-    show_step,
     show_todo,
 )
 from splatfix.report.marks import Mark
@@ -39,7 +38,7 @@ _MARKS = {
     Status.SKIP: Mark.NONE,
     Status.CRASH: Mark.CRASH,
 }
-_EVIDENCE_SHOWN = 3
+_EVIDENCE_SHOWN = 2
 _SECTIONS = {
     "Problems": (Status.FAIL, Status.CRASH),
     "Warnings": (Status.WARN,),
@@ -56,7 +55,7 @@ def show(
     options: Options | None = None,
     why: Step | None = None,
     aside: Mapping[int, str] | None = None,
-    next_step: Step | None = None,
+    next_steps: Sequence[Step] = (),
     verbose: bool = False,
 ) -> None:
     """Print a diagnosis: verdict and fix, then what is wrong, then what is fine.
@@ -64,56 +63,74 @@ def show(
     Args:
         options: those that answer the failures; ``why`` is the command that explains all of them.
         aside: why no program here gets a GPU, by the index of each for which that is so.
-        next_step: the command to run next where nothing failed.
+        next_steps: what to run next where nothing failed.
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
     windows = facts.machine.system == "windows"
     short: Callable[[str], str] = str
     if not verbose:
         short = environment_paths(facts)
-    # codes of what the suggested fix mends without anybody's doing
-    mended = options.advice.mended if options and options.advice else ()
-    _show_verdict(console, findings, mended)
-    if options is not None:
+    _show_verdict(console, findings)
+    failed = any(item.status is Status.FAIL for item in findings)
+    if options is not None and failed:
         # of no use where nothing failed, and a tenth of the time of a diagnosis: it knows all of plan
         from splatfix.report.options import show_suggestion
 
-        show_suggestion(console, options, why, windows=windows)
-    elif next_step is not None:
-        show_step(console, next_step, indent=2, windows=windows)
+        show_suggestion(
+            console, options, why, windows=windows, told_below={item.summary for item in findings}
+        )
+    elif not failed:
+        show_todo(console, next_steps, indent=2, windows=windows)
 
-    # the suggestion comes first, and a problem below it would say the same once more
-    said, steps_shown = _said_above(options)
+    # codes of what the suggested fix mends without anybody's doing
+    mended = options.advice.mended if options and options.advice else ()
     codes = dict.fromkeys(
         item.code for item in findings if item.code in mended and item.status is not Status.PASS
     )
     if codes and not verbose:
-        heading = "[bold]Mended by splatfix install itself[/] (other builds meet them; details with -v): "
+        heading = "[bold]No problem for splatfix install[/] (other builds meet them; details with -v): "
         console.print()
         paragraph(console, heading + ", ".join(codes), first=0, then=2)
+    # a cure is told once: in the suggestion, which answers every failure, or at the first finding that has it
+    told: set[Step | Command] = set()
+    answered = options is not None and options.advice is not None and not verbose
+    left_out = 0
     for heading, statuses in _SECTIONS.items():
         group = [item for item in findings if item.status in statuses]
         if not verbose:
-            group = [item for item in group if item.code not in mended and item.summary not in said]
+            group = [item for item in group if item.code not in codes]
+        # notes are for who has no problem to solve
+        if statuses == (Status.SKIP,) and failed and not verbose:
+            left_out = len(group)
+            continue
         if group:
             section(console, heading)
         for item, likewise in _gathered(group, together=not verbose):
-            repeated = any(step in steps_shown or step.command in steps_shown for step in item.remedy[:1])
+            remedy = item.remedy
+            # what a note says can be done need not be
+            if (answered and item.status is Status.FAIL) or (item.status is Status.SKIP and not verbose):
+                remedy = ()
+            elif not verbose:
+                remedy = tuple(step for step in remedy if not told & {step, step.command or step})
+            told |= {*item.remedy, *commands(item.remedy)}
             show_finding(
                 console,
                 item,
                 short=short,
                 windows=windows,
-                remedy=verbose or not repeated,
+                remedy=remedy,
                 likewise=likewise,
                 most=None if verbose else _EVIDENCE_SHOWN,
             )
 
     passed = [item for item in findings if item.status is Status.PASS]
+    parts = [f"{counted(len(passed), 'check')} passed"]
+    if left_out:
+        parts.append(counted(left_out, "note"))
     hint = ""
-    if passed and not verbose:
+    if (passed or left_out) and not verbose:
         hint = " (list them with -v)"
-    console.print(f"\n[bold]{counted(len(passed), 'check')} passed[/]{hint}")
+    console.print(f"\n[bold]{', '.join(parts)}[/]{hint}")
     if verbose:
         # checks are registered family by family, so that equal ones are neighbours
         for family, members in groupby(passed, key=lambda item: item.family):
@@ -122,9 +139,16 @@ def show(
                 show_finding(console, item, short=short, windows=windows, evidence=True)
     overview = list(_overview(facts, aside or {}))
     nothing = ", ".join(name for name, value in overview if value == "none")
-    for name, value in [*overview, ("none", nothing)]:
-        if value not in ("", "none"):
-            prose(console, f"  [bold]{name:<13}[/]  ", escape(short(value)))
+    rows = [
+        (name, short(value)) for name, value in [*overview, ("none", nothing)] if value not in ("", "none")
+    ]
+    if failed and not verbose:
+        paragraph(
+            console, "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows), first=2, then=2
+        )
+        return
+    for name, value in rows:
+        prose(console, f"  [bold]{name:<13}[/]  ", escape(value))
 
 
 def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Finding, tuple[Finding, ...]]]:
@@ -138,23 +162,10 @@ def _gathered(findings: Sequence[Finding], *, together: bool) -> list[tuple[Find
     return [(first, tuple(others)) for first, *others in groups.values()]
 
 
-def _said_above(options: Options | None) -> tuple[set[str], set[Step | Command]]:
-    """Sentences that stand beside a suggested option, and every step of the suggestion with its command."""
-    if options is None or options.advice is None:
-        return set(), set()
-    needed, option = options.advice.also_needed, options.advice.option
-    steps = [step for item in needed for step in item.steps]
-    if option is None:
-        return set(), {*steps, *commands(steps)}
-    steps += option.steps
-    return {item.text for item in needed}, {*steps, *commands(steps)}
-
-
-def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Sequence[str] = ()) -> None:
+def _show_verdict(console: Console, findings: tuple[Finding, ...]) -> None:
     number = Counter(item.status for item in findings)
     failed = number[Status.FAIL] + number[Status.CRASH]
     unknown = number[Status.UNKNOWN]
-    by_install = Counter(item.status for item in findings if item.code in mended)
     # Warnings never change the verdict; what is unknown does, because a check that could not look has found nothing.
     if failed:
         mark, parts = Mark.BAD, [f"{counted(failed, 'problem')} found"]
@@ -162,12 +173,8 @@ def _show_verdict(console: Console, findings: tuple[Finding, ...], mended: Seque
         mark, parts = Mark.UNKNOWN, [f"No problem found, but {counted(unknown, 'check')} undetermined"]
     else:
         mark, parts = Mark.GOOD, ["No problems found"]
-    if by_install[Status.FAIL]:
-        parts[0] += f" ({by_install[Status.FAIL]} of them mended by splatfix install itself)"
     if number[Status.WARN]:
         parts.append(counted(number[Status.WARN], "warning"))
-    if by_install[Status.WARN]:
-        parts[-1] += f" ({by_install[Status.WARN]} mended so)"
     if failed and unknown:
         parts.append(f"{unknown} not determined")
     marked(console, mark, f"[bold]{', '.join(parts)}[/]", indent=0)
@@ -180,7 +187,7 @@ def show_finding(
     short: Callable[[str], str] = str,
     windows: bool = os.name == "nt",
     evidence: bool = False,
-    remedy: bool = True,
+    remedy: Sequence[Step] | None = None,
     likewise: Sequence[Finding] = (),
     most: int | None = None,
 ) -> None:
@@ -189,7 +196,7 @@ def show_finding(
     Args:
         short: shortens the paths in prose.
         evidence: print the evidence whatever the status.
-        remedy: False where what to do about it was printed before.
+        remedy: what of its remedy was not printed before; None for all of it.
         likewise: others of the same kind, of which only the summary is printed.
         most: so many pieces of evidence at most; None for all.
     """
@@ -205,19 +212,21 @@ def show_finding(
         if most is not None:
             said = item.summary
             new = tuple(entry for entry in new if entry.name not in said or entry.value not in said)
-        for entry in new[:most]:
-            text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
-            if entry.found_via:
-                text += f" [dim]({escape(short(entry.found_via))})[/]"
-            paragraph(console, text, first=6, then=8)
         hidden = 0
         if most is not None:
             hidden = len(new[most:])
-        if hidden or (likewise and needs_attention):
-            more = [f"{hidden} more" if hidden else "", "the others' too" if likewise else ""]
-            paragraph(console, f"[dim]({', '.join(filter(None, more))}, with -v)[/]", first=6, then=8)
-    if remedy and item.status is not Status.PASS:
-        show_todo(console, item.remedy, indent=6, windows=windows)
+        more = [f"{hidden} more" if hidden else "", "the others' too" if likewise and needs_attention else ""]
+        for number, entry in enumerate(new[:most], 1):
+            text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
+            via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""
+            # how it was found out is for -v where it takes a line more
+            if most is None or len(text) + len(via) < console.width:
+                text += via
+            if number == len(new[:most]) and any(more):
+                text += f" [dim]({', '.join(filter(None, more))}, with -v)[/]"
+            paragraph(console, text, first=6, then=8)
+    if item.status is not Status.PASS:
+        show_todo(console, item.remedy if remedy is None else remedy, indent=6, windows=windows)
     if item.link and needs_attention:
         console.print(f"      [dim]{escape(item.link)}[/]", soft_wrap=True)
 

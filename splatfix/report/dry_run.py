@@ -7,6 +7,7 @@ from rich.console import Console
 
 from splatfix.core.errors import Exit
 from splatfix.core.words import few
+from splatfix.plan.option import Native
 from splatfix.report.console import escape, marked, prose, section
 from splatfix.report.marks import Mark
 
@@ -30,14 +31,6 @@ class ServedModule(Struct, frozen=True):
     """What of its face could not be read, and is taken for the usual; "" for nothing."""
 
 
-class RefusedModule(Struct, frozen=True):
-    """A module that none takes the place of."""
-
-    module: str
-    reason: str
-    undetermined: bool
-
-
 class BesideThePoint(Struct, frozen=True):
     """A module that is missing, and that a rehearsal does without."""
 
@@ -56,7 +49,7 @@ class DryRun(Struct, frozen=True):
     reached_by: str
     """Where a computed import may reach all of the checkout; "" for nowhere, so that only what the script reaches counts."""
     dropins: tuple[ServedModule, ...]
-    refused: tuple[RefusedModule, ...]
+    refused: tuple[Native, ...]
     also_needed: tuple[str, ...]
     """Modules of others that are missing in the environment."""
     other_scripts: tuple[str, ...]
@@ -71,9 +64,15 @@ _MARKS: Mapping[Exit, tuple[Mark, str]] = {
 }
 
 
-def show(console: Console, dry_run: DryRun, exit_code: Exit, *, why: bool) -> None:
-    """On the terminal."""
-    mark, verdict = _MARKS[exit_code]
+def show(console: Console, dry_run: DryRun, exit_code: int, *, why: bool, is_refused: bool = False) -> None:
+    """On the terminal.
+
+    Args:
+        is_refused: whatever it would run on, the run is refused for what follows.
+    """
+    mark, verdict = Mark.BAD, "would be refused, for what is said below"
+    if not is_refused:
+        mark, verdict = _MARKS[Exit(exit_code)]
     marked(console, mark, escape(f"{dry_run.stack}, {dry_run.script}: {verdict}."), indent=0)
     for item in dry_run.dropins:
         returns = f": {item.returns}" if item.returns else ""

@@ -23,7 +23,7 @@ from splatfix.install.outcome import (
     RevertOutcome,
 )
 from splatfix.plan.option import InstallPlan, Options
-from splatfix.report.console import escape, marked, paragraph, prose, show_step
+from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_notes, show_phases, show_reasons, show_rejected, show_steps
 
@@ -135,7 +135,7 @@ def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmod
 
 
 def show_outcome(
-    console: Console, outcome: InstallOutcome, next_step: Step | None = None, *, verbose: bool = False
+    console: Console, outcome: InstallOutcome, next_steps: Sequence[Step] = (), *, verbose: bool = False
 ) -> None:
     """What was installed and how to undo it, then how far it is verified: rung by rung, or each part by itself.
 
@@ -156,8 +156,7 @@ def show_outcome(
         current = (f"{item.subject} {item.version}" for item in outcome.items)
         headline = f"Already up to date: {', '.join(current)}"
     marked(console, Mark.GOOD, f"[bold]{escape(headline)}[/]", indent=0)
-    if next_step is not None:
-        show_step(console, next_step, indent=2)
+    show_todo(console, next_steps, indent=2)
     if new or edited:
         show_step(console, _revert_step(outcome.entry, outcome.plan.python, "Undo with"), indent=2)
     else:

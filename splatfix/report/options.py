@@ -1,7 +1,7 @@
 """Renders options: the one suggested by ``diagnose``, the plan of ``install``, and all of them for ``--why``."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import Console
 
@@ -10,36 +10,46 @@ from splatfix.core.step import Step
 from splatfix.core.words import few
 from splatfix.plan.option import InstallPlan, Option, OptionKind, Options
 from splatfix.plan.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
-from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_step, show_todo
+from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_todo
 
 _WINDOWS = os.name == "nt"
 
 
 def show_suggestion(
-    console: Console, options: Options, why: Step | None, *, windows: bool = _WINDOWS
+    console: Console,
+    options: Options,
+    why: Step | None,
+    *,
+    windows: bool = _WINDOWS,
+    told_below: Collection[str] = (),
 ) -> None:
-    """The advised option with its steps, the alternatives by title, what else is needed, and the command that explains."""
+    """The advised option with its steps, what else is needed, and the others by title with the command that explains.
+
+    Args:
+        told_below: summaries of findings that are told in full further down; here their codes do.
+    """
     advice = options.advice
     if advice is None:
         return
+    others = [item for item in options.available if item.kind is not OptionKind.KEEP]
     if advice.option is not None:
         prose(console, "[bold]Suggested fix:[/] ", escape(advice.option.title))
         show_steps(console, advice.option, windows=windows)
-        # what is above it in the ranking would leave the failures as they are; where what is installed serves, nothing else is
-        # needed
-        below = options.available[options.available.index(advice.option) + 1 :]
-        if below and advice.option.kind is not OptionKind.KEEP:
-            titles = "; ".join(item.title for item in below)
-            prose(console, "  [dim]Alternatives:[/] ", escape(titles))
+        others = [item for item in others if item != advice.option]
     for number, item in enumerate(advice.also_needed):
         # without an option that cures it, the first failure's own remedy is the fix
+        head = "Also needed"
         if advice.option is None and number == 0:
-            prose(console, f"[bold]Suggested fix[/] for {item.code}: ", escape_lines(item.text))
-        else:
-            prose(console, "[bold]Also needed:[/] ", f"{escape(item.text)} [dim]\\[{item.code}][/]")
+            head = "Suggested fix"
+        text = "" if item.text in told_below else f" {escape_lines(item.text)}"
+        paragraph(console, f"[bold]{head}[/] for {item.code}:{text}", first=0, then=2)
         show_todo(console, item.steps, indent=2, windows=windows)
-    if options.available and why:
-        show_step(console, why, indent=2, windows=windows)
+    # where what is installed serves, nothing else is needed
+    if others and not (advice.option and advice.option.kind is OptionKind.KEEP):
+        label = "Alternatives" if advice.option else "Options here"
+        prose(console, f"[dim]{label}:[/] ", escape("; ".join(item.title for item in others)))
+    if options.available and why and why.command:
+        show_command(console, why.command, indent=2, windows=windows)
 
 
 def show_options(console: Console, options: Options) -> None:
@@ -108,6 +118,8 @@ def show_phases(console: Console, option: InstallPlan, *, lines: bool = True) ->
             _show_builds(console, builds)
 
 
+_FILES_SHOWN = 2
+"""Of an edit, beside the plan's phases; the steps name more."""
 _TOGETHER = {"build-wheel", "make-drop-in", "verify-wheel", "install-wheel", "check-import"}
 
 
@@ -147,24 +159,19 @@ def _show_briefly(console: Console, builds: Sequence[BuildWheel]) -> None:
 
 
 def _show_builds(console: Console, builds: Sequence[BuildWheel]) -> None:
-    """The variables that all have, then those of one alone; each edit once, with the files of all."""
-    common = {
-        name: value
-        for name, value in builds[0].variables.items()
-        if all(build.variables.get(name) == value for build in builds)
-    }
-    unset = [name for name in builds[0].unset if all(name in build.unset for build in builds)]
-    _show_variables(console, common, unset)
+    """Each variable once, with whose it is where not all have it; each edit once, with the files of all."""
+    subjects_by_setting: dict[str, list[str]] = {}
     files_by_rule: dict[str, list[str]] = {}
     for build in builds:
-        own = {name: value for name, value in build.variables.items() if name not in common}
-        _show_variables(
-            console, own, [name for name in build.unset if name not in unset], f"{build.subject}: "
-        )
+        for setting in _settings(build):
+            subjects_by_setting.setdefault(setting, []).append(build.subject)
         for edit in build.edits:
             files_by_rule.setdefault(edit.rule, []).extend(f"{build.subject}/{name}" for name in edit.files)
+    for setting, subjects in subjects_by_setting.items():
+        whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
+        console.print(f"     {whose}{setting}", soft_wrap=True)
     for rule, files in files_by_rule.items():
-        prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(files)))
+        prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(files, _FILES_SHOWN)))
 
 
 def show_reasons(console: Console, option: Option) -> None:
@@ -195,16 +202,15 @@ def show_notes(console: Console, notes: Sequence[str], indent: int = 0) -> None:
 
 
 def _show_build(console: Console, step: BuildWheel) -> None:
-    _show_variables(console, step.variables, step.unset)
+    for setting in _settings(step):
+        console.print(f"     {setting}", soft_wrap=True)
     for edit in step.edits:
         prose(console, f"     [magenta]edit {escape(edit.rule)}[/] ", escape(few(edit.files)))
 
 
-def _show_variables(
-    console: Console, variables: Mapping[str, str], unset: Sequence[str], whose: str = ""
-) -> None:
-    # shown as a shell would take them: people copy them into their own scripts
-    for name, value in variables.items():
-        console.print(f"     {escape(whose)}[cyan]{escape(name)}[/]={escape(value)}", soft_wrap=True)
-    for name in unset:
-        console.print(f"     {escape(whose)}[cyan]{escape(name)}[/] [dim]is unset[/]", soft_wrap=True)
+def _settings(step: BuildWheel) -> Iterator[str]:
+    """Its variables as a shell would take them: people copy them into their own scripts."""
+    for name, value in step.variables.items():
+        yield f"[cyan]{escape(name)}[/]={escape(value)}"
+    for name in step.unset:
+        yield f"[cyan]{escape(name)}[/] [dim]is unset[/]"

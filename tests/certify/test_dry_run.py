@@ -29,8 +29,8 @@ def tried(splatfix: Splatfix) -> Tried:
     """The exit code of a dry run, and its document."""
 
     def run(*words: str) -> tuple[int, Any]:
-        named = ("--python", sys.executable, "--dry-run", "--json")
-        done = splatfix("certify", "--repo", *words, *named)
+        named = ("certify", "--python", sys.executable, "--dry-run", "--json", "--repo")
+        done = splatfix(*named, *words)
         return done.returncode, json.loads(done.stdout)
 
     return run
@@ -67,6 +67,18 @@ def test_why_names_places(splatfix: Splatfix, tmp_path: Path) -> None:
     done = splatfix(*words, "--verbose")
     assert done.returncode == 0 and "gaussian_renderer/__init__.py:7" in done.stdout
     assert "reached from train.py\n" in done.stdout and "taken for the sum" in splatfix(*words).stdout
+
+
+def test_it_refuses_what_the_run_refuses(tried: Tried, empty_venv: Path, tmp_path: Path) -> None:
+    """It said "would run", and the run ended in "This environment lacks numpy", or for want of its scene or GPU."""
+    folder = str(trainer(tmp_path / "gs", results=("image", "radii", "depth")))
+    for words, code, exit_code in (
+        (("--scene", str(tmp_path / "none")), "no-scene", 2),
+        (("--device", "cuda"), "no-gpu", 3),
+        (("--python", str(empty_venv)), "environment-not-ready", 3),
+    ):
+        got, document = tried(folder, *words)
+        assert (got, document["error"]["code"]) == (exit_code, code) and document["dropins"]
 
 
 SECOND: str = data(__file__)["texts"]["second"]

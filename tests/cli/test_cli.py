@@ -38,7 +38,7 @@ assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout() -> None:
+def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout(tmp_path: Path) -> None:
     code = """
 import sys
 from splatfix.cli import app
@@ -48,7 +48,7 @@ assert "splatfix.checks.gpu" in sys.modules
 for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout", "splatfix.plan"):
     assert name not in sys.modules, name
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
@@ -71,7 +71,10 @@ TRAIN = "from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n
 
 
 def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
-    stack = put(tmp_path / "stack", {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP})
+    """As far as it is reached: what no script imports asks for nothing. The current folder is meant where none is named."""
+    unused = {"old/renderer.py": "from diff_gaussian_rasterization import GaussianRasterizer\n"}
+    files = {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP, **unused}
+    stack = put(tmp_path / "stack", files)
     saved, asked = tmp_path / "facts.json", ("diagnose", "--only", "checkout", "--json")
     done = splatfix(*asked, "--python", empty_venv, "--repo", stack, "--save", saved)
     findings = json.loads(done.stdout)["findings"]
@@ -82,6 +85,8 @@ def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tm
         ("ext-not-installed", "simple_knn"),
     }
     assert json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"] == findings
+    standing = splatfix(*asked, "--python", empty_venv, cwd=stack)
+    assert json.loads(standing.stdout)["findings"] == findings
 
 
 NEW_ARCH = """

@@ -8,14 +8,20 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from splatfix.app.diagnose import DiagnoseRequest, next_step, why_step
+from splatfix.app.diagnose import DiagnoseRequest, diagnose, next_steps, why_step
 from splatfix.app.options import checkout_of
 from splatfix.cli import app
+from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_json
 from splatfix.facts import Fact
 from splatfix.knowledge import Arch
 from splatfix.plan import summarise
+from tests.checks.test_packages import package
 from tests.machines import facts_of, folder
+from tests.plan.machines import healthy
+from tests.plan.test_advice import wrapped
+from tests.plan.test_parts import calling, with_rasterizer
 
 
 def run(*arguments: str | Path) -> Result:
@@ -31,12 +37,35 @@ def test_what_is_to_be_kept_is_no_option() -> None:
 
 def test_the_next_step_is_verify_in_the_same_environment() -> None:
     for python, argv in ((None, ()), ("my env", ("--python", "my env"))):
-        step = next_step(facts_of("rtx-5080"), python)
-        assert step is not None and step.command is not None
-        assert step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
+        (step,) = next_steps(facts_of("rtx-5080"), python)
+        assert step.command and step.command.argv == ("splatfix", "certify", "--level", "2", *argv)
     facts = facts_of("rtx-5080")
     without = replace(facts.environment, torch=Fact(None, "", "torch is not installed"))
-    assert next_step(replace(facts, environment=without), None) is None
+    assert next_steps(replace(facts, environment=without), None) == ()
+
+
+def test_a_complete_install_is_a_success(tmp_path: Path) -> None:
+    """After it CUDA_HOME was "1 problem (1 of them mended by splatfix install itself)", exit 1."""
+    saved = tmp_path / "facts.json"
+    for facts, failed in (
+        (with_rasterizer(package("mip")), 0),
+        (healthy(), 1),
+        (calling("mip", 3), 1),
+    ):
+        write_json(saved, to_json(wrapped(facts)))
+        result = diagnose(DiagnoseRequest(facts_file=saved))
+        document = result.document()
+        assert document["summary"]["fail"] == failed == document["exit_code"]
+        assert ("✓ No problems found" in str(result)) is not failed
+
+
+def test_the_next_step_names_what_training_lacks() -> None:
+    """``Next: test training`` ended in "This environment lacks numpy, pillow"."""
+    facts = facts_of("rtx-5080")
+    bare = replace(facts.environment, packages=Fact((), "test"))
+    first, *then = next_steps(replace(facts, environment=bare), None)
+    assert first.text.endswith("which needs pillow") and first.line().endswith("pip install pillow")
+    assert [step.line() for step in then] == ["splatfix certify"]
 
 
 def test_a_current_folder_without_gpu_code_is_not_meant(

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
-from splatfix.plan.tools import MARKER
 from splatfix.wheels.listing import save_listed
 from tests.files import put
 from tests.plan.machines import refused
@@ -86,7 +86,7 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
     locked = {"cuda-toolkit==13.0.2": KNOWN, "nvidia-nvvm==13.0.88": NVVM}
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
-    assert json.loads((folder / MARKER).read_text())["wheels"] == locked
+    assert json.loads((folder / TOOLKIT_MARKER).read_text())["wheels"] == locked
     assert len(digest) == 64 and not list(folder.rglob("*.whl")) and runner.calls == 3
     assert provide_toolkit(step, PIP, runner, log, lambda _: None) == (root, digest)
     assert runner.calls == 3, "it was made twice"

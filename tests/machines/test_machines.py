@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.checks import run_checks
+from splatfix.app.diagnose import DiagnoseRequest, diagnose
+from splatfix.checks import Status, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
-from splatfix.report import diagnosis
+from splatfix.report import diagnosis as report
 from tests.files import assert_golden
-from tests.machines import HERE, NAMES, facts_of, raw_machines
+from tests.machines import HERE, NAMES, facts_of, folder, raw_machines
 from tests.screens import on_screen
 
 
@@ -52,9 +53,19 @@ def test_saved_facts_are_the_same_facts(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_of_it_can_be_read(name: str) -> None:
     facts = facts_of(name)
-    text = on_screen(diagnosis.show, facts, run_checks(make_context(facts, Goal())), width=120, verbose=True)
+    text = on_screen(report.show, facts, run_checks(make_context(facts, Goal())), width=120, verbose=True)
     for gpu in facts.machine.gpus.value or ():
         assert gpu.name.split("/")[0] in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_problem_is_told_in_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A diagnosis of one problem took 41 lines, with its text and its cure twice."""
+    monkeypatch.chdir(folder(name).parent)
+    result = diagnose(DiagnoseRequest(facts_file=Path(name)))
+    others = [item for item in result.findings if item.status is Status.WARN]
+    if len(result.problems) == 1 and len(others) < 2:
+        assert len(str(result).splitlines()) <= 25
 
 
 def test_facts_that_no_finding_tells() -> None:

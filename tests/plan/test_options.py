@@ -111,6 +111,12 @@ def test_only_cuda_13_toolkits_come_from_pypi() -> None:
     option = plan(find_options(Goal(), blackwell(toolkits=())), OptionKind.PROVIDE_TOOLKIT)
     assert step_of(option, ProvideToolkit).cuda == "13.0" and not option.manual
     assert "--provide-toolkit" in argv(step_of(option, Rebuild))
+    machine_with_it = replace(blackwell(toolkits=()).machine, own_toolkits=Fact(("13.0",), "test"))
+    cached = plan(
+        find_options(Goal(), replace(blackwell(toolkits=()), machine=machine_with_it)),
+        OptionKind.PROVIDE_TOOLKIT,
+    )
+    assert "download" not in cached.steps[0].text, "it lies in the cache"
     options = find_options(Goal(), blackwell(torch=TORCH_128, toolkits=()))
     by_hand = plan(options, OptionKind.INSTALL_TOOLKIT)
     assert by_hand.manual and "CUDA 12.8 toolkit" in by_hand.steps[0].text

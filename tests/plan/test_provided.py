@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from splatfix.core.resources import TOOLKIT_MARKER
+from splatfix.facts import LiveSystem
+from splatfix.facts.machine.toolkits import in_cache
 from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
-from splatfix.plan.tools import MARKER, provided_toolkit
+from splatfix.plan.tools import provided_toolkit
 from tests.archs import request_for
 from tests.files import put
 
@@ -43,7 +46,8 @@ def test_nobody_downloads_a_gigabyte_without_being_asked(tmp_path: Path) -> None
 
 
 def test_one_that_is_there_is_used_without_asking(tmp_path: Path, cache: Path) -> None:
-    put(cache, {f"toolkits/cuda-13.0/{MARKER}": "{}"})
+    put(cache, {f"toolkits/cuda-13.0/{TOOLKIT_MARKER}": "{}"})
+    assert in_cache(LiveSystem()).value == ("13.0",)
     made = planned(tmp_path / "s", provide=False)
     assert not any(isinstance(step, ProvideToolkit) for step in made.steps)
     build = made.steps[0]

@@ -50,7 +50,7 @@ def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> N
         for name in ("one", "two", "three")
     ]
     text, everything = shown(*several), shown(*several, verbose=True)
-    assert [text.count(word) for word in ("is wrong.", "Mend", "fact ", "2 more")] == [3, 1, 3, 1]
+    assert [text.count(word) for word in ("is wrong.", "Mend", "fact ", "3 more")] == [3, 1, 2, 1]
     assert [everything.count(word) for word in ("is wrong.", "Mend", "fact ")] == [3, 3, 15]
 
 
@@ -61,7 +61,7 @@ def test_what_install_mends_by_itself_is_no_problem() -> None:
     text = shown(LOUD, warned, other, options=options)
     mended, _, problems = text.partition("Problems")
     assert mended.count(LOUD.code) == 1 and "$ export" not in mended and LOUD.code not in problems
-    assert "c-check" in problems and "(1 of them" in text and "1 warning (1 mended so)" in text
+    assert "c-check" in problems and "mended" not in text
     assert shown(warned, options=options, verbose=True).count("$ export") == shown(
         warned, verbose=True
     ).count("$ export")
@@ -75,12 +75,8 @@ def test_what_to_do_is_said_once() -> None:
     assert "nvcc --version" in text.partition("Problems")[2]
     build = Option(OptionKind.REBUILD, "build")
     beside = Options((), (), (build,), advice=Advice(build, (needed,)))
-    assert [shown(LOUD, options=beside).count(word) for word in ("Reboot.", LOUD.summary, "Problems")] == [
-        1,
-        1,
-        0,
-    ]
-    assert "nvcc --version" in shown(LOUD, options=beside, verbose=True)
+    for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
+        assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1
 
 
 @pytest.mark.parametrize(

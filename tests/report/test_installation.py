@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from splatfix.app.install import shown as result_of
 from splatfix.core.step import say
 from splatfix.install.outcome import Restored, RevertOutcome
@@ -55,8 +57,11 @@ def test_the_plan_of_many_extensions_says_each_thing_once(tmp_path: Path) -> Non
     assert len(text.splitlines()) <= 20
     assert text.count("TORCH_CUDA_ARCH_LIST=") == text.count("CUDA_HOME=") == 1
     assert shown(show_plan, plan, verbose=True).count("TORCH_CUDA_ARCH_LIST=") == 5
-    for name in ("aa", "ee"):
-        assert f"{name}/setup.py" in text
+    assert "aa/setup.py, bb/setup.py and 3 more" in text
+    partly = replace(
+        plan, steps=(*plan.steps, replace(plan.steps[0], subject="ff", variables={"MAX_JOBS": "1"}))
+    )
+    assert shown(show_plan, partly, next_step=say("Install it")).count("CUDA_HOME=") == 1
     carried_out = shown(show_plan, plan)
     assert len(carried_out.splitlines()) <= 7
     assert "TORCH_CUDA_ARCH_LIST=12.0" in carried_out and "edits cxx-standard-17" in carried_out

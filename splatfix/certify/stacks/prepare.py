@@ -15,7 +15,6 @@ from splatfix.checks import Finding, Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
-from splatfix.core.errors import SplatfixError
 from splatfix.facts import Checkout, Fact
 from splatfix.knowledge.breakages import breakage, breakages
 from splatfix.knowledge.schedules import least_iterations
@@ -114,17 +113,11 @@ def known_edits(checkout: Checkout, mends: tuple[Mend, ...]) -> dict[str, tuple[
 
 
 def choose_scene(request: RehearseRequest, folder: Path, *, rehearsed: bool) -> ChosenScene:
-    """The user's scene, or a bundled one exported into ``folder``.
-
-    Raises:
-        SplatfixError: ``no-scene`` (exit code 2).
-    """
+    """The user's scene, or a bundled one exported into ``folder``."""
     if request.scene is None:
         (sample,) = find_samples((SAMPLE,))
         return ChosenScene(export_sample(sample, folder / "scenes"), resolution=request.resolution or 1)
     scene = request.scene.absolute()
-    if not scene.is_dir():
-        raise SplatfixError.of("certify.no-scene", scene=request.scene)
     images = ""
     if not (scene / "images").is_dir():
         images = max((path.name for path in scene.glob("images_*") if path.is_dir()), default="")

@@ -18,7 +18,7 @@ from splatfix.knowledge import stacks
 check = checks_of("checkout")
 
 
-@check("rasterizer-api-mismatch", "The checkout calls the rasterizer that is installed")
+@check("rasterizer-api-mismatch", "The checkout calls the rasterizer that is installed", of_environment=True)
 def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     """Each stack calls its own variant of the rasterizer: other settings, other parameters, another number of results. The
     call in the checkout is compared with the installed package's source, both read as syntax trees. A mismatch ends in
@@ -58,7 +58,7 @@ def rasterizer_api_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             yield this.ok(fits, subject=subject, evidence=evidence)
 
 
-@check("ext-not-installed", "Extensions that the checkout imports are installed")
+@check("ext-not-installed", "Extensions that the checkout imports are installed", of_environment=True)
 def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
     """The checkout's Python files import splatting extensions by name. One that is not in the target environment ends the
     start of training in "No module named ...", unless the import is guarded (see silent-fallback)."""
@@ -89,7 +89,7 @@ def _modules_of_its_root(checkout: Checkout) -> set[str]:
     return own
 
 
-@check("silent-fallback", "Nothing is replaced by a slow path without a word")
+@check("silent-fallback", "Nothing is replaced by a slow path without a word", of_environment=True)
 def silent_fallback(context: Context, this: Check) -> Iterator[Finding]:
     """Some stacks wrap the import of fused_ssim or SparseGaussianAdam in a bare `except`. A broken or absent extension is
     then replaced by a slow path, and nothing says so. splatfix looks whether what such an import asks for is there."""

@@ -54,6 +54,7 @@ _CONTROL_GROUPS = (
 )
 _SYSTEM_LIBRARIES: Mapping[str, Callable[[System], Fact[Any]]] = {
     "device_files": gpu.device_files,
+    "own_toolkits": toolkits.in_cache,
     "libcuda": libraries.loaded_libcuda,
     "linkable_libcuda": libraries.linkable_libcuda,
     "header_copies": libraries.header_copies,

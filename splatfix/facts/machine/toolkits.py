@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from splatfix.core.resources import TOOLKIT_MARKER, user_cache
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
@@ -70,6 +71,14 @@ def packaged(system: System, sites: Iterable[str]) -> Packaged:
             if system.exists(f"{folder}/include"):
                 includes.append(f"{folder}/include")
     return Packaged(tuple(folders), tuple(includes))
+
+
+def in_cache(system: System) -> Fact[tuple[str, ...]]:
+    """Which CUDA has a whole toolkit in splatfix's own cache."""
+    folder = (user_cache() / "toolkits").as_posix()
+    names = (name for name in system.listdir(folder) if name.startswith("cuda-"))
+    whole = (name for name in names if system.exists(f"{folder}/{name}/{TOOLKIT_MARKER}"))
+    return Fact(tuple(name.removeprefix("cuda-") for name in whole), folder)
 
 
 _NOTHING = Packaged()

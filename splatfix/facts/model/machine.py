@@ -232,6 +232,8 @@ class MachineFacts(Struct, frozen=True, forbid_unknown_fields=True):
     """The driver's files in /dev: ``nvidia0``, ``nvidiactl``, ``nvidia-uvm``..."""
     adapters: Fact[tuple[Adapter, ...]] = field(default_factory=Fact)
     toolkits: Fact[tuple[Toolkit, ...]] = field(default_factory=Fact)
+    own_toolkits: Fact[tuple[str, ...]] = field(default_factory=Fact)
+    """Which CUDA (``13.0``) has a whole toolkit in splatfix's own cache."""
     compilers: Fact[tuple[Compiler, ...]] = field(default_factory=Fact)
     tools: Mapping[str, str] = field(default_factory=dict)
     """Version of each build tool that was found: ninja, cmake, git, docker, ccache, colmap."""

@@ -44,6 +44,7 @@ from splatfix.facts.source.python_source import (
     is_splat_module,
     read_package_source,
 )
+from splatfix.facts.source.reached import as_started
 from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
@@ -61,20 +62,25 @@ _MOST_CALLS = 1000
 _MOST_USES = 3
 
 
-def with_checkout(facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern]) -> Facts:
+def with_checkout(
+    facts: Facts, folder: Path, patterns: Iterable[SourcePattern | NamePattern], *, started: bool = False
+) -> Facts:
     """The facts with those of a stack's checkout (``diagnose --repo``).
 
     Args:
         facts: of the machine and the environment.
         folder: the checkout.
         patterns: what to look for in its sources: ``knowledge.breakages.source_patterns()``, for the checks to judge.
+        started: only with the calls and imports that are reached from what people start in it.
     """
-    checkout = fact_within(
-        _PATIENCE,
-        lambda: read_checkout(folder, patterns, include_folders(facts.machine, facts.environment)),
-        str(folder),
-    )
-    return replace(facts, checkout=checkout)
+
+    def read() -> Fact[Checkout]:
+        checkout = read_checkout(folder, patterns, include_folders(facts.machine, facts.environment))
+        if started and checkout.value:
+            return replace(checkout, value=as_started(checkout.value))
+        return checkout
+
+    return replace(facts, checkout=fact_within(_PATIENCE, read, str(folder)))
 
 
 def read_checkout(

@@ -18,6 +18,7 @@ from splatfix.facts.model.source import Checkout
 from splatfix.facts.source.program import files_of_module, holds_module, read_program, relative_files
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader, is_regular_file
+from splatfix.facts.source.scripts import find_scripts
 from splatfix.facts.source.syntax import dotted_name, imported, is_main, text_constant
 
 _MOST_FILES = 400
@@ -83,6 +84,27 @@ def as_reached(
     files = [root / script for script in scripts]
     reach = reach_of(root, files, reader)
     program = read_program(files, root, patterns, reader)
+    reached = replace(
+        _within(checkout, reach),
+        needs=tuple(item for item in program.imports if not is_splat_module(item.name)),
+        python_matches=program.matches,
+    )
+    return reached, reach
+
+
+def as_started(checkout: Checkout) -> Checkout:
+    """A checkout with the calls and imports that are reached from what people start in it: its trainers, what renders and
+    measures, and what its README starts; all of them where nothing is started."""
+    root, reader = Path(checkout.folder), FolderReader()
+    scripts, beside = find_scripts(root, reader)
+    started = dict.fromkeys([*(root / name for name in find_trainers(root)), *scripts, *beside])
+    if not started:
+        return checkout
+    return _within(checkout, reach_of(root, list(started), reader))
+
+
+def _within(checkout: Checkout, reach: Reach) -> Checkout:
+    """The calls and imports that are reached, and no others."""
     guarded = checkout.guarded
     imports = checkout.imports
     if not reach.everything:
@@ -93,18 +115,14 @@ def as_reached(
     called = {call.module for call in calls}
     called |= {face.module for item in checkout.sources for face in item.faces if face.settings}
     calls += [call for call in checkout.calls if call.module not in called and call.module in reach.modules]
-    reached = replace(
+    extension_calls = [call for call in checkout.extension_calls if reach.has(call.file, call.function)]
+    return replace(
         checkout,
         calls=tuple(calls),
-        extension_calls=tuple(
-            call for call in checkout.extension_calls if reach.has(call.file, call.function)
-        ),
+        extension_calls=tuple(extension_calls),
         imports=imports,
         guarded=guarded,
-        needs=tuple(item for item in program.imports if not is_splat_module(item.name)),
-        python_matches=program.matches,
     )
-    return reached, reach
 
 
 def find_trainers(root: Path) -> tuple[str, ...]:
