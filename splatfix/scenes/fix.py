@@ -64,7 +64,16 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     request = replace(request, folder=folder, out=out)
     scene = read_scene(request.folder)
     files = dict(_beside_photos(scene))
-    _require_scene(scene, files)
+    if not scene.layout:
+        check = run("splatfix", "scenes", "check", scene.folder)
+        raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
+    # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
+    outside = [path for path, photo in scene.present.items() if photo.outside]
+    outside += [name for name in files if leads_out(scene.folder, name)]
+    if outside:
+        raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
+    if scene.damage:
+        raise SplatfixError.of("scenes.reconstruction-damaged", folder=scene.folder, damage=scene.damage)
     jobs = jobs_of(scene, request.copies)
     if any(job.by_pillow for job in jobs):
         require_pillow()
@@ -75,9 +84,13 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     )
     for name, target in files.items():
         _copy(scene.folder, name, request.out, target)
-    changes = (*_in_words(scene, jobs, request.copies), *_write_split(scene, request))
+    changes = list(_in_words(scene, jobs, request.copies))
+    if scene.layout == "blender" and not scene.test_file:
+        changes.append(_split_frames(scene.folder, request.out))
+    elif request.split and scene.layout != "blender":
+        changes.append(_write_lists(scene, request.out))
     write_json(request.out / MARKER, {**begun, "finished": True})
-    return Fixed(str(request.out), changes)
+    return Fixed(str(request.out), tuple(changes))
 
 
 def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
@@ -91,19 +104,6 @@ def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
     for path in sorted(scene.folder.glob("*.json")) + sorted(scene.folder.glob("*.ply")):
         if path.name != MARKER and path.is_file():
             yield path.name, path.name
-
-
-def _require_scene(scene: Scene, files: Mapping[str, str]) -> None:
-    check = run("splatfix", "scenes", "check", scene.folder)
-    if not scene.layout:
-        raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
-    # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
-    outside = [path for path, photo in scene.present.items() if photo.outside]
-    outside += [name for name in files if leads_out(scene.folder, name)]
-    if outside:
-        raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
-    if scene.damage:
-        raise SplatfixError.of("scenes.reconstruction-damaged", folder=scene.folder, damage=scene.damage)
 
 
 def _begin(request: FixRequest) -> Mapping[str, object]:
@@ -166,13 +166,6 @@ def _in_words(scene: Scene, jobs: list[PhotoJob], divisors: tuple[int, ...]) -> 
         yield f"model moved from {scene.model.folder} to sparse/0"
     if scene.ply_points is not None:
         yield "points3D.ply left out: the trainer writes it again"
-
-
-def _write_split(scene: Scene, request: FixRequest) -> Iterator[str]:
-    if scene.layout == "blender" and not scene.test_file:
-        yield _split_frames(scene.folder, request.out)
-    elif request.split and scene.layout != "blender":
-        yield _write_lists(scene, request.out)
 
 
 def _split_frames(source: Path, out: Path) -> str:

@@ -239,25 +239,27 @@ class NvmlMeter:
 
     def _read(self) -> tuple[GpuUse, ...]:
         assert self._nvml is not None
-        return tuple(_gpu_use(self._nvml, index) for index in range(self._nvml.ask("DeviceGetCount") or 0))
-
-
-def _gpu_use(nvml: _Nvml, index: int) -> GpuUse:
-    handle = nvml.ask("DeviceGetHandleByIndex", index)
-    if handle is None:
-        return GpuUse(index, "unknown", None, None, None, {})
-    memory = nvml.ask("DeviceGetMemoryInfo", handle)
-    processes: dict[int, int | None] = {}
-    # a process that computes and draws is in both lists with the same figure
-    for kind in ("Compute", "Graphics"):
-        for item in nvml.running(handle, kind):
-            processes[int(item.pid)] = _number(item, "usedGpuMemory")
-    return GpuUse(
-        index,
-        nvml.text("DeviceGetName", handle) or "unknown",
-        _number(memory, "total"),
-        _number(memory, "used"),
-        _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
-        processes,
-        nvml.text("DeviceGetUUID", handle),
-    )
+        nvml, gpus = self._nvml, []
+        for index in range(nvml.ask("DeviceGetCount") or 0):
+            handle = nvml.ask("DeviceGetHandleByIndex", index)
+            if handle is None:
+                gpus.append(GpuUse(index, "unknown", None, None, None, {}))
+                continue
+            memory = nvml.ask("DeviceGetMemoryInfo", handle)
+            processes: dict[int, int | None] = {}
+            # a process that computes and draws is in both lists with the same figure
+            for kind in ("Compute", "Graphics"):
+                for item in nvml.running(handle, kind):
+                    processes[int(item.pid)] = _number(item, "usedGpuMemory")
+            gpus.append(
+                GpuUse(
+                    index,
+                    nvml.text("DeviceGetName", handle) or "unknown",
+                    _number(memory, "total"),
+                    _number(memory, "used"),
+                    _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
+                    processes,
+                    nvml.text("DeviceGetUUID", handle),
+                )
+            )
+        return tuple(gpus)

@@ -285,7 +285,17 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     if nvcc is None:
         missing.append("bin/nvcc")  # naming its parts would say nothing more
     else:
-        for part, paths in _compiler_parts(system).items():
+        # what nvcc starts or reads itself, each with the paths it may have: NVIDIA's, then Debian's layout
+        debian = _DEBIAN.removeprefix("/usr/")
+        bitcode = "nvvm/libdevice/libdevice.10.bc"
+        parts: dict[str, tuple[str, ...]] = {}
+        for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
+            if system.name == "windows":
+                parts[f"{part}.exe"] = (f"{part}.exe",)
+            else:
+                parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
+        parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
+        for part, paths in parts.items():
             if not any(system.exists(f"{root}/{path}") for path in paths):
                 missing.append(part)
     # CUDA 13 keeps cub and thrust under include/cccl
@@ -297,20 +307,6 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     if not any(system.exists(f"{root}/{path}") for path in cudart):
         missing.append(cudart[0])
     return tuple(missing)
-
-
-def _compiler_parts(system: System) -> dict[str, tuple[str, ...]]:
-    """What nvcc starts or reads itself, each with the paths it may have (NVIDIA's, then Debian's layout)."""
-    debian = _DEBIAN.removeprefix("/usr/")
-    parts: dict[str, tuple[str, ...]] = {}
-    for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
-        if system.name == "windows":
-            parts[f"{part}.exe"] = (f"{part}.exe",)
-        else:
-            parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
-    bitcode = "nvvm/libdevice/libdevice.10.bc"
-    parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
-    return parts
 
 
 def _cudart_paths(system: System) -> tuple[str, ...]:

@@ -116,7 +116,12 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
         scene = replace(scene, damage=f"{name} is missing or cannot be opened")
     files = list(_image_files(folder, photos))
     if images and not files:
-        files = list(_image_files(folder, _folder_with(folder, images[0].name)))
+        # the folder that has a photo, where it is not the one in which trainers look
+        for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+            photo = _header(folder, f"{other}/{images[0].name}")
+            if photo is not None and photo.format:
+                files = list(_image_files(folder, other))
+                break
     headers = _headers(folder, [*files, *(image.path for image in images)])
     return replace(
         scene,
@@ -125,15 +130,6 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
         copies=_copies(folder),
         masks=_masks(folder),
     )
-
-
-def _folder_with(folder: Path, name: str) -> str:
-    """The folder of the scene that has a photo, where it is not the one in which trainers look; the usual one for none."""
-    for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
-        photo = _header(folder, f"{other}/{name}")
-        if photo is not None and photo.format:
-            return other
-    return "images"
 
 
 def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None]) -> Mapping[str, str]:

@@ -77,6 +77,10 @@ class RecordingSystem(CachingSystem):
         """
         redactor = Redactor(self._system.env, platform.node()) if redact else None
         clean: Callable[[Any], Any] = redactor.data if redactor else redacted
+        symbols = []
+        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
+            for arguments, answer in self.answers(call).items():
+                symbols.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
         about = {
             "source": "recorded on a real machine by splatfix diagnose --record",
             "system": self.name,
@@ -94,7 +98,7 @@ class RecordingSystem(CachingSystem):
             commands=clean([to_json(replace(done, argv=argv)) for argv, done in self.answers("run").items()]),
             nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
             binaries=clean({path: _document(answer) for path, answer in self._by_path("read_binary")}),
-            symbols=clean(self._symbol_answers()),
+            symbols=clean(symbols),
             files=clean({path: text for path, text in self._by_path("read") if text is not None}),
         ).write(self._folder)
         return redactor
@@ -104,6 +108,7 @@ class RecordingSystem(CachingSystem):
 
     def _paths(self) -> dict[str, Any]:
         exists = self._by_path("exists")
+        fingerprints = sorted(self.answers("fingerprint").items())
         return {
             "exists": [path for path, is_there in exists if is_there],
             "absent": [path for path, is_there in exists if not is_there],
@@ -111,20 +116,9 @@ class RecordingSystem(CachingSystem):
             "listings": {path: list(names) for path, names in self._by_path("listdir")},
             "scripts": [path for path, is_script in self._by_path("starts_with_script") if is_script],
             "modified": dict(self._by_path("modified")),
-            "fingerprints": {
-                path: text
-                for (path, _), text in sorted(self.answers("fingerprint").items())
-                if text is not None
-            },
+            "fingerprints": {path: text for (path, _), text in fingerprints if text is not None},
             "unreadable": {item.path: item.reason for item in self.unreadable()},
         }
-
-    def _symbol_answers(self) -> list[dict[str, Any]]:
-        recorded = []
-        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
-            for arguments, answer in self.answers(call).items():
-                recorded.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
-        return recorded
 
 
 def _document(answer: Any) -> dict[str, Any]:
