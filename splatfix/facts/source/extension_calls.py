@@ -104,7 +104,8 @@ def extension_calls(
     functions = list(_functions(nodes[0]))
     # what one function imports is not what a name is in another
     names = _extension_names([node for statement in functions[-1][1] for node in ast.walk(statement)])
-    settings = [node for node in nodes if isinstance(node, ast.Call) and _makes_settings(node, names)]
+    every_call = (node for node in nodes if isinstance(node, ast.Call))
+    settings = [call for call in every_call if _SETTINGS.fullmatch(_absolute(call.func, names)[1])]
     calls = _Calls(most)
     attributes = _Scope[_Rasterizer]()  # self.rasterizer, made in one method and called in another
     for function, body in functions:
@@ -161,16 +162,14 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, Block]]:
         yield statement, block
         inner = []
         parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-        for part in chain.from_iterable(map(_bodies, parts)):
+        bodies = (getattr(part, name, None) for part in parts for name in ("body", "orelse", "finalbody"))
+        for part in bodies:
+            if not isinstance(part, list):
+                continue
             # deeper ones count as one: what is compared is a prefix, whose length would grow with the square
             inside = (*block, id(part))[:_DEEPEST_BLOCK]
             inner += [(child, inside) for child in part]
         pending += reversed(inner)
-
-
-def _bodies(part: ast.AST) -> Iterator[list[ast.stmt]]:
-    bodies = (getattr(part, name, None) for name in ("body", "orelse", "finalbody"))
-    return (body for body in bodies if isinstance(body, list))
 
 
 class _FunctionReader:
@@ -262,7 +261,13 @@ class _FunctionReader:
 
     def _renderings(self, call: ast.Call, rasterizer: _Rasterizer) -> Iterator[RenderCall]:
         """The call once for each of the settings that the rasterizer can have been given."""
-        keywords, positional = _arguments(self._without_mapping(call))
+        # ``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none
+        written: list[ast.keyword] = []
+        for keyword in call.keywords:
+            mappings = self._mappings.values_of(dotted_name(keyword.value)) if keyword.arg is None else ()
+            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
+            written += [ast.keyword(name, keyword.value) for name in names]
+        keywords, positional = _arguments(ast.Call(call.func, call.args, written))
         for settings in rasterizer.settings or (None,):
             settings_keywords, settings_positional = _arguments(settings)
             yield RenderCall(
@@ -280,15 +285,6 @@ class _FunctionReader:
     def _other_call(self, call: ast.Call, module: str, name: str) -> ExtensionCall:
         keywords, positional = _arguments(call)
         return ExtensionCall(self._file, call.lineno, self._function, module, name, keywords, positional)
-
-    def _without_mapping(self, call: ast.Call) -> ast.Call:
-        """``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none."""
-        keywords: list[ast.keyword] = []
-        for keyword in call.keywords:
-            mappings = self._mappings.values_of(dotted_name(keyword.value)) if keyword.arg is None else ()
-            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
-            keywords += [ast.keyword(name, keyword.value) for name in names]
-        return ast.Call(call.func, call.args, keywords)
 
     def _settings_in(self, value: ast.expr) -> tuple[ast.Call, ...]:
         if not isinstance(value, ast.Call):
@@ -323,10 +319,6 @@ def _absolute(callee: ast.expr, names: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     module, _, name = f"{names[first]}{dot}{rest}".rpartition(".")
     return module, name
-
-
-def _makes_settings(call: ast.Call, names: Mapping[str, str]) -> bool:
-    return _SETTINGS.fullmatch(_absolute(call.func, names)[1]) is not None
 
 
 def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:

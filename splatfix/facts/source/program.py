@@ -196,7 +196,14 @@ class _Reading(Struct):
         for statement in statements:
             absolute.update((item.local, item.stands_for) for item in imported(statement.node))
         methods = {name for pattern in self.patterns for name in pattern.names if name.startswith("*.")}
-        if not self._may_use(text, absolute, methods):
+        # the text must have one of the names somewhere: expressions are many, and a walk through them is slow
+        spellings = [method.removeprefix("*.") for method in methods]
+        for local, module in absolute.items():
+            for pattern in self.patterns:
+                for name in pattern.names:
+                    if name.startswith(f"{module}."):
+                        spellings.append(local + name.removeprefix(module))
+        if not spellings or not re.search(rf"\b({'|'.join(map(re.escape, spellings))})\b", text):
             return
         for statement in certain:
             for node in own_expressions(statement.node):
@@ -207,17 +214,6 @@ class _Reading(Struct):
                 head, dot, rest = dotted_name(node).partition(".")
                 if head in absolute:
                     yield node.lineno, statement.at_import, f"{absolute[head]}{dot}{rest}"
-
-    def _may_use(self, text: str, absolute: dict[str, str], methods: set[str]) -> bool:
-        """The text has one of the names somewhere: expressions are many, and a walk through them is slow."""
-        spellings = [method.removeprefix("*.") for method in methods]
-        for local, module in absolute.items():
-            for pattern in self.patterns:
-                for name in pattern.names:
-                    if name.startswith(f"{module}."):
-                        spellings.append(local + name.removeprefix(module))
-        anywhere = "|".join(map(re.escape, spellings))
-        return bool(spellings) and re.search(rf"\b({anywhere})\b", text) is not None
 
 
 def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_Statement]:

@@ -129,13 +129,11 @@ def all_trainers(root: Path) -> tuple[str, ...]:
     ]
     trainers = [file for file in started if _BACKWARD in texts[file]]
     if not trainers and any(_BACKWARD in text for text in texts.values()):
-        trainers = [file for file in started[:_MOST_STARTED] if _trains(root, file, reader)]
+        for script in started[:_MOST_STARTED]:
+            files = {root / file for file, _ in reach_of(root, (script,), reader).functions}
+            if any(_BACKWARD in reader.text(file) for file in files):
+                trainers.append(script)
     return tuple(file.relative_to(root).as_posix() for file in trainers)
-
-
-def _trains(root: Path, script: Path, reader: FolderReader) -> bool:
-    files = {file for file, _ in reach_of(root, (script,), reader).functions}
-    return any(_BACKWARD in reader.text(root / file) for file in files)
 
 
 class _Reading:
@@ -200,7 +198,10 @@ class _Reading:
 
     def _look(self, path: Path, node: ast.AST) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(path, node)
+            # a star brings every name; of others those that are used are seen where they are used
+            self._open_all(relative_files(path, node))
+            for item in imported(node):
+                self._open_module(item.deepest)
         elif isinstance(node, ast.Name):
             self._names.add(node.id)
         elif isinstance(node, ast.Attribute):
@@ -215,12 +216,6 @@ class _Reading:
                 self.everything = self.everything or f"{self._files[path].name}:{node.lineno}"
             else:
                 self._open_module(module)
-
-    def _import(self, path: Path, node: ast.Import | ast.ImportFrom) -> None:
-        # a star brings every name; of others those that are used are seen where they are used
-        self._open_all(relative_files(path, node))
-        for item in imported(node):
-            self._open_module(item.deepest)
 
     def _open_module(self, module: str) -> None:
         top = module.partition(".")[0]

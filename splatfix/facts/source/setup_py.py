@@ -136,8 +136,12 @@ class SetupScript(StaticEvaluator):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
-        return _unique(name for statement in self._body for name in _modules_of(statement))
+        """Modules that it cannot do without: imported at its top level, outside of any ``try``.
+
+        Of ``from pkg_resources import packaging`` both ``pkg_resources`` and ``pkg_resources.packaging``.
+        """
+        items = [item for statement in self._body for item in imported(statement)]
+        return _unique(name for item in items for name in (item.module, item.deepest))
 
     @property
     def imports_in_all(self) -> tuple[str, ...]:
@@ -265,12 +269,6 @@ def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> lis
                 modules[file] = module
                 pending.append(module)
     return list(modules.values())
-
-
-def _modules_of(node: ast.AST) -> Iterator[str]:
-    """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
-    for item in imported(node):
-        yield from (item.module, item.deepest)
 
 
 def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:

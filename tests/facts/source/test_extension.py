@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import MissingHeader, Source, extension_folders, read_source, walk_extensions
+from splatfix.facts import MissingHeader, Source, read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
@@ -344,7 +344,7 @@ def test_extensions_of_a_checkout(tmp_path: Path) -> None:
 
 
 def extensions(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in extension_folders(folder)]
+    return [path.relative_to(folder).as_posix() for path in walk_extensions(folder).found]
 
 
 def test_extensions_far_down(tmp_path: Path) -> None:
