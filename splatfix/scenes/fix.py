@@ -107,11 +107,7 @@ def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
 
 
 def _begin(request: FixRequest) -> Mapping[str, object]:
-    """Create the copy's folder with its marker, or find the one that was begun before.
-
-    Raises:
-        SplatfixError: ``copy-elsewhere``, ``copy-exists`` or ``copy-not-ours`` (exit code 2), ``cannot-write`` (3).
-    """
+    """Create the copy's folder with its marker, or find the one that was begun before."""
     source, out = request.folder, request.out
     if source == out or source in out.parents or out in source.parents:
         raise SplatfixError.of("scenes.copy-elsewhere")
@@ -133,11 +129,7 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
 
 
 def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -> None:
-    """Refuse before anything is written where the disk cannot hold it.
-
-    Raises:
-        SplatfixError: ``cannot-write`` (exit code 3).
-    """
+    """Refuse before anything is written where the disk cannot hold it."""
     photos = sum(photo.size_bytes for photo in scene.present.values())
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))

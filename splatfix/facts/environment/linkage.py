@@ -115,7 +115,17 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
         except (BinaryError, OSError) as error:
             errors[path] = str(error)
     names = {name for need in needs.values() for name in need.imported if of_torch(name)}
-    absent, torch_error = _absent_from_torch(loader, names)
+    # those that torch does not export, or why that cannot be told
+    absent, torch_error = None, ""
+    if loader.torch_folder is None:
+        torch_error = "torch is not installed"
+    elif not loader.torch_libraries:
+        torch_error = f"there are no libraries in {loader.torch_folder}/lib"
+    else:
+        try:
+            absent = frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries))
+        except (BinaryError, OSError) as error:
+            torch_error = str(error)
     linkage = {path: Linkage(error=error) for path, error in errors.items()}
     for path, need in needs.items():
         binary, origin = binaries[path], path.rsplit("/", 1)[0]
@@ -146,18 +156,6 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             error=torch_error if torch_names and absent is None else "",
         )
     return linkage
-
-
-def _absent_from_torch(loader: Loader, names: Iterable[str]) -> tuple[frozenset[str] | None, str]:
-    """Those of ``names`` that torch does not export; None, with the reason, where that cannot be read."""
-    if loader.torch_folder is None:
-        return None, "torch is not installed"
-    if not loader.torch_libraries:
-        return None, f"there are no libraries in {loader.torch_folder}/lib"
-    try:
-        return frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries)), ""
-    except (BinaryError, OSError) as error:
-        return None, str(error)
 
 
 def abi_of(names: Iterable[str]) -> bool | None:

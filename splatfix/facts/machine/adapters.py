@@ -99,10 +99,24 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     """The adapters by name; unknown, with the installed Vulkan drivers named, where nothing here can list them."""
     if system.name == "darwin":
         return _metal(system)
-    manifests = _vulkan_drivers(system)
-    installed = f"Vulkan drivers: {', '.join(manifests) or 'none'}"
+    named = system.env.get("VK_DRIVER_FILES") or system.env.get("VK_ICD_FILENAMES")
+    if named:
+        paths = named.split(":")
+    else:
+        paths = [f"{folder}/{name}" for folder in _MANIFESTS for name in system.listdir(folder)]
+    drivers = []
+    for path in paths:
+        manifest = system.read(path) if path.endswith(".json") else None
+        if manifest is None:
+            continue
+        try:
+            library = str(parse_json(manifest)["ICD"]["library_path"])
+        except (ValueError, KeyError, TypeError):
+            library = "its manifest is damaged"
+        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")  # nvidia_icd.json (libGLX_nvidia.so.0)
+    installed = f"Vulkan drivers: {', '.join(drivers) or 'none'}"
     if not which_all(system, "vulkaninfo"):
-        if system.name == "linux" and not manifests:
+        if system.name == "linux" and not drivers:
             return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
         return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
     done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
@@ -118,26 +132,6 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     if not adapters and not done.ok:
         return unknown(f"vulkaninfo --summary: {done.why()}", installed)
     return Fact(tuple(adapters), f"vulkaninfo --summary; {installed}")
-
-
-def _vulkan_drivers(system: System) -> tuple[str, ...]:
-    """The installable client drivers as ``nvidia_icd.json (libGLX_nvidia.so.0)``, from their manifests."""
-    named = system.env.get("VK_DRIVER_FILES") or system.env.get("VK_ICD_FILENAMES")
-    if named:
-        paths = named.split(":")
-    else:
-        paths = [f"{folder}/{name}" for folder in _MANIFESTS for name in system.listdir(folder)]
-    drivers = []
-    for path in paths:
-        manifest = system.read(path) if path.endswith(".json") else None
-        if manifest is None:
-            continue
-        try:
-            library = str(parse_json(manifest)["ICD"]["library_path"])
-        except (ValueError, KeyError, TypeError):
-            library = "its manifest is damaged"
-        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")
-    return tuple(drivers)
 
 
 def _metal(system: System) -> Fact[tuple[Adapter, ...]]:

@@ -138,8 +138,12 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     instances: list[tuple[str, str]] = []
     if mig:
         is_mig = bool(mig[0])
-    if is_mig:
-        instances = _mig_devices(nvml, handle)
+    for place in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0) if is_mig else ():
+        instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, place)
+        # no instance where the place is free; a name is as NVIDIA A100-SXM4-40GB MIG 1g.5gb
+        name = None if instance is None else nvml.text("DeviceGetName", instance)
+        if name:
+            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
     # asked only where one more program would be refused
     if mode == "exclusive":
         processes = len(nvml.running(handle, "Compute"))
@@ -162,19 +166,6 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
     }
-
-
-def _mig_devices(nvml: _Nvml, handle: Any) -> list[tuple[str, str]]:
-    """Name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``) and UUID of each instance that a card is cut into."""
-    instances = []
-    for index in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0):
-        instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, index)
-        if instance is None:  # a number that is free
-            continue
-        name = nvml.text("DeviceGetName", instance)
-        if name:
-            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
-    return instances
 
 
 def _number(answer: Any, name: str) -> int | None:

@@ -247,17 +247,14 @@ def _gpu_decides(evaluator: StaticEvaluator) -> bool:
             # for AMD's GPUs a build may well need to see one, to learn which it is
             around = evaluator.conditions(node)[:5]
             return not any(re.search(r"rocm|hip", ast.unparse(test), re.IGNORECASE) for test in around)
-    asserted = (node.test for node in _nodes_run(evaluator) if isinstance(node, ast.Assert))
-    return any(decided & markers(test) for test in asserted)
-
-
-def _nodes_run(evaluator: StaticEvaluator) -> Iterator[ast.AST]:
-    """What runs while setup.py and its imports are executed: their top levels, and the functions that are called from there."""
+    # what runs while setup.py and its imports are executed: their top levels, and the functions that are called from there
     functions = {node.name: node for node in evaluator.nodes if isinstance(node, ast.FunctionDef)}
     pending: list[ast.AST] = [node for node in evaluator.nodes if isinstance(node, ast.Module)]
     while pending:
         node = pending.pop()
-        yield node
+        if isinstance(node, ast.Assert) and decided & markers(node.test):
+            return True
         if isinstance(node, ast.Call) and (name := last_name(node.func)) in functions:
             pending += functions.pop(name).body
         pending += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.FunctionDef))
+    return False

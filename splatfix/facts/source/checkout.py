@@ -144,7 +144,21 @@ def read_identity(folder: Path) -> Fact[Checkout]:
 
 def _identity(root: Path, reader: FolderReader) -> Checkout:
     git = git_folder(root, reader)
-    shadows = tuple(_shadows(root, reader))
+    # packages of splatting names in the top folder, which Python searches first when a script there runs
+    shadows = []
+    for entry in reader.children(root):
+        module = entry.name.removesuffix(".py")
+        if not is_splat_module(module):
+            continue
+        if is_folder(entry.path):
+            # without an __init__.py, a package further down the path wins over it
+            if is_there(f"{entry.path}/__init__.py"):
+                inside = (child.name for child in reader.children(root / entry.name))
+                shadows.append(
+                    Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
+                )
+        elif entry.name.endswith(".py") and is_there(entry.path):
+            shadows.append(Shadow(module, entry.path, False))
     return Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -152,7 +166,7 @@ def _identity(root: Path, reader: FolderReader) -> Checkout:
         clones=tuple(dict.fromkeys(cloned_in_readme(root, reader))),
         commit=commit_of(git, reader),
         submodules=read_submodules(root, reader),
-        shadows=shadows,
+        shadows=tuple(shadows),
         **_imports_and_calls(root, reader, {shadow.module for shadow in shadows}),
     )
 
@@ -239,18 +253,3 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
         "calls": tuple(calls),
         "extension_calls": tuple(others),
     }
-
-
-def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:
-    """Packages of splatting names in the checkout's top folder, which Python searches first when a script there runs."""
-    for entry in reader.children(root):
-        module = entry.name.removesuffix(".py")
-        if not is_splat_module(module):
-            continue
-        if is_folder(entry.path):
-            # without an __init__.py, a package further down the path wins over it
-            if is_there(f"{entry.path}/__init__.py"):
-                inside = (child.name for child in reader.children(root / entry.name))
-                yield Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
-        elif entry.name.endswith(".py") and is_there(entry.path):
-            yield Shadow(module, entry.path, False)

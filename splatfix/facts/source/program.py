@@ -131,12 +131,19 @@ class _Reading(Struct):
         for statement in statements:
             if statement.at_import and statement.certain:
                 yield from self._imported(file, name, statement.node)
-        self._match_names(name, text, statements)
+        lines = text.splitlines()
+        matched: set[tuple[str, int]] = set()
+        for line, at_import, used in sorted(self._used_names(text, statements)):
+            for pattern in self.patterns:
+                key = (pattern.key, line)
+                if pattern.holds(used) and key not in matched and len(matched) < _MOST_MATCHES:
+                    matched.add(key)
+                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
         for pattern in self.patterns:
             for shape in pattern.names & BY_SHAPE.keys():
                 mention, at_import, find_lines = BY_SHAPE[shape]
                 for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
-                    self._add_match(pattern.key, name, line, text.splitlines(), at_import=at_import)
+                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
 
     # -- imports ----------------------------------------------------------------------------------------------
 
@@ -171,16 +178,6 @@ class _Reading(Struct):
                     self.search[folder] = None
 
     # -- uses -------------------------------------------------------------------------------------------------
-
-    def _match_names(self, file: str, text: str, statements: Sequence[_Statement]) -> None:
-        lines = text.splitlines()
-        matched: set[tuple[str, int]] = set()
-        for line, at_import, name in sorted(self._used_names(text, statements)):
-            for pattern in self.patterns:
-                key = (pattern.key, line)
-                if pattern.holds(name) and key not in matched and len(matched) < _MOST_MATCHES:
-                    matched.add(key)
-                    self._add_match(pattern.key, file, line, lines, at_import=at_import)
 
     def _add_match(self, key: str, file: str, line: int, lines: Sequence[str], *, at_import: bool) -> None:
         text = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]

@@ -215,10 +215,19 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
         tree = reader.parse(text)
     except NotPython as error:
         return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
-    trees = [tree]
-    if folder is not None:
-        trees += _imported_files(tree, folder, reader)
-    return SetupScript(trees)
+    # the files in its folder that it imports, and those that these import; at most ten
+    modules: dict[Path, ast.Module] = {}
+    pending = [tree]
+    while folder is not None and pending:
+        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
+        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
+            if file in modules or len(modules) == _MOST_IMPORTED:
+                continue
+            module = reader.python(file, reader.text(file))
+            if module is not None:
+                modules[file] = module
+                pending.append(module)
+    return SetupScript([tree, *modules.values()])
 
 
 def standard_flags(script: SetupScript) -> tuple[str, ...]:
@@ -253,22 +262,6 @@ def own_path_in_flags(script: SetupScript) -> bool:
         if flag.startswith("-I") and own_folder & markers(node):
             return True
     return False
-
-
-def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> list[ast.Module]:
-    """The files in the folder of setup.py that it imports, and those that these import; at most ten."""
-    modules: dict[Path, ast.Module] = {}
-    pending = [tree]
-    while pending:
-        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
-        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
-            if file in modules or len(modules) == _MOST_IMPORTED:
-                continue
-            module = reader.python(file, reader.text(file))
-            if module is not None:
-                modules[file] = module
-                pending.append(module)
-    return list(modules.values())
 
 
 def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:

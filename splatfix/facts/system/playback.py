@@ -175,7 +175,17 @@ class PlaybackSystem:
         self._files = self._keyed(raw.files)
         self._symbols = {json.dumps([item["call"], item["arguments"]]): item for item in raw.symbols}
         self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
-        self._known = self._with_parents(self._paths.exists)
+        # every path that is there, by what the recording knows of it or of something inside
+        self._known: set[str] = set()
+        leaves = [*map(self._key, self._paths.exists), *self._scripts]
+        for folder, names in self._listings.items():
+            leaves += [self._key(f"{folder}/{name}") for name in names]
+        for answers in (self._files, self._links, self._listings, self._binaries):
+            leaves += answers
+        for path in leaves:
+            while len(path) <= _LONGEST_PATH and path not in self._known and path not in ("", "."):
+                self._known.add(path)
+                path = posixpath.dirname(path)
 
     def _keyed(self, items: Mapping[str, T]) -> dict[str, T]:
         return {self._key(path): value for path, value in items.items()}
@@ -191,19 +201,6 @@ class PlaybackSystem:
         if self._windows:
             program = self._key(program)
         return (program, *arguments)
-
-    def _with_parents(self, existing: Iterable[str]) -> set[str]:
-        """Every path that is there, by what the recording knows of it or of something inside."""
-        listed = [f"{folder}/{name}" for folder, names in self._listings.items() for name in names]
-        known: set[str] = set()
-        leaves = [*map(self._key, existing), *map(self._key, listed), *self._scripts]
-        for answers in (self._files, self._links, self._listings, self._binaries):
-            leaves += answers
-        for path in leaves:
-            while len(path) <= _LONGEST_PATH and path not in known and path not in ("", "."):
-                known.add(path)
-                path = posixpath.dirname(path)
-        return known
 
     def _spellings(self, path: str) -> tuple[str, ...]:
         """The path as asked for, then with its links followed."""

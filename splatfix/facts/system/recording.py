@@ -151,7 +151,12 @@ class Redactor:
         self._moved = sorted(moved, key=len, reverse=True)
         hosts = {node, node.partition(".")[0], *(env[name] for name in _HOST_VARIABLES if name in env)}
         self._replacements = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
-        names = sorted(filter(_is_telling, self._replacements), key=len, reverse=True)
+        telling = [
+            name
+            for name in self._replacements
+            if len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
+        ]
+        names = sorted(telling, key=len, reverse=True)
         alternatives = "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names)
         self._names = re.compile(alternatives) if names else None
         self._gpus: dict[str, str] = {}
@@ -192,7 +197,3 @@ class Redactor:
     def _gpu(self, match: re.Match[str]) -> str:
         known = self._gpus.setdefault(match.group(0).lower(), f"{len(self._gpus) + 1:012d}")
         return f"{match.group(1)}-00000000-0000-0000-0000-{known}"
-
-
-def _is_telling(name: str) -> bool:
-    return len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
