@@ -13,8 +13,8 @@ from splatfix.facts.collect import gather, load
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch, torch_libraries
-from splatfix.facts.environment.packages import name_and_version, origin_folder, read_distributions
-from splatfix.facts.environment.records import RecordedFile, record_of, recorded_files
+from splatfix.facts.environment.packages import name_and_version, origin_folder, read_distributions, record_of
+from splatfix.facts.environment.records import RecordedFile, recorded_files
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import Facts

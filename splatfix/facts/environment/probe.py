@@ -41,7 +41,6 @@ _IMPORT_TIMEOUT = 120.0
 _BUILDER_IMPORT = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$", re.MULTILINE
 )
-S = TypeVar("S")
 T = TypeVar("T")
 
 # The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
@@ -122,7 +121,8 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
     native = look(
         lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
     )
-    extensions = _of(native, lambda pair: pair[0])
+    extensions_found, copies = native.value or (None, None)
+    extensions = Fact(extensions_found, native.found_via, native.error)
     packages = look(
         lambda: read_packages(system, sites, installed, extensions.value or ()),
         "__init__.py of splatting packages, read as source text",
@@ -145,7 +145,7 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         runtime_libraries=look(
             lambda: runtime_libraries(loader), "version definitions of the libraries the loader finds"
         ),
-        runtime_copies=_of(native, lambda pair: pair[1], "names of native files in site-packages"),
+        runtime_copies=Fact(copies, "names of native files in site-packages", native.error),
         shadows=look(
             lambda: () if here in sites else read_shadows(system, here, packages.value or ()),
             "names in the current folder",
@@ -162,11 +162,6 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
             lambda: tuple(altered_files(system, installed, packages.value or ())), "compared with its RECORD"
         ),
     )
-
-
-def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
-    value = None if fact.value is None else part(fact.value)
-    return Fact(value, found_via or fact.found_via, fact.error)
 
 
 def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:

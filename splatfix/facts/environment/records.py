@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from splatfix.facts.environment.packages import metadata_folder
+from splatfix.facts.environment.packages import record_of
 from splatfix.facts.model.environment import AlteredFile, Distribution, SplatPackage
 from splatfix.facts.system.live import System
 
@@ -39,11 +39,6 @@ class RecordedFile(Struct, frozen=True):
     """In base64 as the RECORD spells it; "" where it has none, or one by another algorithm."""
     size: int | None
     """In bytes; None where it does not say."""
-
-
-def record_of(system: System, distribution: Distribution) -> str:
-    """The text of its RECORD; "" where it has none, as an egg or a package of conda's."""
-    return system.read(f"{metadata_folder(distribution)}/RECORD") or ""
 
 
 def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:

@@ -71,24 +71,6 @@ class _Calls(Struct):
             self.items.append(call)
         return tuple(numbers)
 
-    def unpack(self, number: int, exactly: int | None, at_least: int) -> None:
-        """The result is taken apart, into so many values."""
-        call = self.items[number]
-        if exactly is None:
-            exactly = call.unpacks
-        elif call.unpacks is not None and exactly != call.unpacks:  # in two branches
-            at_least = min(exactly, call.unpacks)
-            exactly = None
-        self.items[number] = replace(call, unpacks=exactly, at_least=max(call.at_least, at_least))
-
-    def name_results(self, numbers: Iterable[int], targets: Sequence[ast.expr]) -> None:
-        """The values go to these variables; those of the first assignment are kept."""
-        names = tuple(item.id if isinstance(item, ast.Name) else "" for item in targets)
-        for number in numbers:
-            call = self.items[number]
-            if isinstance(call, RenderCall) and not call.results:
-                self.items[number] = replace(call, results=names)
-
 
 def extension_calls(
     file: str, nodes: Sequence[ast.AST], most: int
@@ -215,8 +197,12 @@ class _FunctionReader:
             is_starred = any(isinstance(item, ast.Starred) for item in target.elts)
             at_least = sum(not isinstance(item, ast.Starred) for item in target.elts)
             self._unpack(value, None if is_starred else at_least, at_least)
-            if not is_starred:
-                self._calls.name_results(self._numbers_of(value), target.elts)
+            # the values go to these variables; those of the first assignment are kept
+            names = tuple(item.id if isinstance(item, ast.Name) else "" for item in target.elts)
+            for number in () if is_starred else self._numbers_of(value):
+                call = self._calls.items[number]
+                if isinstance(call, RenderCall) and not call.results:
+                    self._calls.items[number] = replace(call, results=names)
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
                 self._unpack(value.value, None, at_least)
         if isinstance(target, ast.Subscript):  # one more key, which the call may be given or not
@@ -232,8 +218,16 @@ class _FunctionReader:
         self._results.assign(name, block, renderings)
 
     def _unpack(self, value: ast.expr, exactly: int | None, at_least: int) -> None:
+        """The result is taken apart, into so many values."""
         for number in self._numbers_of(value):
-            self._calls.unpack(number, exactly, at_least)
+            call = self._calls.items[number]
+            count, least = exactly, at_least
+            if count is None:
+                count = call.unpacks
+            elif call.unpacks is not None and count != call.unpacks:  # in two branches
+                least = min(count, call.unpacks)
+                count = None
+            self._calls.items[number] = replace(call, unpacks=count, at_least=max(call.at_least, least))
 
     def _numbers_of(self, value: ast.expr) -> tuple[int, ...]:
         return self._numbers.get(id(value), ()) or self._results.values_of(dotted_name(value))
