@@ -83,7 +83,12 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
         scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
     )
     for name, target in files.items():
-        _copy(scene.folder, name, request.out, target)
+        try:
+            blocks = read_blocks(folder / name)
+            first = next(blocks, b"")
+        except OSError as error:
+            raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error
+        write_below(out, target, chain((first,), blocks))
     changes = list(_in_words(scene, jobs, request.copies))
     if scene.layout == "blender" and not scene.test_file:
         changes.append(_split_frames(scene.folder, request.out))
@@ -181,12 +186,3 @@ def _write_lists(scene: Scene, out: Path) -> str:
     write_text(out / "test_list.txt", "".join(f"{name}\n" for name in held_out))
     write_text(out / "train_list.txt", "".join(f"{name}\n" for name in train))
     return f"{counted(len(held_out), 'view')} held out in test_list.txt"
-
-
-def _copy(folder: Path, name: str, out: Path, target: str) -> None:
-    try:
-        blocks = read_blocks(folder / name)
-        first = next(blocks, b"")
-    except OSError as error:
-        raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error
-    write_below(out, target, chain((first,), blocks))

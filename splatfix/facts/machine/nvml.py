@@ -133,6 +133,7 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     pci = nvml.ask("DeviceGetPciInfo", handle)
     mig = nvml.ask("DeviceGetMigMode", handle)
     remapped = nvml.ask("DeviceGetRemappedRows", handle)
+    pending, failed = (None, None) if remapped is None else map(bool, remapped[2:4])
     clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
     is_mig, processes = None, None
     instances: list[tuple[str, str]] = []
@@ -160,8 +161,8 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
         "compute_mode": mode,
         "compute_processes": processes,
         "uncorrected_errors": nvml.ask("DeviceGetTotalEccErrors", handle, _UNCORRECTED, _VOLATILE),
-        "remap_pending": _flag(remapped, 2),
-        "remap_failed": _flag(remapped, 3),
+        "remap_pending": pending,
+        "remap_failed": failed,
         "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
@@ -171,10 +172,6 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
 def _number(answer: Any, name: str) -> int | None:
     value = getattr(answer, name, None)
     return None if value is None else int(value)
-
-
-def _flag(answer: Any, index: int) -> bool | None:
-    return None if answer is None else bool(answer[index])
 
 
 def _as_text(value: Any) -> str | None:

@@ -251,6 +251,19 @@ def _describe(
         limits = system.read(f"{include}/crt/host_config.h") or ""
         cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
     missing = _missing(system, root, include, nvcc)
+    major = (version or "").partition(".")[0]
+    lending: list[str] = []
+    for folder in includes:
+        # NVIDIA's packages for CUDA 13 and later are in nvidia/cu13, those for 11 and 12 in nvidia/cublas...
+        named = captured(r"/nvidia/cu(\d{2})/include$", folder)
+        if named == major or (not named and major in ("", "11", "12")):
+            lending += (folder, f"{folder}/cccl")
+    elsewhere: dict[str, str] = {}
+    for part in missing:
+        header = part.removeprefix("include/")
+        for folder in lending:
+            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
+                elsewhere[header] = folder
     cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
@@ -267,7 +280,7 @@ def _describe(
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=cub,
-        elsewhere=_elsewhere(system, missing, includes, version),
+        elsewhere=elsewhere,
         error=error,
     )
 
@@ -315,23 +328,3 @@ def _cudart_paths(system: System) -> tuple[str, ...]:
     folders = ["lib64", "lib", *(f"targets/{target}/lib" for target in _TARGETS)]
     folders += [f"lib/{machine}-linux-gnu" for machine in ("x86_64", "aarch64")]
     return tuple(f"{folder}/libcudart.so" for folder in folders)
-
-
-def _elsewhere(
-    system: System, missing: tuple[str, ...], includes: tuple[str, ...], version: str | None
-) -> dict[str, str]:
-    """Of the missing headers those that an include folder of the same CUDA holds: ``cublas_v2.h`` -> that folder."""
-    major = (version or "").partition(".")[0]
-    folders: list[str] = []
-    for include in includes:
-        # NVIDIA's packages for CUDA 13 and later are in nvidia/cu13, those for 11 and 12 in nvidia/cublas...
-        named = captured(r"/nvidia/cu(\d{2})/include$", include)
-        if named == major or (not named and major in ("", "11", "12")):
-            folders += (include, f"{include}/cccl")
-    elsewhere: dict[str, str] = {}
-    for part in missing:
-        header = part.removeprefix("include/")
-        for folder in folders:
-            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
-                elsewhere[header] = folder
-    return elsewhere

@@ -41,7 +41,11 @@ def read_package_source(
             local_names = (alias.asname or alias.name for alias in node.names)
             names += [name for name in local_names if re.match(r"[A-Z][a-z]", name)]
     settings, settings_defaults = _settings(classes)
-    forward, forward_required = _forward(classes)
+    forward: tuple[str, ...] | None = None
+    forward_required = 0
+    for method in islice(_methods(classes, r"\w*Rasterizer", "forward"), 1):
+        forward = tuple(argument.arg for argument in method.args.args[1:])
+        forward_required = len(forward) - len(method.args.defaults)
     native, exports = _native_use(module, nodes)
     returns, values, gradients_ignored = _results(classes)
     return PackageSource(
@@ -108,14 +112,6 @@ def _settings(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]
                     names.append(item.target.id)
                     defaults += item.value is not None
             return tuple(names), defaults
-    return None, 0
-
-
-def _forward(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]:
-    """(parameters, how many must be given) of the rasterizer's forward, without self; (None, 0) where there is none."""
-    for method in _methods(classes, r"\w*Rasterizer", "forward"):
-        parameters = tuple(argument.arg for argument in method.args.args[1:])
-        return parameters, len(parameters) - len(method.args.defaults)
     return None, 0
 
 
