@@ -101,9 +101,12 @@ def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
     ]
     on, also = [], []
     for read in reads:
+        # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
+        is_other = read.name in _NO_SWITCHES or is_arch_variable(read.name) or switches_off(read.name)
+        holding = set() if is_other or not conditions else evaluator.holding(id(read.node))
         if switches_on(read.name):
             on.append(read)
-        elif _OWN_BUILD.fullmatch(read.name) or _decides_on_modules(read, conditions, evaluator):
+        elif _OWN_BUILD.fullmatch(read.name) or any(holding & markers(test.left) for test in conditions):
             also.append(read)
     off = (read.name for read in reads if switches_off(read.name))
     asks_gpu = any(
@@ -219,18 +222,6 @@ def _names_builder(statement: ast.stmt) -> bool:
         if last_name(node) in _BUILDERS or (isinstance(node, ast.alias) and node.name in _BUILDERS):
             return True
     return False
-
-
-def _decides_on_modules(
-    read: VariableRead, conditions: Sequence[ast.Compare], evaluator: StaticEvaluator
-) -> bool:
-    """A variable's value is compared in one of these conditions, as BASICSR_EXT's is."""
-    if not conditions or read.name in _NO_SWITCHES:
-        return False
-    if is_arch_variable(read.name) or switches_off(read.name):
-        return False
-    holding = evaluator.holding(id(read.node))
-    return any(holding & markers(condition.left) for condition in conditions)
 
 
 def _gpu_decides(evaluator: StaticEvaluator) -> bool:

@@ -87,8 +87,8 @@ class _Build:
 
         ``"-I" + os.path.join(here, "third_party/glm/")`` is how all of Inria's family names its one include folder.
         """
-        texts = [text for text in self._script.nvcc_flags if text not in self._for_old_versions]
-        texts += [text for text in self._script.include_dirs if text not in self._for_old_versions]
+        named = (*self._script.nvcc_flags, *self._script.include_dirs)
+        texts = [text for text in named if text not in self._for_old_versions]
         for call in self._script.calls("join"):
             parts = [text_constant(argument) for argument in call.args]
             if any(part in texts for part in parts):
