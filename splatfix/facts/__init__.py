@@ -13,8 +13,8 @@ from splatfix.facts.collect import gather, load
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch, torch_libraries
-from splatfix.facts.environment.packages import name_and_version, origin_folder, read_distributions
-from splatfix.facts.environment.records import RecordedFile, record_of, recorded_files
+from splatfix.facts.environment.packages import name_and_version, origin_folder, read_distributions, record_of
+from splatfix.facts.environment.records import RecordedFile, recorded_files
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.model import Facts
@@ -30,14 +30,12 @@ from splatfix.facts.model.environment import (
     JitCache,
     Linkage,
     RuntimeCopy,
-    RuntimeLibrary,
     SplatPackage,
     ToolkitChoice,
     Torch,
 )
 from splatfix.facts.model.fact import Code, Fact, FatbinGroup, loaded_fatbins
 from splatfix.facts.model.machine import (
-    Adapter,
     Colmap,
     Compiler,
     Confinement,
@@ -74,7 +72,7 @@ from splatfix.facts.system.live import LiveSystem, System
 
 if TYPE_CHECKING:
     from splatfix.facts.source.checkout import missing_headers_of, read_checkout, read_identity, with_checkout
-    from splatfix.facts.source.extension import MOST_FOLDERS, extension_folders, read_source, walk_extensions
+    from splatfix.facts.source.extension import MOST_FOLDERS, read_source, walk_extensions
     from splatfix.facts.source.folder import (
         as_typed,
         checkout_around,
@@ -104,12 +102,7 @@ if TYPE_CHECKING:
     from splatfix.facts.source.python_source import read_package_source
     from splatfix.facts.source.reach import repository_of
     from splatfix.facts.source.reached import Reach, all_trainers, as_reached, as_started, find_trainers
-    from splatfix.facts.source.scripts import (
-        FirstUse,
-        compiled_at_first_use,
-        read_arguments,
-        read_scripts,
-    )
+    from splatfix.facts.source.scripts import compiled_at_first_use, read_arguments, read_scripts
 
 # What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it. The modules
 # that need least come first.

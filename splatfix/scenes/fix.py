@@ -64,7 +64,16 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     request = replace(request, folder=folder, out=out)
     scene = read_scene(request.folder)
     files = dict(_beside_photos(scene))
-    _require_scene(scene, files)
+    if not scene.layout:
+        check = run("splatfix", "scenes", "check", scene.folder)
+        raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
+    # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
+    outside = [path for path, photo in scene.present.items() if photo.outside]
+    outside += [name for name in files if leads_out(scene.folder, name)]
+    if outside:
+        raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
+    if scene.damage:
+        raise SplatfixError.of("scenes.reconstruction-damaged", folder=scene.folder, damage=scene.damage)
     jobs = jobs_of(scene, request.copies)
     if any(job.by_pillow for job in jobs):
         require_pillow()
@@ -74,10 +83,19 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
         scene.folder, request.out, jobs, lambda number, total: progress(f"photos: {number} of {total}")
     )
     for name, target in files.items():
-        _copy(scene.folder, name, request.out, target)
-    changes = (*_in_words(scene, jobs, request.copies), *_write_split(scene, request))
+        try:
+            blocks = read_blocks(folder / name)
+            first = next(blocks, b"")
+        except OSError as error:
+            raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error
+        write_below(out, target, chain((first,), blocks))
+    changes = list(_in_words(scene, jobs, request.copies))
+    if scene.layout == "blender" and not scene.test_file:
+        changes.append(_split_frames(scene.folder, request.out))
+    elif request.split and scene.layout != "blender":
+        changes.append(_write_lists(scene, request.out))
     write_json(request.out / MARKER, {**begun, "finished": True})
-    return Fixed(str(request.out), changes)
+    return Fixed(str(request.out), tuple(changes))
 
 
 def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
@@ -93,25 +111,8 @@ def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
             yield path.name, path.name
 
 
-def _require_scene(scene: Scene, files: Mapping[str, str]) -> None:
-    check = run("splatfix", "scenes", "check", scene.folder)
-    if not scene.layout:
-        raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
-    # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
-    outside = [path for path, photo in scene.present.items() if photo.outside]
-    outside += [name for name in files if leads_out(scene.folder, name)]
-    if outside:
-        raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
-    if scene.damage:
-        raise SplatfixError.of("scenes.reconstruction-damaged", folder=scene.folder, damage=scene.damage)
-
-
 def _begin(request: FixRequest) -> Mapping[str, object]:
-    """Create the copy's folder with its marker, or find the one that was begun before.
-
-    Raises:
-        SplatfixError: ``copy-elsewhere``, ``copy-exists`` or ``copy-not-ours`` (exit code 2), ``cannot-write`` (3).
-    """
+    """Create the copy's folder with its marker, or find the one that was begun before."""
     source, out = request.folder, request.out
     if source == out or source in out.parents or out in source.parents:
         raise SplatfixError.of("scenes.copy-elsewhere")
@@ -133,11 +134,7 @@ def _begin(request: FixRequest) -> Mapping[str, object]:
 
 
 def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -> None:
-    """Refuse before anything is written where the disk cannot hold it.
-
-    Raises:
-        SplatfixError: ``cannot-write`` (exit code 3).
-    """
+    """Refuse before anything is written where the disk cannot hold it."""
     photos = sum(photo.size_bytes for photo in scene.present.values())
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
@@ -168,13 +165,6 @@ def _in_words(scene: Scene, jobs: list[PhotoJob], divisors: tuple[int, ...]) -> 
         yield "points3D.ply left out: the trainer writes it again"
 
 
-def _write_split(scene: Scene, request: FixRequest) -> Iterator[str]:
-    if scene.layout == "blender" and not scene.test_file:
-        yield _split_frames(scene.folder, request.out)
-    elif request.split and scene.layout != "blender":
-        yield _write_lists(scene, request.out)
-
-
 def _split_frames(source: Path, out: Path) -> str:
     """Every eighth frame of a Blender scene goes into the file for testing."""
     document = read_transforms(source, TRAIN)
@@ -196,12 +186,3 @@ def _write_lists(scene: Scene, out: Path) -> str:
     write_text(out / "test_list.txt", "".join(f"{name}\n" for name in held_out))
     write_text(out / "train_list.txt", "".join(f"{name}\n" for name in train))
     return f"{counted(len(held_out), 'view')} held out in test_list.txt"
-
-
-def _copy(folder: Path, name: str, out: Path, target: str) -> None:
-    try:
-        blocks = read_blocks(folder / name)
-        first = next(blocks, b"")
-    except OSError as error:
-        raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error
-    write_below(out, target, chain((first,), blocks))

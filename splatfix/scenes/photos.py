@@ -192,16 +192,12 @@ def _changed(content: bytes, job: PhotoJob) -> bytes:
     with _opened(content, job.source) as photo:
         pixels = ImageOps.exif_transpose(photo) if job.turned else photo
         if job.change is Change.CONVERTED:
-            pixels = _rgb(pixels)
+            has_alpha = pixels.mode in ("LA", "PA", "RGBA") or "transparency" in pixels.info
+            # gray of 16 bits is scaled, for Pillow would clip it to white
+            if pixels.mode.startswith("I"):
+                pixels = pixels.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+            pixels = pixels.convert("RGBA" if has_alpha else "RGB")
         return _saved(pixels, photo, job.format)
-
-
-def _rgb(image: Any) -> Any:
-    """In 8-bit RGB, with alpha where it has it; gray of 16 bits is scaled, for Pillow would clip it to white."""
-    mode = "RGBA" if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info else "RGB"
-    if image.mode.startswith("I"):
-        image = image.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
-    return image.convert(mode)
 
 
 def _smaller(content: bytes, job: PhotoJob, copies: Sequence[tuple[int, str]]) -> list[tuple[str, bytes]]:

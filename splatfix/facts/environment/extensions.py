@@ -127,7 +127,9 @@ def _read(
 def _native_files(system: System, site: str) -> Iterator[str]:
     """Native files below a site-packages folder. One that links lead to again is met once: they may lead in circles."""
     pending = [name for name in system.listdir(site) if name not in _NOT_EXTENSIONS]
-    repeats = _Repeats(system)
+    # a folder is known again by its real path, asked only of those that hold the same names: few do, and asking is slow
+    first_of: dict[tuple[str, ...], str] = {}
+    met: dict[tuple[str, ...], set[str]] = {}
     count = 0
     while pending:
         path = pending.pop()
@@ -149,29 +151,14 @@ def _native_files(system: System, site: str) -> Iterator[str]:
             system.leave_out(folder, f"it lies more than {_DEEPEST} folders deep")
             continue
         names = system.listdir(folder)
-        if not repeats.was_met(folder, names):
-            pending += [f"{path}/{child}" for child in names]
-
-
-class _Repeats:
-    """Knows a folder again by its real path, asked only of those that hold the same names: few do, and asking is slow."""
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._first: dict[tuple[str, ...], str] = {}
-        self._real: dict[tuple[str, ...], set[str]] = {}
-
-    def was_met(self, folder: str, names: tuple[str, ...]) -> bool:
-        """The folder was asked about before, under this or another path."""
-        first = self._first.setdefault(names, folder)
-        if first == folder:
-            return False
-        met = self._real.setdefault(names, {self._system.realpath(first)})
-        real = self._system.realpath(folder)
-        if real in met:
-            return True
-        met.add(real)
-        return False
+        first = first_of.setdefault(names, folder)
+        if first != folder:
+            known = met.setdefault(names, {system.realpath(first)})
+            real = system.realpath(folder)
+            if real in known:
+                continue
+            known.add(real)
+        pending += [f"{path}/{child}" for child in names]
 
 
 def _source_files(system: System, folder: str) -> Iterator[str]:
@@ -228,65 +215,60 @@ def own_tag(python: str, abiflags: str, torch: Torch | None) -> str:
 
 def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
     """Every cached extension. Only those that the target environment would load are looked at for missing symbols."""
-    root = cache_root(loader.system)
+    system = loader.system
+    root = cache_root(system)
     if root is None:
         return ()
     caches: list[JitCache] = []
     binaries: dict[str, Binary] = {}
     folders: list[tuple[str, str]] = []
-    for name in loader.system.listdir(root[0]):
+    for name in system.listdir(root[0]):
         if _TAG.fullmatch(name):
-            children = loader.system.listdir(f"{root[0]}/{name}")
-            folders += [(f"{root[0]}/{name}/{child}", name) for child in children]
+            inside = f"{root[0]}/{name}"
+            folders += [(f"{inside}/{child}", name) for child in system.listdir(inside)]
         else:
             folders.append((f"{root[0]}/{name}", ""))
     for folder, folder_tag in folders:
         is_named = root[1] and not folder_tag
         is_current = is_named or (bool(tag) and folder_tag == tag)
-        cache = _read_cache(loader.system, folder, folder_tag, is_current, binaries)
-        if cache is not None:
-            caches.append(cache)
+        names = system.listdir(folder)
+        libraries = [f"{folder}/{name}" for name in names if name.endswith((".so", ".pyd"))]
+        # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
+        library = max(libraries, key=lambda path: system.modified(path) or 0.0, default=None)
+        if library is None and "build.ninja" not in names and "lock" not in names:
+            continue
+        ninja = system.read(f"{folder}/build.ninja") or ""
+        error = ""
+        code: tuple[FatbinGroup, ...] = ()
+        if library is not None:
+            try:
+                binary = system.read_binary(library)
+                code = group_fatbins(binary.fatbins)
+                if is_current and links_torch(binary):
+                    binaries[library] = binary
+            except (BinaryError, OSError) as problem:
+                error = str(problem)
+        caches.append(
+            JitCache(
+                name=folder.rsplit("/", 1)[-1],
+                folder=folder,
+                tag=folder_tag,
+                current=is_current,
+                built=_written(system, library) if library else None,
+                locked=_written(system, f"{folder}/lock") if "lock" in names else None,
+                library=library,
+                code=code,
+                torch_folder=captured(_TORCH_INCLUDE, ninja),
+                cuda_home=captured(_NVCC, ninja),
+                gencode=tuple(dict.fromkeys(_ARCH_FLAG.findall(ninja))),
+                error=error,
+            )
+        )
     linkage = read_linkage(loader, binaries) if binaries else {}
     for index, cache in enumerate(caches):
         if cache.library in linkage:
             caches[index] = replace(cache, linkage=linkage[cache.library])
     return tuple(caches)
-
-
-def _read_cache(
-    system: System, folder: str, tag: str, is_current: bool, binaries: dict[str, Binary]
-) -> JitCache | None:
-    names = system.listdir(folder)
-    libraries = [f"{folder}/{name}" for name in names if name.endswith((".so", ".pyd"))]
-    # torch renumbers a library (name_v1.so) when it recompiles in one process; the newest is what it loads
-    library = max(libraries, key=lambda path: system.modified(path) or 0.0, default=None)
-    if library is None and "build.ninja" not in names and "lock" not in names:
-        return None
-    ninja = system.read(f"{folder}/build.ninja") or ""
-    error = ""
-    code: tuple[FatbinGroup, ...] = ()
-    if library is not None:
-        try:
-            binary = system.read_binary(library)
-            code = group_fatbins(binary.fatbins)
-            if is_current and links_torch(binary):
-                binaries[library] = binary
-        except (BinaryError, OSError) as problem:
-            error = str(problem)
-    return JitCache(
-        name=folder.rsplit("/", 1)[-1],
-        folder=folder,
-        tag=tag,
-        current=is_current,
-        built=_written(system, library) if library else None,
-        locked=_written(system, f"{folder}/lock") if "lock" in names else None,
-        library=library,
-        code=code,
-        torch_folder=captured(_TORCH_INCLUDE, ninja),
-        cuda_home=captured(_NVCC, ninja),
-        gencode=tuple(dict.fromkeys(_ARCH_FLAG.findall(ninja))),
-        error=error,
-    )
 
 
 def _written(system: System, path: str) -> str | None:

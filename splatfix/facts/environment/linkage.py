@@ -115,58 +115,47 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
         except (BinaryError, OSError) as error:
             errors[path] = str(error)
     names = {name for need in needs.values() for name in need.imported if of_torch(name)}
-    absent, torch_error = _absent_from_torch(loader, names)
+    # those that torch does not export, or why that cannot be told
+    absent, torch_error = None, ""
+    if loader.torch_folder is None:
+        torch_error = "torch is not installed"
+    elif not loader.torch_libraries:
+        torch_error = f"there are no libraries in {loader.torch_folder}/lib"
+    else:
+        try:
+            absent = frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries))
+        except (BinaryError, OSError) as error:
+            torch_error = str(error)
     linkage = {path: Linkage(error=error) for path, error in errors.items()}
     for path, need in needs.items():
-        linkage[path] = _linkage(loader, path, binaries[path], need, absent, torch_error)
+        binary, origin = binaries[path], path.rsplit("/", 1)[0]
+        beside = _package_files(loader, path)
+        resolved: dict[str, str] = {}
+        unresolved = []
+        for name in binary.needed:
+            path_of_library = loader.find(name, binary.rpath, origin) or beside.get(name)
+            if path_of_library is None:
+                unresolved.append(name)
+            else:
+                resolved[name] = path_of_library
+        torch_names = [name for name in need.imported if of_torch(name)]
+        own_missing: tuple[str, ...] = ()
+        # with a library missing, what it would export is not known; a PE names the library of each symbol
+        if not unresolved and binary.format == "elf" and absent is not None:
+            others = [
+                name for name in need.imported if not of_torch(name) and not _PYTHON_NAME.fullmatch(name)
+            ]
+            own_missing = _exported_nowhere(loader, others, (*resolved.values(), *beside.values()))
+        linkage[path] = Linkage(
+            unresolved=tuple(unresolved),
+            versions=_highest_needed(need.versions),
+            torch_symbols=len(torch_names),
+            torch_missing=tuple(name for name in torch_names if name in (absent or ()))[:_KEPT],
+            own_missing=own_missing[:_KEPT],
+            cxx11_abi=abi_of(torch_names),
+            error=torch_error if torch_names and absent is None else "",
+        )
     return linkage
-
-
-def _absent_from_torch(loader: Loader, names: Iterable[str]) -> tuple[frozenset[str] | None, str]:
-    """Those of ``names`` that torch does not export; None, with the reason, where that cannot be read."""
-    if loader.torch_folder is None:
-        return None, "torch is not installed"
-    if not loader.torch_libraries:
-        return None, f"there are no libraries in {loader.torch_folder}/lib"
-    try:
-        return frozenset(loader.system.missing_exports(sorted(names), loader.torch_libraries)), ""
-    except (BinaryError, OSError) as error:
-        return None, str(error)
-
-
-def _linkage(
-    loader: Loader,
-    path: str,
-    binary: Binary,
-    need: SymbolNeeds,
-    absent: frozenset[str] | None,
-    torch_error: str,
-) -> Linkage:
-    origin = path.rsplit("/", 1)[0]
-    beside = _package_files(loader, path)
-    resolved: dict[str, str] = {}
-    unresolved = []
-    for name in binary.needed:
-        path_of_library = loader.find(name, binary.rpath, origin) or beside.get(name)
-        if path_of_library is None:
-            unresolved.append(name)
-        else:
-            resolved[name] = path_of_library
-    torch_names = [name for name in need.imported if of_torch(name)]
-    own_missing: tuple[str, ...] = ()
-    # with a library missing, what it would export is not known; a PE names the library of each symbol
-    if not unresolved and binary.format == "elf" and absent is not None:
-        others = [name for name in need.imported if not of_torch(name) and not _PYTHON_NAME.fullmatch(name)]
-        own_missing = _exported_nowhere(loader, others, (*resolved.values(), *beside.values()))
-    return Linkage(
-        unresolved=tuple(unresolved),
-        versions=_highest_needed(need.versions),
-        torch_symbols=len(torch_names),
-        torch_missing=tuple(name for name in torch_names if name in (absent or ()))[:_KEPT],
-        own_missing=own_missing[:_KEPT],
-        cxx11_abi=abi_of(torch_names),
-        error=torch_error if torch_names and absent is None else "",
-    )
 
 
 def abi_of(names: Iterable[str]) -> bool | None:

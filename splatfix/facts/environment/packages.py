@@ -84,9 +84,10 @@ def _home(distribution: Distribution) -> str:
     return distribution.location
 
 
-def metadata_folder(distribution: Distribution) -> str:
-    """Its ``.dist-info`` folder, whether there is one or not."""
-    return f"{distribution.location}/{distribution.name}-{distribution.version}.dist-info"
+def record_of(system: System, distribution: Distribution) -> str:
+    """The text of its RECORD; "" where it has none, as an egg or a package of conda's."""
+    stem = f"{distribution.location}/{distribution.name}-{distribution.version}"
+    return system.read(f"{stem}.dist-info/RECORD") or ""
 
 
 def owners_of_native_files(
@@ -95,8 +96,7 @@ def owners_of_native_files(
     """(site-packages folder, relative path) of every native file that a RECORD lists -> the distribution's name."""
     owners: dict[tuple[str, str], str] = {}
     for distribution in distributions:
-        record = system.read(f"{metadata_folder(distribution)}/RECORD") or ""
-        for line in record.splitlines():
+        for line in record_of(system, distribution).splitlines():
             # a RECORD has thousands of lines; a plain search for the few that matter is four times as fast as the pattern
             if ".so" not in line and ".pyd" not in line and ".dll" not in line:
                 continue
@@ -108,7 +108,7 @@ def owners_of_native_files(
 
 def claimed_modules(system: System, distribution: Distribution) -> frozenset[str]:
     """Top-level names that a distribution ships, by its RECORD or its ``top_level.txt``."""
-    record = system.read(f"{metadata_folder(distribution)}/RECORD")
+    record = record_of(system, distribution)
     if record:
         heads = {line.partition("/")[0].partition(",")[0] for line in record.splitlines()}
         return frozenset(head.partition(".")[0] for head in heads if not head.endswith((".dist-info", "..")))
@@ -237,9 +237,8 @@ def _of_manifest(text: str | None) -> dict[str, Any]:
 
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
     """What its cubins and PTX hold, those of one kernel file for several GPUs together; or which file is damaged."""
-    record = system.read(f"{metadata_folder(dropin)}/RECORD") or ""
     kernels: dict[str, list[FatbinEntry]] = {}
-    for path in _CUBIN_LINE.findall(record):
+    for path in _CUBIN_LINE.findall(record_of(system, dropin)):
         name = path.rpartition("/")[2]
         try:
             fatbins = system.read_binary(f"{dropin.location}/{path}").fatbins

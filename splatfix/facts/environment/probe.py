@@ -41,7 +41,6 @@ _IMPORT_TIMEOUT = 120.0
 _BUILDER_IMPORT = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(pkg_resources|setuptools|distutils)\b(.*)$", re.MULTILINE
 )
-S = TypeVar("S")
 T = TypeVar("T")
 
 # The module is imported after torch (import order matters to extensions that link libc10), and the interpreter
@@ -89,30 +88,42 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         timeout: seconds the interpreter gets to describe itself.
     """
     done = system.run([python, str(_PROBE)], timeout)
-    described = _described(done.stdout) if done.ok else None
+    described = None
+    for line in reversed(done.stdout.splitlines()) if done.ok else ():
+        # sitecustomize or .pth files may print before the answer, which is the last line
+        with contextlib.suppress(ValueError):
+            described = from_json(_Described, parse_json(line))
+            break
     if described is None:
         reason = done.why() or "its answer is not readable"
         lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
         return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
-    loader = _loader(system, described)
+    torch_folders = [f"{path}/torch" for path in described.path]
+    loader = Loader(
+        system,
+        system.realpath(described.executable),
+        described.base_prefix,
+        sites,
+        next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
+        conda=described.conda or system.exists(f"{described.base_prefix}/conda-meta"),
+    )
     here = system.realpath(".")
 
-    distributions = within(
-        _PATIENCE,
-        lambda: tuple(read_distributions(system, sites)),
-        "*.dist-info and *.egg-info in site-packages",
+    def look(work: Callable[[], T], found_via: str) -> Fact[T]:
+        return within(_PATIENCE, work, found_via)
+
+    distributions = look(
+        lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
     )
     installed = distributions.value or ()
     torch = fact_within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
-    native = within(
-        _PATIENCE,
-        lambda: read_extensions(loader, sites, installed),
-        "native files in site-packages, read as bytes",
+    native = look(
+        lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
     )
-    extensions = _of(native, lambda pair: pair[0])
-    packages = within(
-        _PATIENCE,
+    extensions_found, copies = native.value or (None, None)
+    extensions = Fact(extensions_found, native.found_via, native.error)
+    packages = look(
         lambda: read_packages(system, sites, installed, extensions.value or ()),
         "__init__.py of splatting packages, read as source text",
     )
@@ -131,58 +142,26 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         toolkit_choice=choice,
         extensions=extensions,
         packages=packages,
-        runtime_libraries=within(
-            _PATIENCE,
-            lambda: runtime_libraries(loader),
-            "version definitions of the libraries the loader finds",
+        runtime_libraries=look(
+            lambda: runtime_libraries(loader), "version definitions of the libraries the loader finds"
         ),
-        runtime_copies=_of(native, lambda pair: pair[1], "names of native files in site-packages"),
-        shadows=within(
-            _PATIENCE,
+        runtime_copies=Fact(copies, "names of native files in site-packages", native.error),
+        shadows=look(
             lambda: () if here in sites else read_shadows(system, here, packages.value or ()),
             "names in the current folder",
         ),
-        jit_caches=within(
-            _PATIENCE,
+        jit_caches=look(
             lambda: read_jit_caches(loader, own_tag(described.version, described.abiflags, torch.value)),
             "torch's cache of extensions compiled at first use",
         ),
-        modules=within(
-            _PATIENCE,
+        modules=look(
             lambda: importable_names(system, described.path, installed),
             "names in the folders of sys.path, and of editable installs",
         ),
-        altered=within(
-            _PATIENCE,
-            lambda: tuple(altered_files(system, installed, packages.value or ())),
-            "compared with its RECORD",
+        altered=look(
+            lambda: tuple(altered_files(system, installed, packages.value or ())), "compared with its RECORD"
         ),
     )
-
-
-def _described(output: str) -> _Described | None:
-    for line in reversed(output.splitlines()):
-        # sitecustomize or .pth files may print before the answer, which is the last line
-        with contextlib.suppress(ValueError):
-            return from_json(_Described, parse_json(line))
-    return None
-
-
-def _loader(system: System, python: _Described) -> Loader:
-    torch_folders = [f"{path}/torch" for path in python.path]
-    return Loader(
-        system,
-        system.realpath(python.executable),
-        python.base_prefix,
-        python.site_packages,
-        next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
-        conda=python.conda or system.exists(f"{python.base_prefix}/conda-meta"),
-    )
-
-
-def _of(fact: Fact[S], part: Callable[[S], T], found_via: str = "") -> Fact[T]:
-    value = None if fact.value is None else part(fact.value)
-    return Fact(value, found_via or fact.found_via, fact.error)
 
 
 def try_import(system: System, python: str, module: str, timeout: float = _IMPORT_TIMEOUT) -> ImportProbe:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from splatfix.facts.environment.packages import metadata_folder
+from splatfix.facts.environment.packages import record_of
 from splatfix.facts.model.environment import AlteredFile, Distribution, SplatPackage
 from splatfix.facts.system.live import System
 
@@ -41,11 +41,6 @@ class RecordedFile(Struct, frozen=True):
     """In bytes; None where it does not say."""
 
 
-def record_of(system: System, distribution: Distribution) -> str:
-    """The text of its RECORD; "" where it has none, as an egg or a package of conda's."""
-    return system.read(f"{metadata_folder(distribution)}/RECORD") or ""
-
-
 def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:
     """The files of lines of a RECORD, those with a comma in their names left out."""
     for line in lines:
@@ -74,20 +69,17 @@ def altered_files(
         if listed:
             lines = [line for line in lines if line.startswith(listed)]
         for item in recorded_files(filter(_LOOKED_AT.search, lines)):
-            if difference := _difference(system, distribution, item):
-                yield AlteredFile(distribution.name, distribution.version, item.path, difference)
-
-
-def _difference(system: System, distribution: Distribution, item: RecordedFile) -> str:
-    is_source = item.path.endswith(".py")
-    fingerprint = system.fingerprint(f"{distribution.location}/{item.path}", is_source)
-    if fingerprint is None:
-        return ""
-    if not fingerprint:
-        return "not there"
-    digest, _, size = fingerprint.partition(",")
-    if item.size is not None and size != str(item.size):
-        return f"{size} bytes, not {item.size}"
-    if is_source and digest != f"{_SHA256}{item.sha256}":
-        return "another content"
-    return ""
+            is_source = item.path.endswith(".py")
+            fingerprint = system.fingerprint(f"{distribution.location}/{item.path}", is_source)
+            digest, _, size = (fingerprint or "").partition(",")
+            if fingerprint is None:
+                continue
+            if not fingerprint:
+                difference = "not there"
+            elif item.size is not None and size != str(item.size):
+                difference = f"{size} bytes, not {item.size}"
+            elif is_source and digest != f"{_SHA256}{item.sha256}":
+                difference = "another content"
+            else:
+                continue
+            yield AlteredFile(distribution.name, distribution.version, item.path, difference)

@@ -33,17 +33,19 @@ def cards(system: System) -> tuple[Gpu, ...]:
         is_gpu = pci_class.startswith("03") or (vendor == "1002" and pci_class.startswith("1200"))
         if vendor not in _VENDORS or not is_gpu:
             continue
-        device = _hex(system, f"{folder}/device")
+        device, cc = _hex(system, f"{folder}/device"), None
         chip = _database_name(system, vendor, device)
         # the brand's name stands in brackets: GB203 [GeForce RTX 5080]
         name = captured(r"\[(.+)\]", chip) or chip or f"PCI device {device}"
+        if vendor == "10de":
+            cc = next((cc for pattern, cc in _table()["chips"].items() if re.match(pattern, chip)), None)
         link = f"{folder}/driver"
         gpus.append(
             Gpu(
                 index=len(gpus),
                 name=f"{_VENDORS[vendor]} {name}",
                 vendor=_VENDORS[vendor].lower(),
-                cc=_capability(chip) if vendor == "10de" else None,
+                cc=cc,
                 # amdgpu writes the card's memory in bytes; other drivers have no such file
                 memory_total=whole_number(system.read(f"{folder}/mem_info_vram_total")),
                 bus_id=bus,
@@ -69,10 +71,6 @@ def _slot(bus: str | None) -> tuple[int, ...]:
 
 def _hex(system: System, path: str) -> str:
     return (system.read(path) or "").strip().lower().removeprefix("0x")
-
-
-def _capability(chip: str) -> str | None:
-    return next((cc for pattern, cc in _table()["chips"].items() if re.match(pattern, chip)), None)
 
 
 def _database_name(system: System, vendor: str, device: str) -> str:
@@ -101,22 +99,6 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
     """The adapters by name; unknown, with the installed Vulkan drivers named, where nothing here can list them."""
     if system.name == "darwin":
         return _metal(system)
-    manifests = _vulkan_drivers(system)
-    installed = f"Vulkan drivers: {', '.join(manifests) or 'none'}"
-    if not which_all(system, "vulkaninfo"):
-        if system.name == "linux" and not manifests:
-            return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
-        return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
-    done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
-    adapters = _summary(done.stdout)
-    # it ends with an error on many a machine whose adapters it has listed
-    if not adapters and not done.ok:
-        return unknown(f"vulkaninfo --summary: {done.why()}", installed)
-    return Fact(adapters, f"vulkaninfo --summary; {installed}")
-
-
-def _vulkan_drivers(system: System) -> tuple[str, ...]:
-    """The installable client drivers as ``nvidia_icd.json (libGLX_nvidia.so.0)``, from their manifests."""
     named = system.env.get("VK_DRIVER_FILES") or system.env.get("VK_ICD_FILENAMES")
     if named:
         paths = named.split(":")
@@ -131,20 +113,25 @@ def _vulkan_drivers(system: System) -> tuple[str, ...]:
             library = str(parse_json(manifest)["ICD"]["library_path"])
         except (ValueError, KeyError, TypeError):
             library = "its manifest is damaged"
-        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")
-    return tuple(drivers)
-
-
-def _summary(text: str) -> tuple[Adapter, ...]:
-    """The blocks ``GPU0:``, ``GPU1:``... of ``vulkaninfo --summary``."""
+        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")  # nvidia_icd.json (libGLX_nvidia.so.0)
+    installed = f"Vulkan drivers: {', '.join(drivers) or 'none'}"
+    if not which_all(system, "vulkaninfo"):
+        if system.name == "linux" and not drivers:
+            return Fact((), "no driver manifest in " + ", ".join(_MANIFESTS))
+        return unknown("vulkaninfo is not installed", installed if system.name == "linux" else "")
+    done = system.run(["vulkaninfo", "--summary"], _TIMEOUT)
     adapters = []
-    for block in re.split(r"^GPU\d+:\s*$", text, flags=re.MULTILINE)[1:]:
+    # the blocks ``GPU0:``, ``GPU1:``...
+    for block in re.split(r"^GPU\d+:\s*$", done.stdout, flags=re.MULTILINE)[1:]:
         values = dict(re.findall(r"^\s+(\w+)\s*=\s*(.*?)\s*$", block, re.MULTILINE))
         if values.get("deviceName"):
             kind = values.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_")
             driver = " ".join(filter(None, (values.get("driverName"), values.get("driverInfo"))))
             adapters.append(Adapter(values["deviceName"], "vulkan", _KINDS.get(kind, "other"), driver))
-    return tuple(adapters)
+    # it ends with an error on many a machine whose adapters it has listed
+    if not adapters and not done.ok:
+        return unknown(f"vulkaninfo --summary: {done.why()}", installed)
+    return Fact(tuple(adapters), f"vulkaninfo --summary; {installed}")
 
 
 def _metal(system: System) -> Fact[tuple[Adapter, ...]]:

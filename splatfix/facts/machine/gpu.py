@@ -314,26 +314,20 @@ def _ask_cuda(system: System) -> _CudaAnswer:
         misses.append(f"{library}: cuInit gives error {code}")
         unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
         if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
-            code, unfiltered = _ask_unfiltered(system, library)
+            # the code that is left to explain is that of no device where taking the variable away helps, or could not be
+            # asked, else the one without it
+            argv = [system.python, str(_CUDA_PROBE), library, "--unfiltered"]
+            reply = json_object(system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT)).stdout)
+            other = decode(_Answer, reply).init
+            if other == 0:
+                unfiltered = _devices(_decoded(reply.get("gpus")), library)
+            elif other is not None:
+                code = other
+                unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
         failed = _CudaAnswer(level=level, error_code=code, unfiltered=unfiltered)
     reason = "; ".join(misses)
     devices = unknown(reason) if is_there else absent(reason, "the loader's search")
     return replace(failed, devices=devices, misses=tuple(misses))
-
-
-def _ask_unfiltered(system: System, library: str) -> tuple[int, Fact[tuple[CudaDevice, ...]]]:
-    """What libcuda lists once CUDA_VISIBLE_DEVICES is taken away, and the code that is left to explain: that of no device
-    where this helps, or could not be asked, else the one without the variable."""
-    done = system.run(
-        [system.python, str(_CUDA_PROBE), library, "--unfiltered"], for_all_gpus(system, _CUDA_TIMEOUT)
-    )
-    reply = json_object(done.stdout)
-    code = decode(_Answer, reply).init
-    if code is None:
-        return _NO_DEVICE, Fact()
-    if code == 0:
-        return _NO_DEVICE, _devices(_decoded(reply.get("gpus")), library)
-    return code, unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
 
 
 def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:

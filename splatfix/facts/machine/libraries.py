@@ -1,7 +1,7 @@
 """System libraries and headers: where the dynamic loader looks, libcuda, OpenGL, CUB, the MSVC runtime."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -100,12 +100,9 @@ class Loader(Struct, frozen=True, dict=True):
         return self._known[key]
 
     def _search(self, name: str, origin: str) -> str | None:
-        if self.system.name == "windows" and "/" not in name:
-            return self._search_windows(name, origin)
-        paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self.folders]
-        return next(filter(self.system.exists, paths), None)
-
-    def _search_windows(self, name: str, origin: str) -> str | None:
+        if self.system.name != "windows" or "/" in name:
+            paths = [name] if "/" in name else [f"{folder}/{name}" for folder in self.folders]
+            return next(filter(self.system.exists, paths), None)
         for folder in (origin, *self.folders):
             for entry in self.system.listdir(folder):
                 if entry.lower() == name.lower():
@@ -182,7 +179,13 @@ def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
         return unknown("looked at on Linux only")
     copies = []
     visited: set[str] = set()
-    for folder, via in _searched_for_headers(system):
+    searched = []  # by compilers, in their order, and why
+    for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
+        searched += [(folder, variable) for folder in _split_path(system.env.get(variable, ""))]
+    if system.env.get("CONDA_PREFIX"):
+        searched.append((f"{system.env['CONDA_PREFIX']}/include", "CONDA_PREFIX"))
+    searched += [(folder, "the compiler's own search") for folder in ("/usr/local/include", "/usr/include")]
+    for folder, via in searched:
         real = system.realpath(folder)
         if real in visited:
             continue
@@ -192,17 +195,6 @@ def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
         if cub or thrust:
             copies.append(HeaderCopy(folder, via, cub, thrust))
     return Fact(tuple(copies), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
-
-
-def _searched_for_headers(system: System) -> Iterator[tuple[str, str]]:
-    """(folder, why compilers search it), in their order."""
-    for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
-        for folder in _split_path(system.env.get(variable, "")):
-            yield folder, variable
-    if system.env.get("CONDA_PREFIX"):
-        yield f"{system.env['CONDA_PREFIX']}/include", "CONDA_PREFIX"
-    for folder in ("/usr/local/include", "/usr/include"):
-        yield folder, "the compiler's own search"
 
 
 def cub_version(system: System, folder: str) -> str:

@@ -133,13 +133,18 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
     pci = nvml.ask("DeviceGetPciInfo", handle)
     mig = nvml.ask("DeviceGetMigMode", handle)
     remapped = nvml.ask("DeviceGetRemappedRows", handle)
+    pending, failed = (None, None) if remapped is None else map(bool, remapped[2:4])
     clocks = [nvml.ask("DeviceGetMaxClockInfo", handle, kind) for kind in (_SM, _MEMORY)]
     is_mig, processes = None, None
     instances: list[tuple[str, str]] = []
     if mig:
         is_mig = bool(mig[0])
-    if is_mig:
-        instances = _mig_devices(nvml, handle)
+    for place in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0) if is_mig else ():
+        instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, place)
+        # no instance where the place is free; a name is as NVIDIA A100-SXM4-40GB MIG 1g.5gb
+        name = None if instance is None else nvml.text("DeviceGetName", instance)
+        if name:
+            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
     # asked only where one more program would be refused
     if mode == "exclusive":
         processes = len(nvml.running(handle, "Compute"))
@@ -156,34 +161,17 @@ def _gpu(nvml: _Nvml, index: int) -> dict[str, Any]:
         "compute_mode": mode,
         "compute_processes": processes,
         "uncorrected_errors": nvml.ask("DeviceGetTotalEccErrors", handle, _UNCORRECTED, _VOLATILE),
-        "remap_pending": _flag(remapped, 2),
-        "remap_failed": _flag(remapped, 3),
+        "remap_pending": pending,
+        "remap_failed": failed,
         "mig": is_mig,
         "mig_devices": [name for name, _ in instances],
         "mig_uuids": [uuid for _, uuid in instances],
     }
 
 
-def _mig_devices(nvml: _Nvml, handle: Any) -> list[tuple[str, str]]:
-    """Name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``) and UUID of each instance that a card is cut into."""
-    instances = []
-    for index in range(nvml.ask("DeviceGetMaxMigDeviceCount", handle) or 0):
-        instance = nvml.ask("DeviceGetMigDeviceHandleByIndex", handle, index)
-        if instance is None:  # a number that is free
-            continue
-        name = nvml.text("DeviceGetName", instance)
-        if name:
-            instances.append((name, nvml.text("DeviceGetUUID", instance) or ""))
-    return instances
-
-
 def _number(answer: Any, name: str) -> int | None:
     value = getattr(answer, name, None)
     return None if value is None else int(value)
-
-
-def _flag(answer: Any, index: int) -> bool | None:
-    return None if answer is None else bool(answer[index])
 
 
 def _as_text(value: Any) -> str | None:
@@ -239,25 +227,27 @@ class NvmlMeter:
 
     def _read(self) -> tuple[GpuUse, ...]:
         assert self._nvml is not None
-        return tuple(_gpu_use(self._nvml, index) for index in range(self._nvml.ask("DeviceGetCount") or 0))
-
-
-def _gpu_use(nvml: _Nvml, index: int) -> GpuUse:
-    handle = nvml.ask("DeviceGetHandleByIndex", index)
-    if handle is None:
-        return GpuUse(index, "unknown", None, None, None, {})
-    memory = nvml.ask("DeviceGetMemoryInfo", handle)
-    processes: dict[int, int | None] = {}
-    # a process that computes and draws is in both lists with the same figure
-    for kind in ("Compute", "Graphics"):
-        for item in nvml.running(handle, kind):
-            processes[int(item.pid)] = _number(item, "usedGpuMemory")
-    return GpuUse(
-        index,
-        nvml.text("DeviceGetName", handle) or "unknown",
-        _number(memory, "total"),
-        _number(memory, "used"),
-        _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
-        processes,
-        nvml.text("DeviceGetUUID", handle),
-    )
+        nvml, gpus = self._nvml, []
+        for index in range(nvml.ask("DeviceGetCount") or 0):
+            handle = nvml.ask("DeviceGetHandleByIndex", index)
+            if handle is None:
+                gpus.append(GpuUse(index, "unknown", None, None, None, {}))
+                continue
+            memory = nvml.ask("DeviceGetMemoryInfo", handle)
+            processes: dict[int, int | None] = {}
+            # a process that computes and draws is in both lists with the same figure
+            for kind in ("Compute", "Graphics"):
+                for item in nvml.running(handle, kind):
+                    processes[int(item.pid)] = _number(item, "usedGpuMemory")
+            gpus.append(
+                GpuUse(
+                    index,
+                    nvml.text("DeviceGetName", handle) or "unknown",
+                    _number(memory, "total"),
+                    _number(memory, "used"),
+                    _number(nvml.ask("DeviceGetUtilizationRates", handle), "gpu"),
+                    processes,
+                    nvml.text("DeviceGetUUID", handle),
+                )
+            )
+        return tuple(gpus)

@@ -20,7 +20,7 @@ from splatfix.facts.machine import (
 from splatfix.facts.machine.toolkits import Packaged
 from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
-from splatfix.facts.source.variable_names import is_arch_variable, is_cuda_switch
+from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import inner, parallel
 
@@ -106,7 +106,7 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
     container = _container(system)
     names = []
     for name in sorted(system.env):
-        if _DECIDING.fullmatch(name) or is_arch_variable(name) or is_cuda_switch(name):
+        if _DECIDING.fullmatch(name) or is_arch_variable(name) or switches_on(name) or switches_off(name):
             names.append(name)
     return MachineFacts(
         system=system.name,

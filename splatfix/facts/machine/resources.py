@@ -27,14 +27,29 @@ _TICKS = 100 if os.name == "nt" else os.sysconf("SC_CLK_TCK")
 def probe(system: System) -> Resources:
     """The resources of this process, within its control group."""
     cores, total, available, swap = _of_the_system(system)
-    limit, used = _memory_of_control_group(system)
+    is_version_2 = system.exists(f"{_CGROUPS}/cgroup.controllers")
+    # of the control groups that this process is in, the tightest: its limit, and the bytes used
+    controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+    if is_version_2:
+        controller, limit_file, usage_file = "", "memory.max", "memory.current"
+    limit, used = None, None
+    for folder in _control_groups(system, controller):
+        group_limit = whole_number(system.read(f"{folder}/{limit_file}"))
+        if group_limit is not None and (limit is None or group_limit < limit):
+            limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
     if limit is not None and total is not None and limit < total:
         total = limit
         if used is not None:
             available = min(available or total, max(0, total - used))
-    quota = _cores_of_control_group(system)
-    if quota is not None and cores:
-        cores = max(1, min(cores, round(quota)))
+    controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    if is_version_2:
+        controller, files = "", ["cpu.max"]  # both numbers in one file
+    for folder in _control_groups(system, controller):
+        text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
+        # a quota and its period in microseconds; ``max`` and ``-1`` mean no limit
+        pair = re.fullmatch(r"\s*([0-9]{1,15})\s+(0*[1-9][0-9]{0,14})\s*", text)
+        if pair and cores:
+            cores = max(1, min(cores, round(int(pair[1]) / int(pair[2]))))
     return Resources(cores, total, available, swap)
 
 
@@ -68,38 +83,6 @@ def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, 
     mask = captured(r"^Cpus_allowed:\s+([0-9a-f,]+)$", status, re.MULTILINE).replace(",", "")
     allowed = bin(int(mask or "0", 16)).count("1") or None
     return allowed, memory.get("MemTotal"), memory.get("MemAvailable"), memory.get("SwapTotal")
-
-
-def _memory_of_control_group(system: System) -> tuple[int | None, int | None]:
-    """(limit, bytes used) of the tightest control group that this process is in."""
-    controller, limit_file, usage_file = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-    if _is_version_2(system):
-        controller, limit_file, usage_file = "", "memory.max", "memory.current"
-    limit, used = None, None
-    for folder in _control_groups(system, controller):
-        group_limit = whole_number(system.read(f"{folder}/{limit_file}"))
-        if group_limit is not None and (limit is None or group_limit < limit):
-            limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
-    return limit, used
-
-
-def _cores_of_control_group(system: System) -> float | None:
-    """Cores that the tightest control group of this process allows."""
-    controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
-    if _is_version_2(system):
-        controller, files = "", ["cpu.max"]  # both numbers in one file
-    allowed: list[float] = []
-    for folder in _control_groups(system, controller):
-        text = " ".join(system.read(f"{folder}/{name}") or "" for name in files)
-        # a quota and its period in microseconds; ``max`` and ``-1`` mean no limit
-        pair = re.fullmatch(r"\s*([0-9]{1,15})\s+(0*[1-9][0-9]{0,14})\s*", text)
-        if pair:
-            allowed.append(int(pair[1]) / int(pair[2]))
-    return min(allowed, default=None)
-
-
-def _is_version_2(system: System) -> bool:
-    return system.exists(f"{_CGROUPS}/cgroup.controllers")
 
 
 def _control_groups(system: System, controller: str) -> list[str]:

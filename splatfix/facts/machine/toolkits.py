@@ -260,6 +260,19 @@ def _describe(
         limits = system.read(f"{include}/crt/host_config.h") or ""
         cub = cub_version(system, include) or cub_version(system, f"{include}/cccl")
     missing = _missing(system, root, include, nvcc)
+    major = (version or "").partition(".")[0]
+    lending: list[str] = []
+    for folder in includes:
+        # NVIDIA's packages for CUDA 13 and later are in nvidia/cu13, those for 11 and 12 in nvidia/cublas...
+        named = captured(r"/nvidia/cu(\d{2})/include$", folder)
+        if named == major or (not named and major in ("", "11", "12")):
+            lending += (folder, f"{folder}/cccl")
+    elsewhere: dict[str, str] = {}
+    for part in missing:
+        header = part.removeprefix("include/")
+        for folder in lending:
+            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
+                elsewhere[header] = folder
     cudart = [path for path in _cudart_paths(system) if system.exists(f"{root}/{path}")]
     return Toolkit(
         root=root,
@@ -276,7 +289,7 @@ def _describe(
         cudart_in=tuple(path.rpartition("/")[0] for path in cudart),
         has_lib64=system.exists(f"{root}/lib64") if system.name == "linux" else None,
         cub=cub,
-        elsewhere=_elsewhere(system, missing, includes, version),
+        elsewhere=elsewhere,
         error=error,
     )
 
@@ -294,7 +307,17 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     if nvcc is None:
         missing.append("bin/nvcc")  # naming its parts would say nothing more
     else:
-        for part, paths in _compiler_parts(system).items():
+        # what nvcc starts or reads itself, each with the paths it may have: NVIDIA's, then Debian's layout
+        debian = _DEBIAN.removeprefix("/usr/")
+        bitcode = "nvvm/libdevice/libdevice.10.bc"
+        parts: dict[str, tuple[str, ...]] = {}
+        for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
+            if system.name == "windows":
+                parts[f"{part}.exe"] = (f"{part}.exe",)
+            else:
+                parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
+        parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
+        for part, paths in parts.items():
             if not any(system.exists(f"{root}/{path}") for path in paths):
                 missing.append(part)
     # CUDA 13 keeps cub and thrust under include/cccl
@@ -308,43 +331,9 @@ def _missing(system: System, root: str, include: str | None, nvcc: str | None) -
     return tuple(missing)
 
 
-def _compiler_parts(system: System) -> dict[str, tuple[str, ...]]:
-    """What nvcc starts or reads itself, each with the paths it may have (NVIDIA's, then Debian's layout)."""
-    debian = _DEBIAN.removeprefix("/usr/")
-    parts: dict[str, tuple[str, ...]] = {}
-    for part in ("bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc"):
-        if system.name == "windows":
-            parts[f"{part}.exe"] = (f"{part}.exe",)
-        else:
-            parts[part] = (part, f"{debian}/{part}", f"{debian}/bin/{part.rpartition('/')[2]}")
-    bitcode = "nvvm/libdevice/libdevice.10.bc"
-    parts[bitcode] = (bitcode, f"{debian}/libdevice/libdevice.10.bc")
-    return parts
-
-
 def _cudart_paths(system: System) -> tuple[str, ...]:
     if system.name == "windows":
         return ("lib/x64/cudart.lib",)
     folders = ["lib64", "lib", *(f"targets/{target}/lib" for target in _TARGETS)]
     folders += [f"lib/{machine}-linux-gnu" for machine in ("x86_64", "aarch64")]
     return tuple(f"{folder}/libcudart.so" for folder in folders)
-
-
-def _elsewhere(
-    system: System, missing: tuple[str, ...], includes: tuple[str, ...], version: str | None
-) -> dict[str, str]:
-    """Of the missing headers those that an include folder of the same CUDA holds: ``cublas_v2.h`` -> that folder."""
-    major = (version or "").partition(".")[0]
-    folders: list[str] = []
-    for include in includes:
-        # NVIDIA's packages for CUDA 13 and later are in nvidia/cu13, those for 11 and 12 in nvidia/cublas...
-        named = captured(r"/nvidia/cu(\d{2})/include$", include)
-        if named == major or (not named and major in ("", "11", "12")):
-            folders += (include, f"{include}/cccl")
-    elsewhere: dict[str, str] = {}
-    for part in missing:
-        header = part.removeprefix("include/")
-        for folder in folders:
-            if part != header and header not in elsewhere and system.exists(f"{folder}/{header}"):
-                elsewhere[header] = folder
-    return elsewhere

@@ -80,7 +80,16 @@ def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
             for item in fatbin.entries
             if re.search(_SM, item.arch)
         }
-        counts[tuple(sorted(codes, key=_order))] += 1
+        # machine code before PTX, then by architecture number
+        ordered = sorted(
+            codes,
+            key=lambda code: (
+                code.kind is not EntryKind.SASS,
+                arch_order(code.arch),
+                code.ptx_version or (0, 0),
+            ),
+        )
+        counts[tuple(ordered)] += 1
     return tuple(FatbinGroup(codes, count) for codes, count in counts.most_common())
 
 
@@ -91,8 +100,3 @@ def loaded_fatbins(fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
     filled = [fatbin for fatbin in fatbins if fatbin.entries]
     linked = tuple(fatbin for fatbin in filled if not fatbin.relocatable)
     return linked or tuple(filled)
-
-
-def _order(code: Code) -> tuple[bool, tuple[int, str], tuple[int, int]]:
-    """Machine code before PTX, then by architecture number."""
-    return code.kind is not EntryKind.SASS, arch_order(code.arch), code.ptx_version or (0, 0)

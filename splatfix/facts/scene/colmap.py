@@ -259,21 +259,14 @@ def _images_of_text(path: Path, most: int) -> Iterator[ImageRow]:
         try:
             numbers = tuple(float(column) for column in columns[1:8])
             name, camera = columns[9].rstrip("\r"), int(columns[8])
-            seen = _keypoints_of(keypoints) if most > 0 else ()
+            # the line's end was left out; those without a point have -1
+            columns = keypoints.split()[:-1] if most > 0 else []
+            triples = zip(columns[0::3], columns[1::3], columns[2::3], strict=False)
+            seen = tuple((float(x), float(y), int(number)) for x, y, number in triples if number != "-1")
         except (ValueError, IndexError):
             raise _damaged_line(path, line) from None
         most -= len(seen)
         yield name, camera, numbers, seen
-
-
-def _keypoints_of(line: str) -> tuple[Keypoint, ...]:
-    """The first keypoints of a line, whose end was left out, that have a point."""
-    columns = line.split()[:-1]
-    keypoints = []
-    for column, row, number in zip(columns[0::3], columns[1::3], columns[2::3], strict=False):
-        if number != "-1":
-            keypoints.append((float(column), float(row), int(number)))
-    return tuple(keypoints)
 
 
 def _cameras_of_text(path: Path) -> dict[int, Camera]:

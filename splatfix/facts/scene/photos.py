@@ -90,40 +90,21 @@ def _jpeg(path: Path, start: bytes, size: int, ending: bytes) -> Photo:
             continue
         (length,) = struct.unpack(">H", header[2:4])
         if marker == 0xE1:
-            orientation = _orientation(_part(path, start, offset + 4, min(length - 2, _HEAD))) or orientation
+            # from the first directory of an EXIF block, where it has one
+            exif = _part(path, start, offset + 4, min(length - 2, _HEAD))
+            if entry := orientation_entry(exif):
+                (value,) = struct.unpack_from(entry[1], exif, entry[0])
+                orientation = value or orientation
         if marker in _FRAMES:
             bits, height, width, channels = struct.unpack(">BHHB", _part(path, start, offset + 4, 6))
             if not (width and height):
                 raise ValueError("no size")
-            return Photo(
-                "jpeg",
-                size,
-                width,
-                height,
-                channels,
-                bits,
-                False,
-                orientation,
-                _ends(path, size, ending),
-                ending,
-            )
+            # JPEG's mark of the end, in its last bytes or before what a phone put behind it
+            end = b"\xff\xd9"
+            ends = end in ending or end in read_part(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
+            return Photo("jpeg", size, width, height, channels, bits, False, orientation, ends, ending)
         offset += 2 + length
     raise ValueError("no frame")
-
-
-def _ends(path: Path, size: int, ending: bytes) -> bool:
-    """It has JPEG's mark of the end, in its last bytes or before what a phone put behind it."""
-    mark = b"\xff\xd9"
-    return mark in ending or mark in read_part(path, max(0, size - _LONG_TAIL), _LONG_TAIL)[_HEAD:]
-
-
-def _orientation(content: bytes) -> int:
-    """From the first directory of an EXIF block; 0 where it has none."""
-    entry = orientation_entry(content)
-    if entry is None:
-        return 0
-    offset, form = entry
-    return int(struct.unpack_from(form, content, offset)[0])
 
 
 def orientation_entry(content: bytes) -> tuple[int, str] | None:

@@ -116,24 +116,31 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
         scene = replace(scene, damage=f"{name} is missing or cannot be opened")
     files = list(_image_files(folder, photos))
     if images and not files:
-        files = list(_image_files(folder, _folder_with(folder, images[0].name)))
-    headers = _headers(folder, [*files, *(image.path for image in images)])
+        # the folder that has a photo, where it is not the one in which trainers look
+        for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+            photo = _header(folder, f"{other}/{images[0].name}")
+            if photo is not None and photo.format:
+                files = list(_image_files(folder, other))
+                break
+    return _with_photos(scene, files)
+
+
+def _with_photos(scene: Scene, files: Iterable[str]) -> Scene:
+    """A scene with the headers of these files, of its images, of their smaller copies and of their masks."""
+    folder, copies = scene.folder, {}
+    headers = _headers(folder, [*files, *(image.path for image in scene.images if image.path)])
+    for divisor in COPIES:
+        if (folder / f"images_{divisor}").is_dir():
+            smaller = _headers(folder, _image_files(folder, f"images_{divisor}"))
+            copies[divisor] = {inner_stem(path): photo for path, photo in smaller.items() if photo}
+    masks = _headers(folder, _image_files(folder, "masks"))
     return replace(
         scene,
         photos=headers,
-        elsewhere=_elsewhere(images, headers),
-        copies=_copies(folder),
-        masks=_masks(folder),
+        elsewhere=_elsewhere(scene.images, headers),
+        copies=copies,
+        masks={path.removeprefix("masks/"): photo for path, photo in masks.items() if photo},
     )
-
-
-def _folder_with(folder: Path, name: str) -> str:
-    """The folder of the scene that has a photo, where it is not the one in which trainers look; the usual one for none."""
-    for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
-        photo = _header(folder, f"{other}/{name}")
-        if photo is not None and photo.format:
-            return other
-    return "images"
 
 
 def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None]) -> Mapping[str, str]:
@@ -183,21 +190,17 @@ def _of_transforms(folder: Path, name: str) -> Scene:
         points = Points(count, (), 0)
     folders = {str(PurePosixPath(image.path).parent) for image in images if image.path}
     files = [path for name in sorted(folders) for path in _image_files(folder, name, deep=False)]
-    headers = _headers(folder, [*files, *(image.path for image in images if image.path)])
-    return Scene(
+    scene = Scene(
         folder,
         layout,
         images=tuple(images),
         cameras=len({image.camera for image in images}),
         points=points,
-        photos=headers,
-        elsewhere=_elsewhere(images, headers),
-        copies=_copies(folder),
-        masks=_masks(folder),
         test_file=test_file,
         angle=angle,
         endings=endings,
     )
+    return _with_photos(scene, files)
 
 
 def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]:
@@ -227,17 +230,3 @@ def _headers(folder: Path, names: Iterable[str]) -> Mapping[str, Photo | None]:
 
 def _header(folder: Path, name: str) -> Photo | None:
     return Photo("", 0, outside=True) if leads_out(folder, name) else read_photo(folder / name)
-
-
-def _copies(folder: Path) -> Mapping[int, Mapping[str, Photo]]:
-    copies = {}
-    for divisor in COPIES:
-        if (folder / f"images_{divisor}").is_dir():
-            headers = _headers(folder, _image_files(folder, f"images_{divisor}"))
-            copies[divisor] = {inner_stem(path): photo for path, photo in headers.items() if photo}
-    return copies
-
-
-def _masks(folder: Path) -> Mapping[str, Photo]:
-    headers = _headers(folder, _image_files(folder, "masks"))
-    return {path.removeprefix("masks/"): photo for path, photo in headers.items() if photo}

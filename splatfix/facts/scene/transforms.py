@@ -115,17 +115,13 @@ def _pose(matrix: object) -> Pose | None:
     for column, sign in ((0, 1.0), (1, -1.0), (2, -1.0)):
         x, y, z = (sign * rows[row][column] for row in range(3))
         axes.append((x, y, z))
-    if not _turns(axes):
-        return None
     right, down, forward = axes
-    position = [rows[row][3] for row in range(3)]
-    x, y, z = (-sum(axis[row] * position[row] for row in range(3)) for axis in axes)
-    return Pose((right, down, forward), (x, y, z))
-
-
-def _turns(axes: list[Vector]) -> bool:
-    """Three unit vectors at right angles, right-handed, within what six decimal places leave."""
     (a, b, c), (d, e, f), (g, h, i) = axes
     determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
     lengths = [math.hypot(*axis) for axis in axes]
-    return abs(determinant - 1.0) < 0.01 and all(abs(length - 1.0) < 0.01 for length in lengths)
+    # three unit vectors at right angles, right-handed, within what six decimal places leave
+    if not all(abs(number - 1.0) < 0.01 for number in (determinant, *lengths)):
+        return None
+    position = [rows[row][3] for row in range(3)]
+    x, y, z = (-sum(axis[row] * position[row] for row in range(3)) for axis in axes)
+    return Pose((right, down, forward), (x, y, z))

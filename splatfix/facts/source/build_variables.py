@@ -33,7 +33,7 @@ class VariableRead(Struct, frozen=True):
 
 
 def environment_reads(evaluator: StaticEvaluator) -> tuple[VariableRead, ...]:
-    """Every expression that reads a variable, also through a function of the file's own that is given its name."""
+    """Every expression that reads a variable."""
     reads: list[VariableRead] = []
     environ = {"environ"}
     for node in evaluator.nodes:
@@ -44,7 +44,23 @@ def environment_reads(evaluator: StaticEvaluator) -> tuple[VariableRead, ...]:
         name = text_constant(key)
         if name is not None:
             reads.append(VariableRead(name, node, default))
-    return (*reads, *_reads_by_helpers(evaluator))
+    # and through a function of the file's own that is given its name
+    name_position: dict[str, int] = {}
+    for node in evaluator.nodes:
+        if isinstance(node, ast.FunctionDef):
+            parameters = [argument.arg for argument in node.args.args]
+            for inner in ast.walk(node) if parameters else ():
+                key, _ = _key_and_default(inner, {"environ"})
+                if isinstance(key, ast.Name) and key.id in parameters:
+                    name_position[node.name] = parameters.index(key.id)
+    for node in evaluator.nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in name_position:
+            position = name_position[last_name(node.func)]
+            name_and_default = node.args[position : position + 2]
+            name = text_constant(name_and_default[0]) if name_and_default else None
+            if name is not None:
+                reads.append(VariableRead(name, node, *name_and_default[1:]))
+    return tuple(reads)
 
 
 def environment_writes(evaluator: StaticEvaluator) -> dict[str, str | None]:
@@ -73,27 +89,38 @@ def arch_variables(reads: Sequence[VariableRead], evaluator: StaticEvaluator) ->
 
 def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> CudaSwitches:
     """What decides whether CUDA code is compiled."""
-    conditions = _conditions_for_modules(evaluator)
+    # conditions ``x == "True"`` behind which modules are declared, and without which none are
+    conditions = [
+        node.test
+        for node in evaluator.nodes
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Compare)
+        and isinstance(node.test.ops[0], (ast.Eq, ast.In))
+        and any(map(_names_builder, node.body))
+        and not any(map(_names_builder, node.orelse))
+    ]
     on, also = [], []
     for read in reads:
+        # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
+        is_other = read.name in _NO_SWITCHES or is_arch_variable(read.name) or switches_off(read.name)
+        holding = set() if is_other or not conditions else evaluator.holding(id(read.node))
         if switches_on(read.name):
             on.append(read)
-        elif _OWN_BUILD.fullmatch(read.name) or _decides_on_modules(read, conditions, evaluator):
+        elif _OWN_BUILD.fullmatch(read.name) or any(holding & markers(test.left) for test in conditions):
             also.append(read)
     off = (read.name for read in reads if switches_off(read.name))
+    asks_gpu = any(
+        # or computes on it, as SparseConvNet's setup.py does
+        last_name(node) in _ASKS_THE_GPU or (isinstance(node, ast.Call) and last_name(node.func) == "cuda")
+        for node in evaluator.nodes
+    )
     return CudaSwitches(
         by_gpu=_gpu_decides(evaluator),
-        asks_gpu=any(map(_asks_gpu, evaluator.nodes)),
+        asks_gpu=asks_gpu,
         on={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(on).items()},
         also={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(also).items()},
         off=tuple(dict.fromkeys(off)),
     )
-
-
-def _asks_gpu(node: ast.AST) -> bool:
-    """It asks what the GPU is, or computes on it, as SparseConvNet's setup.py does."""
-    computes = isinstance(node, ast.Call) and last_name(node.func) == "cuda"
-    return computes or last_name(node) in _ASKS_THE_GPU
 
 
 def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None, ast.expr | None]:
@@ -110,31 +137,6 @@ def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None,
     elif isinstance(node, ast.Compare) and any(last_name(item) in environ for item in node.comparators):
         return node.left, None
     return None, None
-
-
-def _reads_by_helpers(evaluator: StaticEvaluator) -> Iterator[VariableRead]:
-    name_position: dict[str, int] = {}
-    for node in evaluator.nodes:
-        if isinstance(node, ast.FunctionDef):
-            for position in _positions_of_keys(node):
-                name_position[node.name] = position
-    for node in evaluator.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in name_position:
-            position = name_position[last_name(node.func)]
-            name_and_default = node.args[position : position + 2]
-            name = text_constant(name_and_default[0]) if name_and_default else None
-            if name is not None:
-                yield VariableRead(name, node, *name_and_default[1:])
-
-
-def _positions_of_keys(function: ast.FunctionDef) -> Iterator[int]:
-    parameters = [argument.arg for argument in function.args.args]
-    if not parameters:
-        return
-    for node in ast.walk(function):
-        key, _ = _key_and_default(node, {"environ"})
-        if isinstance(key, ast.Name) and key.id in parameters:
-            yield parameters.index(key.id)
 
 
 def _written_items(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
@@ -167,13 +169,23 @@ def _arch_variable(name: str, evaluator: StaticEvaluator, reads: Sequence[Variab
     """From its default where that has numbers; else from what is done to the value, and from its name."""
     holding = evaluator.holding(*(id(read.node) for read in reads))
     separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
-    for call, function in _conversions(evaluator, holding):
+    for node in evaluator.nodes:
+        function = last_name(node.func) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or function not in ("split", "int", "float"):
+            continue
+        converted: ast.AST = node
+        if isinstance(node.func, ast.Attribute):
+            converted = node.func.value
+        elif node.args:
+            converted = node.args[0]
+        if not holding & markers(converted):
+            continue
         if function == "float":
             dotted = True
         elif function == "int":
             is_number = True
         else:
-            split_at = evaluator.text(call.args[0]) if call.args else " "
+            split_at = evaluator.text(node.args[0]) if node.args else " "
             if split_at == ".":
                 dotted = True
             elif split_at:
@@ -186,23 +198,6 @@ def _arch_variable(name: str, evaluator: StaticEvaluator, reads: Sequence[Variab
     if separator not in _SEPARATORS:
         separator = ";"
     return ArchVariable(name, dotted, separator, plain=is_number and not dotted)
-
-
-def _conversions(evaluator: StaticEvaluator, holding: set[Marker]) -> Iterator[tuple[ast.Call, str]]:
-    """Calls of ``split``, ``int`` and ``float`` on something made of what ``holding`` says."""
-    for node in evaluator.nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        function = last_name(node.func)
-        if function not in ("split", "int", "float"):
-            continue
-        converted: ast.AST = node
-        if isinstance(node.func, ast.Attribute):
-            converted = node.func.value
-        elif node.args:
-            converted = node.args[0]
-        if holding & markers(converted):
-            yield node, function
 
 
 def _value_for_on(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> str:
@@ -222,36 +217,11 @@ def _value_for_on(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
     return "1"
 
 
-def _conditions_for_modules(evaluator: StaticEvaluator) -> tuple[ast.Compare, ...]:
-    """Conditions ``x == "True"`` behind which modules are declared, and without which none are."""
-    conditions = []
-    for node in evaluator.nodes:
-        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare):
-            continue
-        if not isinstance(node.test.ops[0], (ast.Eq, ast.In)):
-            continue
-        if any(map(_names_builder, node.body)) and not any(map(_names_builder, node.orelse)):
-            conditions.append(node.test)
-    return tuple(conditions)
-
-
 def _names_builder(statement: ast.stmt) -> bool:
     for node in ast.walk(statement):
         if last_name(node) in _BUILDERS or (isinstance(node, ast.alias) and node.name in _BUILDERS):
             return True
     return False
-
-
-def _decides_on_modules(
-    read: VariableRead, conditions: Sequence[ast.Compare], evaluator: StaticEvaluator
-) -> bool:
-    """A variable's value is compared in one of these conditions, as BASICSR_EXT's is."""
-    if not conditions or read.name in _NO_SWITCHES:
-        return False
-    if is_arch_variable(read.name) or switches_off(read.name):
-        return False
-    holding = evaluator.holding(id(read.node))
-    return any(holding & markers(condition.left) for condition in conditions)
 
 
 def _gpu_decides(evaluator: StaticEvaluator) -> bool:
@@ -266,19 +236,16 @@ def _gpu_decides(evaluator: StaticEvaluator) -> bool:
             if not any(isinstance(part.op, ast.Not) and decided & markers(part.operand) for part in denials):
                 continue
             # for AMD's GPUs a build may well need to see one, to learn which it is
-            around = islice(evaluator.conditions(node), 5)
+            around = evaluator.conditions(node)[:5]
             return not any(re.search(r"rocm|hip", ast.unparse(test), re.IGNORECASE) for test in around)
-    asserted = (node.test for node in _nodes_run(evaluator) if isinstance(node, ast.Assert))
-    return any(decided & markers(test) for test in asserted)
-
-
-def _nodes_run(evaluator: StaticEvaluator) -> Iterator[ast.AST]:
-    """What runs while setup.py and its imports are executed: their top levels, and the functions that are called from there."""
+    # what runs while setup.py and its imports are executed: their top levels, and the functions that are called from there
     functions = {node.name: node for node in evaluator.nodes if isinstance(node, ast.FunctionDef)}
     pending: list[ast.AST] = [node for node in evaluator.nodes if isinstance(node, ast.Module)]
     while pending:
         node = pending.pop()
-        yield node
+        if isinstance(node, ast.Assert) and decided & markers(node.test):
+            return True
         if isinstance(node, ast.Call) and (name := last_name(node.func)) in functions:
             pending += functions.pop(name).body
         pending += (child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.FunctionDef))
+    return False

@@ -27,7 +27,7 @@ from splatfix.facts.model.source import (
     Submodule,
 )
 from splatfix.facts.source.depth_map import read_depth
-from splatfix.facts.source.extension import code_matches, extension_folders, read_source
+from splatfix.facts.source.extension import code_matches, read_source, walk_extensions
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import (
     checkout_around,
@@ -102,7 +102,26 @@ def read_checkout(
     names = tuple(pattern for pattern in all_patterns if isinstance(pattern, NamePattern))
     identity = _identity(root, reader)
     program, reader_of_scripts = read_scripts(root, names)
-    sources = tuple(_sources(root, all_patterns, names, headers or IncludeFolders(), reader))
+    folders = walk_extensions(root, reader=reader).found
+    if len(folders) > _MOST_SOURCES:
+        reader.leave_out(root, f"it holds more than {_MOST_SOURCES} extensions; the others are not looked at")
+    sources = []
+    for inside in folders[:_MOST_SOURCES]:
+        script = read_setup_script(inside / "setup.py", reader)
+        source = read_source(inside, reader=reader)
+        python = read_packages_of(inside, source.packages, source.modules, names)
+        missing = missing_headers(inside, source, script, root, headers or IncludeFolders(), reader)
+        sources.append(
+            CheckoutSource(
+                path=inside.relative_to(root).as_posix(),
+                source=source,
+                cxx_flags=standard_flags(script),
+                own_path_in_flags=own_path_in_flags(script),
+                matches=(*code_matches(inside, all_patterns, reader), *python.matches),
+                headers_missing=tuple(missing),
+                faces=tuple(_packages_in(inside, reader)),
+            )
+        )
     package = None
     if has_build_file(root) and not any(item.path == "." for item in sources):
         package = read_source(root, reader=reader)
@@ -110,7 +129,7 @@ def read_checkout(
         identity,
         submodules=_with_uses(root, identity.submodules, reader),
         pins=tuple(read_pins(root, reader)),
-        sources=sources,
+        sources=tuple(sources),
         package=package,
         colmap_options=tuple(dict.fromkeys(_COLMAP_OPTION.findall(reader.text(root / "convert.py")))),
         needs=program.imports,
@@ -131,7 +150,21 @@ def read_identity(folder: Path) -> Fact[Checkout]:
 
 def _identity(root: Path, reader: FolderReader) -> Checkout:
     git = git_folder(root, reader)
-    shadows = tuple(_shadows(root, reader))
+    # packages of splatting names in the top folder, which Python searches first when a script there runs
+    shadows = []
+    for entry in reader.children(root):
+        module = entry.name.removesuffix(".py")
+        if not is_splat_module(module):
+            continue
+        if is_folder(entry.path):
+            # without an __init__.py, a package further down the path wins over it
+            if is_there(f"{entry.path}/__init__.py"):
+                inside = (child.name for child in reader.children(root / entry.name))
+                shadows.append(
+                    Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
+                )
+        elif entry.name.endswith(".py") and is_there(entry.path):
+            shadows.append(Shadow(module, entry.path, False))
     return Checkout(
         folder=str(root),
         paths=telling_paths(root, reader),
@@ -139,7 +172,7 @@ def _identity(root: Path, reader: FolderReader) -> Checkout:
         clones=tuple(dict.fromkeys(cloned_in_readme(root, reader))),
         commit=commit_of(git, reader),
         submodules=read_submodules(root, reader),
-        shadows=shadows,
+        shadows=tuple(shadows),
         **_imports_and_calls(root, reader, {shadow.module for shadow in shadows}),
     )
 
@@ -165,32 +198,6 @@ def _with_uses(root: Path, submodules: tuple[Submodule, ...], reader: FolderRead
                 if pattern.search(text) and len(uses[path]) < _MOST_USES:
                     uses[path].append(file.relative_to(root).as_posix())
     return tuple(replace(item, named_in=tuple(uses.get(item.path, ()))) for item in submodules)
-
-
-def _sources(
-    root: Path,
-    patterns: tuple[SourcePattern | NamePattern, ...],
-    names: tuple[NamePattern, ...],
-    headers: IncludeFolders,
-    reader: FolderReader,
-) -> Iterator[CheckoutSource]:
-    folders = extension_folders(root, reader=reader)
-    if len(folders) > _MOST_SOURCES:
-        reader.leave_out(root, f"it holds more than {_MOST_SOURCES} extensions; the others are not looked at")
-    for folder in folders[:_MOST_SOURCES]:
-        script = read_setup_script(folder / "setup.py", reader)
-        source = read_source(folder, reader=reader)
-        python = read_packages_of(folder, source.packages, source.modules, names)
-        missing = missing_headers(folder, source, script, root, headers, reader)
-        yield CheckoutSource(
-            path=folder.relative_to(root).as_posix(),
-            source=source,
-            cxx_flags=standard_flags(script),
-            own_path_in_flags=own_path_in_flags(script),
-            matches=(*code_matches(folder, patterns, reader), *python.matches),
-            headers_missing=tuple(missing),
-            faces=tuple(_packages_in(folder, reader)),
-        )
 
 
 def missing_headers_of(source: Source, facts: Facts) -> tuple[MissingHeader, ...]:
@@ -252,18 +259,3 @@ def _imports_and_calls(root: Path, reader: FolderReader, own_modules: set[str]) 
         "calls": tuple(calls),
         "extension_calls": tuple(others),
     }
-
-
-def _shadows(root: Path, reader: FolderReader) -> Iterator[Shadow]:
-    """Packages of splatting names in the checkout's top folder, which Python searches first when a script there runs."""
-    for entry in reader.children(root):
-        module = entry.name.removesuffix(".py")
-        if not is_splat_module(module):
-            continue
-        if is_folder(entry.path):
-            # without an __init__.py, a package further down the path wins over it
-            if is_there(f"{entry.path}/__init__.py"):
-                inside = (child.name for child in reader.children(root / entry.name))
-                yield Shadow(module, entry.path, any(name.endswith((".so", ".pyd")) for name in inside))
-        elif entry.name.endswith(".py") and is_there(entry.path):
-            yield Shadow(module, entry.path, False)

@@ -33,17 +33,13 @@ def read_depth(text: str) -> str:
             if sign == "=" and right.strip(" {}") not in ("0", "0.0f", "0.f")
         ]
         weights = {"alpha*T", *_WEIGHT.findall(text)}
-        sums = bool(added) and all(_is_weighted(right, weights) for right in added)
+        factors = ["".join(right.split()) for right in added]
+        # a depth times alpha T, not its inverse
+        sums = bool(added) and all(
+            "/" not in text and any(text.endswith(f"*{weight}") for weight in weights) for text in factors
+        )
         first = next((f"{value} = {' '.join(right.split())};" for right in others), f"{value} += ...;")
         kinds[first] = sums and not others
     if not kinds:
         return ""
     return next((statement for statement, sums in kinds.items() if not sums), "sum")
-
-
-def _is_weighted(right: str, weights: set[str]) -> bool:
-    """It is a depth times alpha T, not its inverse."""
-    factors = "".join(right.split())
-    if "/" in factors:
-        return False
-    return any(factors.endswith(f"*{weight}") for weight in weights)

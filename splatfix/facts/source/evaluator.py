@@ -51,11 +51,6 @@ class _Budget(Struct):
         return self.items < 0 or self.letters < 0
 
 
-class _Condition(Struct, frozen=True):
-    test: ast.expr
-    outer: _Condition | None
-
-
 class StaticEvaluator:
     """Works on the syntax tree of a setup.py (first) and those of the files beside it that it imports."""
 
@@ -202,28 +197,22 @@ class StaticEvaluator:
     # -- conditions -------------------------------------------------------------------------------------------
 
     @cached_property
-    def _innermost_condition(self) -> dict[int, _Condition | None]:
-        innermost: dict[int, _Condition | None] = {}
-        pending: list[tuple[ast.AST, _Condition | None]] = [(tree, None) for tree in self._trees]
+    def _conditions(self) -> dict[int, tuple[ast.expr, ...]]:
+        conditions: dict[int, tuple[ast.expr, ...]] = {}
+        pending: list[tuple[ast.AST, tuple[ast.expr, ...]]] = [(tree, ()) for tree in self._trees]
         while pending:
-            node, condition = pending.pop()
-            innermost[id(node)] = condition
-            inside = condition
+            node, outer = pending.pop()
+            conditions[id(node)] = inside = outer
             if isinstance(node, (ast.If, ast.IfExp)):
-                inside = _Condition(node.test, condition)
+                inside = (node.test, *outer)[:_MOST_CONDITIONS]
             for child in ast.iter_child_nodes(node):
                 is_test = isinstance(node, (ast.If, ast.IfExp)) and child is node.test
-                pending.append((child, condition if is_test else inside))
-        return innermost
+                pending.append((child, outer if is_test else inside))
+        return conditions
 
-    def conditions(self, node: ast.AST) -> Iterator[ast.expr]:
+    def conditions(self, node: ast.AST) -> tuple[ast.expr, ...]:
         """The tests of the ``if`` that a statement or expression stands in, in either branch; the innermost first."""
-        condition = self._innermost_condition.get(id(node))
-        for _ in range(_MOST_CONDITIONS):
-            if condition is None:
-                return
-            yield condition.test
-            condition = condition.outer
+        return self._conditions.get(id(node), ())
 
     # -- flow -------------------------------------------------------------------------------------------------
 

@@ -94,11 +94,13 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
             build_imports.append(module)
     packages = script.setup_texts("packages")
     submodules = tuple(item for item in read_submodules(folder, reader) if item.empty)
+    # a source distribution has in its PKG-INFO what its setup.py computes
+    released = re.search(r"^Version:(.*)", reader.text(folder / "PKG-INFO"), re.MULTILINE)
     source = Source(
         folder=str(folder),
         build_files=build_files,
         name=declared_name,
-        version=script.setup_text("version") or version or _released_version(folder, reader),
+        version=script.setup_text("version") or version or (released[1].strip() if released else None),
         packages=packages,
         modules=modules,
         needs_cuda=needs_cuda,
@@ -143,15 +145,6 @@ class FolderWalk(Struct, frozen=True):
     """False when there were too many folders, and the rest was not looked at."""
 
 
-def extension_folders(folder: Path, reader: FolderReader | None = None) -> tuple[Path, ...]:
-    """Folders at or below ``folder`` whose setup.py declares native modules, in order of name.
-
-    Not those in build output, and not below an extension it found. More than three levels down, where stacks have their
-    ``modeling/pixel_decoder/ops`` and libraries their examples, only those built with torch count.
-    """
-    return walk_extensions(folder, reader=reader).found
-
-
 def walk_extensions(
     folder: Path,
     depth: int = _DEEPEST,
@@ -160,9 +153,13 @@ def walk_extensions(
     *,
     below: bool = False,
 ) -> FolderWalk:
-    """The same, with what could not be read; the nearest folders first, and no more than ``most`` of them.
+    """Folders at or below ``folder`` whose setup.py declares native modules; the nearest are looked into first.
+
+    Not those in build output, and not below an extension it found. More than three levels down, where stacks have their
+    ``modeling/pixel_decoder/ops`` and libraries their examples, only those built with torch count.
 
     Args:
+        most: how many folders are looked into.
         below: the folder itself does not count, so that those inside an extension are found.
     """
     reader = reader or FolderReader()
@@ -191,15 +188,6 @@ def walk_extensions(
             if entry.name not in skipped and entry.is_dir(follow_symlinks=False):
                 pending.append((current / entry.name, level + 1))
     return FolderWalk(tuple(sorted(extensions)), tuple(unreadable))
-
-
-def _released_version(folder: Path, reader: FolderReader) -> str | None:
-    """The version of a source distribution, whose PKG-INFO has what its setup.py computes; None where that is no such."""
-    for line in reader.text(folder / "PKG-INFO").splitlines():
-        key, _, value = line.partition(":")
-        if key == "Version":
-            return value.strip()
-    return None
 
 
 def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
@@ -237,13 +225,12 @@ def _is_cpu_only(
 
 
 def code_matches(
-    folder: Path, patterns: Iterable[SourcePattern | NamePattern], reader: FolderReader | None = None
+    folder: Path, patterns: Iterable[SourcePattern | NamePattern], reader: FolderReader
 ) -> Iterator[CodeMatch]:
     """The first line of each pattern in each file of an extension's source folder.
 
     What a pattern asks a file to lack may also stand in a local header that the file includes, one level deep.
     """
-    reader = reader or FolderReader()
     source_patterns = [pattern for pattern in patterns if isinstance(pattern, SourcePattern)]
     for file in reader.files_below(folder, (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"), depth=3):
         looking = [pattern for pattern in source_patterns if pattern.looks_at(file.name)]

@@ -71,24 +71,6 @@ class _Calls(Struct):
             self.items.append(call)
         return tuple(numbers)
 
-    def unpack(self, number: int, exactly: int | None, at_least: int) -> None:
-        """The result is taken apart, into so many values."""
-        call = self.items[number]
-        if exactly is None:
-            exactly = call.unpacks
-        elif call.unpacks is not None and exactly != call.unpacks:  # in two branches
-            at_least = min(exactly, call.unpacks)
-            exactly = None
-        self.items[number] = replace(call, unpacks=exactly, at_least=max(call.at_least, at_least))
-
-    def name_results(self, numbers: Iterable[int], targets: Sequence[ast.expr]) -> None:
-        """The values go to these variables; those of the first assignment are kept."""
-        names = tuple(item.id if isinstance(item, ast.Name) else "" for item in targets)
-        for number in numbers:
-            call = self.items[number]
-            if isinstance(call, RenderCall) and not call.results:
-                self.items[number] = replace(call, results=names)
-
 
 def extension_calls(
     file: str, nodes: Sequence[ast.AST], most: int
@@ -104,7 +86,8 @@ def extension_calls(
     functions = list(_functions(nodes[0]))
     # what one function imports is not what a name is in another
     names = _extension_names([node for statement in functions[-1][1] for node in ast.walk(statement)])
-    settings = [node for node in nodes if isinstance(node, ast.Call) and _makes_settings(node, names)]
+    every_call = (node for node in nodes if isinstance(node, ast.Call))
+    settings = [call for call in every_call if _SETTINGS.fullmatch(_absolute(call.func, names)[1])]
     calls = _Calls(most)
     attributes = _Scope[_Rasterizer]()  # self.rasterizer, made in one method and called in another
     for function, body in functions:
@@ -161,16 +144,14 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, Block]]:
         yield statement, block
         inner = []
         parts = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-        for part in chain.from_iterable(map(_bodies, parts)):
+        bodies = (getattr(part, name, None) for part in parts for name in ("body", "orelse", "finalbody"))
+        for part in bodies:
+            if not isinstance(part, list):
+                continue
             # deeper ones count as one: what is compared is a prefix, whose length would grow with the square
             inside = (*block, id(part))[:_DEEPEST_BLOCK]
             inner += [(child, inside) for child in part]
         pending += reversed(inner)
-
-
-def _bodies(part: ast.AST) -> Iterator[list[ast.stmt]]:
-    bodies = (getattr(part, name, None) for name in ("body", "orelse", "finalbody"))
-    return (body for body in bodies if isinstance(body, list))
 
 
 class _FunctionReader:
@@ -216,8 +197,12 @@ class _FunctionReader:
             is_starred = any(isinstance(item, ast.Starred) for item in target.elts)
             at_least = sum(not isinstance(item, ast.Starred) for item in target.elts)
             self._unpack(value, None if is_starred else at_least, at_least)
-            if not is_starred:
-                self._calls.name_results(self._numbers_of(value), target.elts)
+            # the values go to these variables; those of the first assignment are kept
+            names = tuple(item.id if isinstance(item, ast.Name) else "" for item in target.elts)
+            for number in () if is_starred else self._numbers_of(value):
+                call = self._calls.items[number]
+                if isinstance(call, RenderCall) and not call.results:
+                    self._calls.items[number] = replace(call, results=names)
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
                 self._unpack(value.value, None, at_least)
         if isinstance(target, ast.Subscript):  # one more key, which the call may be given or not
@@ -233,8 +218,16 @@ class _FunctionReader:
         self._results.assign(name, block, renderings)
 
     def _unpack(self, value: ast.expr, exactly: int | None, at_least: int) -> None:
+        """The result is taken apart, into so many values."""
         for number in self._numbers_of(value):
-            self._calls.unpack(number, exactly, at_least)
+            call = self._calls.items[number]
+            count, least = exactly, at_least
+            if count is None:
+                count = call.unpacks
+            elif call.unpacks is not None and count != call.unpacks:  # in two branches
+                least = min(count, call.unpacks)
+                count = None
+            self._calls.items[number] = replace(call, unpacks=count, at_least=max(call.at_least, least))
 
     def _numbers_of(self, value: ast.expr) -> tuple[int, ...]:
         return self._numbers.get(id(value), ()) or self._results.values_of(dotted_name(value))
@@ -262,7 +255,13 @@ class _FunctionReader:
 
     def _renderings(self, call: ast.Call, rasterizer: _Rasterizer) -> Iterator[RenderCall]:
         """The call once for each of the settings that the rasterizer can have been given."""
-        keywords, positional = _arguments(self._without_mapping(call))
+        # ``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none
+        written: list[ast.keyword] = []
+        for keyword in call.keywords:
+            mappings = self._mappings.values_of(dotted_name(keyword.value)) if keyword.arg is None else ()
+            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
+            written += [ast.keyword(name, keyword.value) for name in names]
+        keywords, positional = _arguments(ast.Call(call.func, call.args, written))
         for settings in rasterizer.settings or (None,):
             settings_keywords, settings_positional = _arguments(settings)
             yield RenderCall(
@@ -280,15 +279,6 @@ class _FunctionReader:
     def _other_call(self, call: ast.Call, module: str, name: str) -> ExtensionCall:
         keywords, positional = _arguments(call)
         return ExtensionCall(self._file, call.lineno, self._function, module, name, keywords, positional)
-
-    def _without_mapping(self, call: ast.Call) -> ast.Call:
-        """``f(**arguments)`` as ``f(a=..., b=...)``, where the function made that dict of constant keys, and added none."""
-        keywords: list[ast.keyword] = []
-        for keyword in call.keywords:
-            mappings = self._mappings.values_of(dotted_name(keyword.value)) if keyword.arg is None else ()
-            names = [text_constant(key) for key in mappings[0].keys] if len(mappings) == 1 else [keyword.arg]
-            keywords += [ast.keyword(name, keyword.value) for name in names]
-        return ast.Call(call.func, call.args, keywords)
 
     def _settings_in(self, value: ast.expr) -> tuple[ast.Call, ...]:
         if not isinstance(value, ast.Call):
@@ -323,10 +313,6 @@ def _absolute(callee: ast.expr, names: Mapping[str, str]) -> tuple[str, str]:
         return "", ""
     module, _, name = f"{names[first]}{dot}{rest}".rpartition(".")
     return module, name
-
-
-def _makes_settings(call: ast.Call, names: Mapping[str, str]) -> bool:
-    return _SETTINGS.fullmatch(_absolute(call.func, names)[1]) is not None
 
 
 def _arguments(call: ast.Call | None) -> tuple[tuple[str, ...], int]:

@@ -1,5 +1,6 @@
 """What is in a folder that a person named, read with bounds: it may also hold a dataset, or be the home folder."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -178,16 +179,12 @@ def packed_sources(folder: Path) -> Iterator[Path]:
     """ZIP archives with a setup.py inside, as HAC keeps its extensions; in the folder itself and those right below."""
     for _, entries in FolderReader().folders(folder, 1):
         for entry in entries:
-            if entry.name.endswith(".zip") and _has_setup_py(entry.path):
-                yield Path(entry.path)
-
-
-def _has_setup_py(path: str) -> bool:
-    try:
-        with opened(path) as reader:
-            return any(members(reader, lambda name: PurePosixPath(name).name == "setup.py"))
-    except BinaryError:  # damaged, or no archive at all
-        return False
+            if not entry.name.endswith(".zip"):
+                continue
+            # damaged, or no archive at all
+            with contextlib.suppress(BinaryError), opened(entry.path) as reader:
+                if any(members(reader, lambda name: PurePosixPath(name).name == "setup.py")):
+                    yield Path(entry.path)
 
 
 def cloned_in_readme(root: Path, reader: FolderReader) -> Iterator[str]:

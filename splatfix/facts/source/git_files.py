@@ -19,6 +19,7 @@ _INDEX_HEADER, _INDEX_ENTRY = 12, 62
 _INDEX_VERSIONS = (2, 3, 4)
 _GITLINK_MODE = 0o160000
 _EXTENDED = 0x4000
+_PREFIX_LENGTH = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]")
 # In version 4 each path can be one byte longer than the last, so that a small index unfolds to gigabytes.
 _LONGEST_PATH = 1 << 13
 
@@ -155,10 +156,13 @@ def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
             start += 2
         kept = b""
         if version == 4:
-            dropped = _prefix_length(index, start)
-            if dropped is None:
+            # how many bytes of the path before are dropped: seven bits a byte, and one is added for every byte that follows
+            number = _PREFIX_LENGTH.match(index, start)
+            if number is None:
                 return
-            count, start = dropped
+            count, start = -1, number.end()
+            for byte in number.group():
+                count = (count + 1) << 7 | (byte & 0x7F)
             kept = path[: max(len(path) - count, 0)]
         end = index.find(b"\0", start)
         if end < 0:
@@ -171,20 +175,6 @@ def _index_entries(index: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         else:  # one to eight NULs fill an entry up to a multiple of eight bytes
             offset += (end - offset + 8) // 8 * 8
         yield int.from_bytes(entry[24:28], "big"), entry[40:60], path
-
-
-def _prefix_length(index: bytes, start: int) -> tuple[int, int] | None:
-    """How many bytes of the path before are dropped, and where the number ends; None for damage.
-
-    Seven bits a byte, and one is added for every byte that follows.
-    """
-    number = re.compile(rb"[\x80-\xff]{0,4}[\x00-\x7f]").match(index, start)
-    if number is None:
-        return None
-    count = -1
-    for byte in number.group():
-        count = (count + 1) << 7 | (byte & 0x7F)
-    return count, number.end()
 
 
 def _gitmodules(folder: Path, reader: FolderReader) -> dict[str, Mapping[str, str]]:

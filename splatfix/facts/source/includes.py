@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -227,7 +227,12 @@ def certain_includes(text: str) -> Iterator[tuple[int, str]]:
         line += text.count("\n", position, match.start())
         position = match.start()
         directives.append((line, match.group(1), match.group(2)))
-    depth = -1 if _is_guarded(directives) else 0
+    depth, macro = 0, []
+    # the file may be one big ``#ifndef NAME``, ``#define NAME``
+    if len(directives) > 1 and directives[0][1] in ("ifndef", "if") and directives[1][1] == "define":
+        macro = directives[1][2].split()
+    if macro and re.search(rf"\b{re.escape(macro[0])}\b", directives[0][2]):
+        depth = -1
     for line, directive, rest in directives:
         if directive in ("if", "ifdef", "ifndef"):
             depth += 1
@@ -237,14 +242,6 @@ def certain_includes(text: str) -> Iterator[tuple[int, str]]:
             included = _INCLUDED.match(rest)
             if included:
                 yield line, included.group(1)
-
-
-def _is_guarded(directives: Sequence[tuple[int, str, str]]) -> bool:
-    """The file is one big ``#ifndef NAME``, ``#define NAME``."""
-    if len(directives) < 2 or directives[0][1] not in ("ifndef", "if") or directives[1][1] != "define":
-        return False
-    macro = directives[1][2].split()
-    return bool(macro) and re.search(rf"\b{re.escape(macro[0])}\b", directives[0][2]) is not None
 
 
 def _with_cccl(folders: Iterable[Path]) -> Iterator[Path]:

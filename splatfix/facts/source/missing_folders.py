@@ -11,7 +11,7 @@ from pathlib import Path
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.folder import checkout_around
-from splatfix.facts.source.git_files import read_submodules
+from splatfix.facts.source.git_files import is_empty, read_submodules
 from splatfix.facts.source.reader import FolderReader, is_there
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.facts.source.syntax import text_constant
@@ -38,11 +38,11 @@ def missing_folders(
     candidates += build.submodules_around()
     for path in build.include_folders():
         inside = path.strip("/")
-        lost = "/" in inside and _holds_nothing(folder / path) and build.includes_what_was_in(path)
+        lost = "/" in inside and is_empty(folder / path) and build.includes_what_was_in(path)
         if lost or inside.startswith("third_party"):
             candidates.append(path)
     for path in dict.fromkeys(candidate.strip("/") for candidate in candidates):
-        if path and _holds_nothing(folder / path):
+        if path and is_empty(folder / path):
             yield path
 
 
@@ -87,8 +87,8 @@ class _Build:
 
         ``"-I" + os.path.join(here, "third_party/glm/")`` is how all of Inria's family names its one include folder.
         """
-        texts = [text for text in self._script.nvcc_flags if text not in self._for_old_versions]
-        texts += [text for text in self._script.include_dirs if text not in self._for_old_versions]
+        named = (*self._script.nvcc_flags, *self._script.include_dirs)
+        texts = [text for text in named if text not in self._for_old_versions]
         for call in self._script.calls("join"):
             parts = [text_constant(argument) for argument in call.args]
             if any(part in texts for part in parts):
@@ -122,11 +122,3 @@ class _Build:
 def is_its_own(folder: Path, file: Path) -> bool:
     """No setup.py stands between a source's folder and one of its files."""
     return not any(is_there(folder / part / "setup.py") for part in file.relative_to(folder).parents[:-1])
-
-
-def _holds_nothing(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as listing:
-            return next(listing, None) is None
-    except (OSError, ValueError):
-        return True

@@ -31,16 +31,7 @@ _KEY_COLON = re.compile(r"(?<!:):(?!:)")
 def read_pins(root: Path, reader: FolderReader | None = None) -> Iterator[Pin]:
     """Every requirement in the top folder's files, in order of the files' names."""
     reader = reader or FolderReader()
-    for count, pin in enumerate(_pins(root, reader)):
-        if count == _MOST_PINS:
-            reader.leave_out(
-                root, f"its files name more than {_MOST_PINS} requirements; the others are not read"
-            )
-            return
-        yield pin
-
-
-def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
+    count = 0
     for entry in reader.children(root):
         if _REQUIREMENTS.fullmatch(entry.name):
             lines = _of_requirements(reader.text(Path(entry.path)))
@@ -50,10 +41,14 @@ def _pins(root: Path, reader: FolderReader) -> Iterator[Pin]:
             lines = _of_project(reader.text(Path(entry.path)))
         else:
             continue
-        for line in lines:
-            pin = _pin(entry.name, line)
-            if pin is not None:
-                yield pin
+        for pin in filter(None, (_pin(entry.name, line) for line in lines)):
+            if count == _MOST_PINS:
+                reader.leave_out(
+                    root, f"its files name more than {_MOST_PINS} requirements; the others are not read"
+                )
+                return
+            count += 1
+            yield pin
 
 
 def _of_requirements(text: str) -> Iterable[str]:

@@ -131,12 +131,19 @@ class _Reading(Struct):
         for statement in statements:
             if statement.at_import and statement.certain:
                 yield from self._imported(file, name, statement.node)
-        self._match_names(name, text, statements)
+        lines = text.splitlines()
+        matched: set[tuple[str, int]] = set()
+        for line, at_import, used in sorted(self._used_names(text, statements)):
+            for pattern in self.patterns:
+                key = (pattern.key, line)
+                if pattern.holds(used) and key not in matched and len(matched) < _MOST_MATCHES:
+                    matched.add(key)
+                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
         for pattern in self.patterns:
             for shape in pattern.names & BY_SHAPE.keys():
                 mention, at_import, find_lines = BY_SHAPE[shape]
                 for line in find_lines(tree)[:_MOST_MATCHES] if mention in text else ():
-                    self._add_match(pattern.key, name, line, text.splitlines(), at_import=at_import)
+                    self._add_match(pattern.key, name, line, lines, at_import=at_import)
 
     # -- imports ----------------------------------------------------------------------------------------------
 
@@ -172,16 +179,6 @@ class _Reading(Struct):
 
     # -- uses -------------------------------------------------------------------------------------------------
 
-    def _match_names(self, file: str, text: str, statements: Sequence[_Statement]) -> None:
-        lines = text.splitlines()
-        matched: set[tuple[str, int]] = set()
-        for line, at_import, name in sorted(self._used_names(text, statements)):
-            for pattern in self.patterns:
-                key = (pattern.key, line)
-                if pattern.holds(name) and key not in matched and len(matched) < _MOST_MATCHES:
-                    matched.add(key)
-                    self._add_match(pattern.key, file, line, lines, at_import=at_import)
-
     def _add_match(self, key: str, file: str, line: int, lines: Sequence[str], *, at_import: bool) -> None:
         text = "".join(lines[line - 1 : line]).strip()[:_LONGEST_LINE]
         self.matches.append(CodeMatch(key, file, line, text, at_import and not self.beside))
@@ -196,7 +193,14 @@ class _Reading(Struct):
         for statement in statements:
             absolute.update((item.local, item.stands_for) for item in imported(statement.node))
         methods = {name for pattern in self.patterns for name in pattern.names if name.startswith("*.")}
-        if not self._may_use(text, absolute, methods):
+        # the text must have one of the names somewhere: expressions are many, and a walk through them is slow
+        spellings = [method.removeprefix("*.") for method in methods]
+        for local, module in absolute.items():
+            for pattern in self.patterns:
+                for name in pattern.names:
+                    if name.startswith(f"{module}."):
+                        spellings.append(local + name.removeprefix(module))
+        if not spellings or not re.search(rf"\b({'|'.join(map(re.escape, spellings))})\b", text):
             return
         for statement in certain:
             for node in own_expressions(statement.node):
@@ -207,17 +211,6 @@ class _Reading(Struct):
                 head, dot, rest = dotted_name(node).partition(".")
                 if head in absolute:
                     yield node.lineno, statement.at_import, f"{absolute[head]}{dot}{rest}"
-
-    def _may_use(self, text: str, absolute: dict[str, str], methods: set[str]) -> bool:
-        """The text has one of the names somewhere: expressions are many, and a walk through them is slow."""
-        spellings = [method.removeprefix("*.") for method in methods]
-        for local, module in absolute.items():
-            for pattern in self.patterns:
-                for name in pattern.names:
-                    if name.startswith(f"{module}."):
-                        spellings.append(local + name.removeprefix(module))
-        anywhere = "|".join(map(re.escape, spellings))
-        return bool(spellings) and re.search(rf"\b({anywhere})\b", text) is not None
 
 
 def _inner_statements(outer: _Statement, *, is_started: bool) -> Iterator[_Statement]:

@@ -41,9 +41,13 @@ def read_package_source(
             local_names = (alias.asname or alias.name for alias in node.names)
             names += [name for name in local_names if re.match(r"[A-Z][a-z]", name)]
     settings, settings_defaults = _settings(classes)
-    forward, forward_required = _forward(classes)
+    forward: tuple[str, ...] | None = None
+    forward_required = 0
+    for method in islice(_methods(classes, r"\w*Rasterizer", "forward"), 1):
+        forward = tuple(argument.arg for argument in method.args.args[1:])
+        forward_required = len(forward) - len(method.args.defaults)
     native, exports = _native_use(module, nodes)
-    values, gradients_ignored = _values(classes)
+    returns, values, gradients_ignored = _results(classes)
     return PackageSource(
         module=module,
         native=native,
@@ -52,7 +56,7 @@ def read_package_source(
         classes=tuple(names),
         forward=forward,
         forward_required=forward_required,
-        returns=_returns(classes),
+        returns=returns,
         exports=exports,
         values=values,
         gradients_ignored=gradients_ignored,
@@ -111,14 +115,6 @@ def _settings(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]
     return None, 0
 
 
-def _forward(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...] | None, int]:
-    """(parameters, how many must be given) of the rasterizer's forward, without self; (None, 0) where there is none."""
-    for method in _methods(classes, r"\w*Rasterizer", "forward"):
-        parameters = tuple(argument.arg for argument in method.args.args[1:])
-        return parameters, len(parameters) - len(method.args.defaults)
-    return None, 0
-
-
 def _methods(classes: list[ast.ClassDef], pattern: str, name: str) -> Iterator[ast.FunctionDef]:
     """The method of this name of every class of such a name that has one."""
     for node in classes:
@@ -127,35 +123,26 @@ def _methods(classes: list[ast.ClassDef], pattern: str, name: str) -> Iterator[a
             yield from islice(methods, 1)
 
 
-def _returns(classes: list[ast.ClassDef]) -> int | None:
-    """How many values the forward of the autograd function ``_Rasterize...`` returns."""
-    for method in _methods(classes, r"_Rasterize\w*", "forward"):
-        counts = set()
-        for statement in ast.walk(method):
-            if isinstance(statement, ast.Return):
-                value = statement.value
-                counts.add(len(value.elts) if isinstance(value, ast.Tuple) else 1)
-        return counts.pop() if len(counts) == 1 else None
-    return None
-
-
-def _values(classes: list[ast.ClassDef]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """(names of what the autograd function ``_Rasterize...`` returns, positions whose gradient its backward leaves unused)."""
+def _results(classes: list[ast.ClassDef]) -> tuple[int | None, tuple[str, ...], tuple[int, ...]]:
+    """(how many values the forward of the autograd function ``_Rasterize...`` returns, their names, positions whose gradient
+    its backward leaves unused)."""
     for method in _methods(classes, r"_Rasterize\w*", "forward"):
         returned = [item.value for item in ast.walk(method) if isinstance(item, ast.Return)]
         tuples = [item.elts for item in returned if isinstance(item, ast.Tuple)]
+        counts = {len(item.elts) if isinstance(item, ast.Tuple) else 1 for item in returned}
+        count = counts.pop() if len(counts) == 1 else None
         each = {tuple(map(last_name, items)) for items in tuples}
         if len(tuples) != len(returned) or len(each) != 1:
-            return (), ()
+            return count, (), ()
         names = each.pop()
         for backward in _methods(classes, r"_Rasterize\w*", "backward"):
             gradients = [argument.arg for argument in backward.args.args[1:]]
             used = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
             if len(gradients) == len(names):
                 ignored = [number for number, name in enumerate(gradients) if name not in used]
-                return names, tuple(ignored)
-        return names, ()
-    return (), ()
+                return count, names, tuple(ignored)
+        return count, names, ()
+    return None, (), ()
 
 
 def _native_use(module: str, nodes: Sequence[ast.AST]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -4,12 +4,11 @@ import ast
 import posixpath
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from splatfix.facts.source.folder import holds_everything, source_texts
 from splatfix.facts.source.reader import FolderReader, is_there
-from splatfix.facts.source.setup_py import SetupScript, read_setup_script
+from splatfix.facts.source.setup_py import read_setup_script
 
 _UPWARDS = re.compile(r"(?:(?<=[\s\"'/(=])|^)(?:\.\./)*\.\.(?=[/\"')\s]|$)", re.MULTILINE)
 _COMMENT = re.compile(r"#[^\n]*")
@@ -41,7 +40,16 @@ def repository_of(folder: Path) -> Path:
 def levels_above(folder: Path) -> int:
     """How many folders up its build files and sources name something; 0 for one that stands alone."""
     reader = FolderReader()
-    levels = [0, *_levels_of_script(read_setup_script(folder / "setup.py", reader))]
+    script, levels = read_setup_script(folder / "setup.py", reader), [0]
+    # for every path that it works out from its own folder: how many folders above that it leads
+    parts_of_paths: set[int] = set()
+    for node in script.nodes:
+        if not isinstance(node, ast.expr) or id(node) in parts_of_paths:
+            continue
+        path = script.path(node)
+        if path is not None:
+            levels.append(posixpath.normpath(path).split("/").count(".."))
+            parts_of_paths.update(map(id, ast.walk(node)))
     for name in ("CMakeLists.txt", "pyproject.toml", "MANIFEST.in"):
         text = _COMMENT.sub("", reader.text(folder / name))
         levels += [match.group().count("..") for match in _UPWARDS.finditer(text)]
@@ -59,15 +67,3 @@ def _is_everything(folder: Path) -> bool:
     return any(
         Path(inside).resolve().is_relative_to(folder) for inside in (Path.home(), tempfile.gettempdir())
     )
-
-
-def _levels_of_script(script: SetupScript) -> Iterator[int]:
-    """For every path that it works out from its own folder: how many folders above that it leads."""
-    parts_of_paths: set[int] = set()
-    for node in script.nodes:
-        if not isinstance(node, ast.expr) or id(node) in parts_of_paths:
-            continue
-        path = script.path(node)
-        if path is not None:
-            yield posixpath.normpath(path).split("/").count("..")
-            parts_of_paths.update(map(id, ast.walk(node)))

@@ -147,13 +147,11 @@ def all_trainers(root: Path) -> tuple[str, ...]:
     ]
     trainers = [file for file in started if _BACKWARD in texts[file]]
     if not trainers and any(_BACKWARD in text for text in texts.values()):
-        trainers = [file for file in started[:_MOST_STARTED] if _trains(root, file, reader)]
+        for script in started[:_MOST_STARTED]:
+            files = {root / file for file, _ in reach_of(root, (script,), reader).functions}
+            if any(_BACKWARD in reader.text(file) for file in files):
+                trainers.append(script)
     return tuple(file.relative_to(root).as_posix() for file in trainers)
-
-
-def _trains(root: Path, script: Path, reader: FolderReader) -> bool:
-    files = {file for file, _ in reach_of(root, (script,), reader).functions}
-    return any(_BACKWARD in reader.text(root / file) for file in files)
 
 
 class _Reading:
@@ -199,9 +197,24 @@ class _Reading:
         while self._pending or self._wake():
             path, function, body = self._pending.pop()
             self.functions.add((self._files[path].name, function))
-            for statement in body:
-                for node in ast.walk(statement):
-                    self._look(path, node)
+            for node in (node for statement in body for node in ast.walk(statement)):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    # a star brings every name; of others those that are used are seen where they are used
+                    self._open_all(relative_files(path, node))
+                    for item in imported(node):
+                        self._open_module(item.deepest)
+                elif isinstance(node, ast.Name):
+                    self._names.add(node.id)
+                elif isinstance(node, ast.Attribute):
+                    self._names.add(node.attr)
+                elif isinstance(node, ast.Call) and dotted_name(node.func) in _IMPORTERS:
+                    module = text_constant(node.args[0]) if node.args else None
+                    if module is None:
+                        self.everything = self.everything or f"{self._files[path].name}:{node.lineno}"
+                    else:
+                        self._open_module(module)
+                elif (text := text_constant(node)) is not None and len(text) < _LONGEST_NAME:
+                    self._names.add(text.rpartition(".")[2])
 
     def _wake(self) -> bool:
         """Functions whose name was seen since; special methods wake with the name of their class."""
@@ -215,30 +228,6 @@ class _Reading:
                     still.append((name, owner, node))
             file.waiting = still
         return bool(self._pending)
-
-    def _look(self, path: Path, node: ast.AST) -> None:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(path, node)
-        elif isinstance(node, ast.Name):
-            self._names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            self._names.add(node.attr)
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < _LONGEST_NAME
-        ):
-            self._names.add(node.value.rpartition(".")[2])
-        elif isinstance(node, ast.Call) and dotted_name(node.func) in _IMPORTERS:
-            module = text_constant(node.args[0]) if node.args else None
-            if module is None:
-                self.everything = self.everything or f"{self._files[path].name}:{node.lineno}"
-            else:
-                self._open_module(module)
-
-    def _import(self, path: Path, node: ast.Import | ast.ImportFrom) -> None:
-        # a star brings every name; of others those that are used are seen where they are used
-        self._open_all(relative_files(path, node))
-        for item in imported(node):
-            self._open_module(item.deepest)
 
     def _open_module(self, module: str) -> None:
         top = module.partition(".")[0]

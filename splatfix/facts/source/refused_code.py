@@ -28,9 +28,15 @@ def unhashable_defaults(tree: ast.Module) -> list[int]:
     lines = []
     for dataclass in dataclasses:
         for field in dataclass.body:
-            if not isinstance(field, ast.AnnAssign) or _class_of_default(field.value) not in unhashable:
+            value = field.value if isinstance(field, ast.AnnAssign) else None
+            # of ``Settings()``, and of ``field(default=Settings())``
+            if isinstance(value, ast.Call) and last_name(value.func) == "field":
+                value = keyword_value(value, "default")
+            if not isinstance(field, ast.AnnAssign) or not isinstance(value, ast.Call):
                 continue
-            if not any(last_name(part) == "ClassVar" for part in ast.walk(field.annotation)):
+            if last_name(value.func) in unhashable and not any(
+                last_name(part) == "ClassVar" for part in ast.walk(field.annotation)
+            ):
                 lines.append(field.lineno)
     return lines
 
@@ -76,10 +82,3 @@ def _is_hashable(node: ast.ClassDef, decorator: ast.expr) -> bool:
         options[keyword.arg] = getattr(keyword.value, "value", None)  # None: computed, and may be True
     may_be_frozen = any(options.get(name, False) is not False for name in ("frozen", "unsafe_hash"))
     return may_be_frozen or not options.get("eq", True)
-
-
-def _class_of_default(value: ast.expr | None) -> str:
-    """``Settings`` of ``Settings()``, and of ``field(default=Settings())``."""
-    if isinstance(value, ast.Call) and last_name(value.func) == "field":
-        value = keyword_value(value, "default")
-    return last_name(value.func) if isinstance(value, ast.Call) else ""

@@ -156,25 +156,21 @@ def read_arguments(root: Path, script: str) -> dict[str, str]:
     """
     reader = FolderReader()
     arguments: dict[str, str] = {}
-    for path in _files(root, script, reader):
-        text = reader.text(path)
-        tree = reader.python(path, text)
-        if tree is not None:
-            for argument in _arguments(tree):
-                # of two the first counts: the script's own wins over those of what it imports
-                arguments.setdefault(argument.lstrip("-").replace("-", "_"), argument)
-    return arguments
-
-
-def _files(root: Path, script: str, reader: FolderReader) -> list[Path]:
-    """The script, and every module of the checkout that it names in an import."""
     files = [root / script]
-    tree = reader.python(files[0], reader.text(files[0])) if is_regular_file(files[0]) else None
-    if tree is None:
-        return []
-    for item in (item for node in ast.walk(tree) for item in imported(node)):
-        files += files_of_module(root, item.module.split("."))
-    return list(dict.fromkeys(files))[:_MOST_MODULES]
+    for path in files:
+        tree = reader.python(path, reader.text(path)) if is_regular_file(path) else None
+        if tree is None:
+            continue
+        if len(files) == 1:  # the script itself, and every module of the checkout that it names in an import
+            modules = [item.module for node in ast.walk(tree) for item in imported(node)]
+            files += dict.fromkeys(
+                file for name in modules for file in files_of_module(root, name.split("."))
+            )
+            del files[_MOST_MODULES:]
+        for argument in _arguments(tree):
+            # of two the first counts: the script's own wins over those of what it imports
+            arguments.setdefault(argument.lstrip("-").replace("-", "_"), argument)
+    return arguments
 
 
 def _arguments(tree: ast.Module) -> Iterator[str]:

@@ -136,8 +136,12 @@ class SetupScript(StaticEvaluator):
 
     @property
     def imports(self) -> tuple[str, ...]:
-        """Modules that it cannot do without: imported at its top level, outside of any ``try``."""
-        return _unique(name for statement in self._body for name in _modules_of(statement))
+        """Modules that it cannot do without: imported at its top level, outside of any ``try``.
+
+        Of ``from pkg_resources import packaging`` both ``pkg_resources`` and ``pkg_resources.packaging``.
+        """
+        items = [item for statement in self._body for item in imported(statement)]
+        return _unique(name for item in items for name in (item.module, item.deepest))
 
     @property
     def imports_in_all(self) -> tuple[str, ...]:
@@ -211,10 +215,19 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
         tree = reader.parse(text)
     except NotPython as error:
         return SetupScript(error=f"setup.py is not Python this version can read: {error}", source=text)
-    trees = [tree]
-    if folder is not None:
-        trees += _imported_files(tree, folder, reader)
-    return SetupScript(trees)
+    # the files in its folder that it imports, and those that these import; at most ten
+    modules: dict[Path, ast.Module] = {}
+    pending = [tree]
+    while folder is not None and pending:
+        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
+        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
+            if file in modules or len(modules) == _MOST_IMPORTED:
+                continue
+            module = reader.python(file, reader.text(file))
+            if module is not None:
+                modules[file] = module
+                pending.append(module)
+    return SetupScript([tree, *modules.values()])
 
 
 def standard_flags(script: SetupScript) -> tuple[str, ...]:
@@ -249,28 +262,6 @@ def own_path_in_flags(script: SetupScript) -> bool:
         if flag.startswith("-I") and own_folder & markers(node):
             return True
     return False
-
-
-def _imported_files(tree: ast.Module, folder: Path, reader: FolderReader) -> list[ast.Module]:
-    """The files in the folder of setup.py that it imports, and those that these import; at most ten."""
-    modules: dict[Path, ast.Module] = {}
-    pending = [tree]
-    while pending:
-        items = [item for node in ast.walk(pending.pop(0)) for item in imported(node)]
-        for file in (file for item in items for file in files_of_module(folder, item.deepest.split("."))):
-            if file in modules or len(modules) == _MOST_IMPORTED:
-                continue
-            module = reader.python(file, reader.text(file))
-            if module is not None:
-                modules[file] = module
-                pending.append(module)
-    return list(modules.values())
-
-
-def _modules_of(node: ast.AST) -> Iterator[str]:
-    """``pkg_resources`` of ``import pkg_resources``; ``pkg_resources.packaging`` of ``from pkg_resources import packaging``."""
-    for item in imported(node):
-        yield from (item.module, item.deepest)
 
 
 def _sure_setups(body: Iterable[ast.stmt], depth: int = 8) -> list[ast.Call]:

@@ -25,13 +25,11 @@ def evaluations_with_autograd(tree: ast.Module) -> list[int]:
     for loop in ast.walk(tree):
         if not isinstance(loop, _LOOPS) or _calls_backward(loop):
             continue
-        function = _function_of(loop, parents)
+        function = next((node for node in _around(loop, parents) if isinstance(node, _FUNCTIONS)), None)
         called = {last_name(call.func) for call in _calls(tree)}
         if function is not None and not (function.name in called or _calls_backward(function)):
             continue  # who calls it, and how, is in another file
-        names = {
-            last_name(call.func) or "" for call in _calls(loop) if not _is_covered(call, parents, covered)
-        }
+        names = {last_name(call.func) for call in _calls(loop) if covered.isdisjoint(_around(call, parents))}
         if _METRICS & names and any(name.lower().startswith(_RENDERERS) for name in names):
             lines.append(loop.lineno)
     return sorted(lines)
@@ -73,7 +71,7 @@ def graphs_kept(tree: ast.Module) -> list[int]:
             target, value = _kept(node)
             if value is None or target is None or target in assigned or target in losses:
                 continue
-            if losses & _names_with_graph(value) and not _is_covered(node, parents, covered):
+            if losses & _names_with_graph(value) and covered.isdisjoint(_around(node, parents)):
                 lines.append(node.lineno)
     return sorted(set(lines))
 
@@ -120,14 +118,11 @@ def _unconditional(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _unconditional(statement.body)
 
 
-def _function_of(
-    node: ast.AST, parents: Mapping[ast.AST, ast.AST]
-) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """What it is in, the innermost first."""
     while node in parents:
         node = parents[node]
-        if isinstance(node, _FUNCTIONS):
-            return node
-    return None
+        yield node
 
 
 def _turns_autograd_off(node: ast.AST) -> bool:
@@ -159,20 +154,12 @@ def _without_autograd(tree: ast.Module, parents: Mapping[ast.AST, ast.AST]) -> s
     while True:
         more = []
         for function in functions:
-            own = calls[function.name]
-            if function not in covered and own and all(_is_covered(call, parents, covered) for call in own):
+            around = [_around(call, parents) for call in calls[function.name]]
+            if function not in covered and around and not any(map(covered.isdisjoint, around)):
                 more.append(function)
         if not more:
             return covered
         covered.update(more)
-
-
-def _is_covered(node: ast.AST, parents: Mapping[ast.AST, ast.AST], covered: set[ast.AST]) -> bool:
-    while node in parents:
-        node = parents[node]
-        if node in covered:
-            return True
-    return False
 
 
 def _is_an_image(target: ast.expr) -> bool:

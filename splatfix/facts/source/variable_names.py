@@ -15,11 +15,6 @@ def is_arch_variable(name: str) -> bool:
     return name != "TORCH_CUDA_ARCH_LIST" and _ARCHITECTURES.search(name) is not None
 
 
-def is_cuda_switch(name: str) -> bool:
-    """``FORCE_CUDA``, ``BUILD_NO_CUDA``...: it says whether CUDA code is compiled."""
-    return switches_on(name) or switches_off(name)
-
-
 def switches_on(name: str) -> bool:
     """``FORCE_CUDA``, ``BUILD_WITH_CUDA``."""
     return _ON.fullmatch(name) is not None

@@ -38,7 +38,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class System(Protocol):
-    """What a probe may ask of a machine. Tests hand in one that is played back; probes go through nothing else."""
+    """What a probe may ask of a machine. Tests hand in one that is played back; probes go through nothing else.
+
+    What asks a native file for its inside raises BinaryError when it is none, cannot be read, or is damaged.
+    """
 
     @property
     def name(self) -> str:
@@ -78,39 +81,19 @@ class System(Protocol):
         """Run a program (seconds until it is given up)."""
 
     def read_binary(self, path: str) -> Binary:
-        """Links and fat binaries of a native file.
-
-        Raises:
-            BinaryError: when the file is not one, or is damaged.
-        """
+        """Links and fat binaries of a native file."""
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
-        """Symbols and symbol versions that a native file wants from others.
-
-        Raises:
-            BinaryError: when the file is not one, or is damaged.
-        """
+        """Symbols and symbol versions that a native file wants from others."""
 
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``names`` that none of the libraries exports.
-
-        Raises:
-            BinaryError: when a library is not one, or is damaged.
-        """
+        """Those of ``names`` that none of the libraries exports."""
 
     def provided_versions(self, path: str) -> tuple[str, ...]:
-        """Symbol versions that a library defines.
-
-        Raises:
-            BinaryError: when the file is not one, or is damaged.
-        """
+        """Symbol versions that a library defines."""
 
     def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is.
-
-        Raises:
-            BinaryError: when the file cannot be read.
-        """
+        """Those of ``texts`` that the file's bytes hold, each ended by a zero byte as a C string is."""
 
     def modified(self, path: str) -> float | None:
         """When the file was last written, in seconds since 1970; None when it is not there."""

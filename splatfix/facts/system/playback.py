@@ -6,7 +6,7 @@ import json
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,8 +70,14 @@ class RawMachine(Struct, frozen=True, forbid_unknown_fields=True):
                 from_json(kind, parts[name])
             except ValueError as error:
                 raise _no_machine(folder, f": {name}.json: {error}") from error
-        is_windows = machine["system"] == "windows"
-        return cls(machine, **parts, files=dict(_texts(folder / "files", is_windows)))
+        files = {}
+        # ``files/C/Windows/x`` -> ``C:/Windows/x``; ``files/etc/x`` -> ``/etc/x``
+        for file in sorted((folder / "files").rglob("*")):
+            if file.is_file():
+                path = file.relative_to(folder / "files").as_posix().replace("%3A", ":").replace("%25", "%")
+                path = path.replace("/", ":/", 1) if machine["system"] == "windows" else f"/{path}"
+                files[path] = file.read_text(encoding="utf-8", errors="replace")
+        return cls(machine, **parts, files=files)
 
     def write(self, folder: Path) -> None:
         """The form that :meth:`read` takes."""
@@ -79,7 +85,12 @@ class RawMachine(Struct, frozen=True, forbid_unknown_fields=True):
         for name in _PARTS:
             write_json(folder / f"{name}.json", getattr(self, name))
         for path, text in self.files.items():
-            write_text(folder / "files" / _file_name(path), text)
+            drive = re.match(r"([A-Za-z]):[\\/]", path)
+            relative = path.lstrip("/")
+            if drive:
+                relative = f"{drive.group(1)}/{path[3:]}".replace("\\", "/")
+            # colons are spelled %3A, which every file system can store
+            write_text(folder / "files" / relative.replace("%", "%25").replace(":", "%3A"), text)
 
 
 def _no_machine(folder: Path, reason: str) -> SplatfixError:
@@ -143,24 +154,6 @@ _MOST_LINKS = 40
 _MOST_FATBINS = 100_000
 
 
-def _texts(base: Path, is_windows: bool) -> Iterator[tuple[str, str]]:
-    """``files/C/Windows/x`` -> ``C:/Windows/x``; ``files/etc/x`` -> ``/etc/x``."""
-    for file in sorted(base.rglob("*")):
-        if file.is_file():
-            path = file.relative_to(base).as_posix().replace("%3A", ":").replace("%25", "%")
-            path = path.replace("/", ":/", 1) if is_windows else f"/{path}"
-            yield path, file.read_text(encoding="utf-8", errors="replace")
-
-
-def _file_name(path: str) -> str:
-    """Path below ``files/`` for the text of a file; colons are spelled %3A, which every file system can store."""
-    drive = re.match(r"([A-Za-z]):[\\/]", path)
-    relative = path.lstrip("/")
-    if drive:
-        relative = f"{drive.group(1)}/{path[3:]}".replace("\\", "/")
-    return relative.replace("%", "%25").replace(":", "%3A")
-
-
 class PlaybackSystem:
     """A :class:`splatfix.facts.system.live.System` that answers from a :class:`RawMachine`; what that lacks is absent."""
 
@@ -182,7 +175,17 @@ class PlaybackSystem:
         self._files = self._keyed(raw.files)
         self._symbols = {json.dumps([item["call"], item["arguments"]]): item for item in raw.symbols}
         self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
-        self._known = self._with_parents(self._paths.exists)
+        # every path that is there, by what the recording knows of it or of something inside
+        self._known: set[str] = set()
+        leaves = [*map(self._key, self._paths.exists), *self._scripts]
+        for folder, names in self._listings.items():
+            leaves += [self._key(f"{folder}/{name}") for name in names]
+        for answers in (self._files, self._links, self._listings, self._binaries):
+            leaves += answers
+        for path in leaves:
+            while len(path) <= _LONGEST_PATH and path not in self._known and path not in ("", "."):
+                self._known.add(path)
+                path = posixpath.dirname(path)
 
     def _keyed(self, items: Mapping[str, T]) -> dict[str, T]:
         return {self._key(path): value for path, value in items.items()}
@@ -198,19 +201,6 @@ class PlaybackSystem:
         if self._windows:
             program = self._key(program)
         return (program, *arguments)
-
-    def _with_parents(self, existing: Iterable[str]) -> set[str]:
-        """Every path that is there, by what the recording knows of it or of something inside."""
-        listed = [f"{folder}/{name}" for folder, names in self._listings.items() for name in names]
-        known: set[str] = set()
-        leaves = [*map(self._key, existing), *map(self._key, listed), *self._scripts]
-        for answers in (self._files, self._links, self._listings, self._binaries):
-            leaves += answers
-        for path in leaves:
-            while len(path) <= _LONGEST_PATH and path not in known and path not in ("", "."):
-                known.add(path)
-                path = posixpath.dirname(path)
-        return known
 
     def _spellings(self, path: str) -> tuple[str, ...]:
         """The path as asked for, then with its links followed."""
@@ -278,7 +268,17 @@ class PlaybackSystem:
         document = self._at(self._binaries, path)
         if document is None:
             raise FileNotFoundError(2, "No such file or directory", path)
-        return _unpacked(path, _decoded(_NativeFile, document))
+        file = _decoded(_NativeFile, document)
+        fatbins: list[Fatbin] = []
+        try:
+            for item in file.fatbins:
+                section = _RELOCATABLE if item.relocatable else ".nv_fatbin"
+                fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item.code)))
+                fatbins += [fatbin] * min(item.count, _MOST_FATBINS)
+        except ValueError as error:  # no words that :func:`packed` makes
+            raise BinaryError(f"the recording of {path} is damaged: {error}") from error
+        fields: dict[str, Any] = {name: getattr(file, name) for name in _PACKED}
+        return Binary(path, fatbins=tuple(fatbins), **fields)
 
     def symbol_needs(self, path: str) -> SymbolNeeds:
         return self._answer(SymbolNeeds, "symbol_needs", path)
@@ -332,20 +332,6 @@ def packed(binary: Binary) -> dict[str, Any]:
     fatbins = [_EqualFatbins(code, count, relocatable) for (relocatable, code), count in counts.items()]
     document = {name: to_json(getattr(binary, name)) for name in _PACKED}
     return {**document, "fatbins": to_json(fatbins)}
-
-
-def _unpacked(path: str, file: _NativeFile) -> Binary:
-    """The file again, as far as facts are drawn from it; raises BinaryError for what :func:`packed` does not make."""
-    fatbins: list[Fatbin] = []
-    try:
-        for item in file.fatbins:
-            section = _RELOCATABLE if item.relocatable else ".nv_fatbin"
-            fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item.code)))
-            fatbins += [fatbin] * min(item.count, _MOST_FATBINS)
-    except ValueError as error:
-        raise BinaryError(f"the recording of {path} is damaged: {error}") from error
-    fields: dict[str, Any] = {name: getattr(file, name) for name in _PACKED}
-    return Binary(path, fatbins=tuple(fatbins), **fields)
 
 
 def _entry_as_text(entry: FatbinEntry) -> str:

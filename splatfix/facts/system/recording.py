@@ -77,6 +77,10 @@ class RecordingSystem(CachingSystem):
         """
         redactor = Redactor(self._system.env, platform.node()) if redact else None
         clean: Callable[[Any], Any] = redactor.data if redactor else redacted
+        symbols = []
+        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
+            for arguments, answer in self.answers(call).items():
+                symbols.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
         about = {
             "source": "recorded on a real machine by splatfix diagnose --record",
             "system": self.name,
@@ -94,7 +98,7 @@ class RecordingSystem(CachingSystem):
             commands=clean([to_json(replace(done, argv=argv)) for argv, done in self.answers("run").items()]),
             nvml=clean(next(iter(self.answers("nvml").values()), {"error": "not asked"})),
             binaries=clean({path: _document(answer) for path, answer in self._by_path("read_binary")}),
-            symbols=clean(self._symbol_answers()),
+            symbols=clean(symbols),
             files=clean({path: text for path, text in self._by_path("read") if text is not None}),
         ).write(self._folder)
         return redactor
@@ -104,6 +108,7 @@ class RecordingSystem(CachingSystem):
 
     def _paths(self) -> dict[str, Any]:
         exists = self._by_path("exists")
+        fingerprints = sorted(self.answers("fingerprint").items())
         return {
             "exists": [path for path, is_there in exists if is_there],
             "absent": [path for path, is_there in exists if not is_there],
@@ -111,20 +116,9 @@ class RecordingSystem(CachingSystem):
             "listings": {path: list(names) for path, names in self._by_path("listdir")},
             "scripts": [path for path, is_script in self._by_path("starts_with_script") if is_script],
             "modified": dict(self._by_path("modified")),
-            "fingerprints": {
-                path: text
-                for (path, _), text in sorted(self.answers("fingerprint").items())
-                if text is not None
-            },
+            "fingerprints": {path: text for (path, _), text in fingerprints if text is not None},
             "unreadable": {item.path: item.reason for item in self.unreadable()},
         }
-
-    def _symbol_answers(self) -> list[dict[str, Any]]:
-        recorded = []
-        for call in ("symbol_needs", "missing_exports", "provided_versions", "contains"):
-            for arguments, answer in self.answers(call).items():
-                recorded.append({"call": call, "arguments": to_json(arguments), **_document(answer)})
-        return recorded
 
 
 def _document(answer: Any) -> dict[str, Any]:
@@ -157,7 +151,12 @@ class Redactor:
         self._moved = sorted(moved, key=len, reverse=True)
         hosts = {node, node.partition(".")[0], *(env[name] for name in _HOST_VARIABLES if name in env)}
         self._replacements = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
-        names = sorted(filter(_is_telling, self._replacements), key=len, reverse=True)
+        telling = [
+            name
+            for name in self._replacements
+            if len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
+        ]
+        names = sorted(telling, key=len, reverse=True)
         alternatives = "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names)
         self._names = re.compile(alternatives) if names else None
         self._gpus: dict[str, str] = {}
@@ -198,7 +197,3 @@ class Redactor:
     def _gpu(self, match: re.Match[str]) -> str:
         known = self._gpus.setdefault(match.group(0).lower(), f"{len(self._gpus) + 1:012d}")
         return f"{match.group(1)}-00000000-0000-0000-0000-{known}"
-
-
-def _is_telling(name: str) -> bool:
-    return len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import MissingHeader, Source, extension_folders, read_source, walk_extensions
+from splatfix.facts import MissingHeader, Source, read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
@@ -76,45 +76,13 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
     assert "-DFLAG" in source(tmp_path, code).nvcc_flags
 
 
-def test_flags_of_the_host_compiler_are_not_nvcc_flags(tmp_path: Path) -> None:
-    code = 'cxx = ["-march=native"]\nsetup(x={"cxx": cxx + ["-DHOST"], "nvcc": ["-O3"]})'
-    assert source(tmp_path, code).nvcc_flags == ("-O3",)
-    code = (
-        'args = {"cxx": ["-march=native"], "nvcc": ["-O3"]}\nargs["nvcc"].append("-lineinfo")\nsetup(x=args)'
-    )
-    assert set(source(tmp_path, code).nvcc_flags) == {"-O3", "-lineinfo"}
-    code = 'flags = ["-O3"]\nif hip:\n    flags.append(f"--offload-arch={gpu}")\nsetup(x={"nvcc": flags})'
-    assert source(tmp_path, code).nvcc_flags == ("-O3",)
-
-
-def test_imports_of_setuptools_that_it_cannot_do_without(tmp_path: Path) -> None:
-    setup = (
-        "import os, pkg_resources\nfrom pkg_resources import parse_version, packaging\nfrom setuptools import setup\n"
-        "try:\n    import distutils.log\nexcept ImportError:\n    pass\nfrom .pkg_resources import own\n"
-        "def later():\n    from distutils import sysconfig\nsetup(name='x')\n"
-    )
-    names = ("pkg_resources", "pkg_resources.parse_version", "pkg_resources.packaging")
-    assert source(tmp_path, setup).imports == names
-
-
-def test_computed_names_stay_unknown(tmp_path: Path) -> None:
-    found = source(tmp_path, 'from setuptools import setup\nsetup(name=compute(), version=f"{1}")\n')
-    assert found.name is None and found.version is None
-    assert found.label == tmp_path.name
-
-
-def test_joined_constants_are_followed(tmp_path: Path) -> None:
-    found = source(tmp_path, 'PKG = "simple" + "_knn"\nsetup(name=PKG, packages=[PKG])\n')
-    assert (found.name, found.packages) == ("simple_knn", ("simple_knn",))
-
-
-def test_cuda_or_not(tmp_path: Path) -> None:
-    plain = 'setup(name="rdel", ext_modules=[CppExtension("rdel", ["rdel.cpp"])])'
-    assert not source(tmp_path / "a", plain, "rdel.cpp").needs_cuda
-    assert source(tmp_path / "a", plain, "rdel.cpp").uses_torch_builder
-    computed = 'setup(ext_modules=[CppExtension("x", glob("*"))])'
-    assert not source(tmp_path / "b", computed).needs_cuda
-    assert source(tmp_path / "c", computed, "csrc/kernel.cu").needs_cuda
+@pytest.mark.parametrize(("code", "files", "told"), TABLE["says"])
+def test_what_a_source_says(
+    tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]
+) -> None:
+    found = source(tmp_path, code, **files)
+    assert {name: getattr(found, name) for name in told} == told
+    assert found.label == (found.name or tmp_path.name)
 
 
 def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
@@ -125,50 +93,6 @@ def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
     assert read_source(tmp_path).missing_folders == ("third_party/glm",), "an empty folder is as good as none"
     (tmp_path / "third_party" / "glm" / "glm.hpp").write_text("")
     assert read_source(tmp_path).missing_folders == ()
-
-
-def test_a_submodule_for_old_toolkits_alone(tmp_path: Path) -> None:
-    """kaolin was refused for an empty third_party/cub, which CUDA has brought since 11."""
-    modules = '[submodule "cub"]\n\tpath = third_party/cub\n\turl = https://example.org/cub\n'
-    dirs = "include_dirs=[] if int(major) > 10 else ['third_party/cub']"
-    for setup, lost in (
-        ("if int(major) < 11:\n    dirs.append(join(here, 'third_party/cub'))\nsetup()", ()),
-        ("if cuda:\n    dirs.append(join(here, 'third_party/cub'))\nsetup()", ("third_party/cub",)),
-        (f"setup({dirs})", ("third_party/cub",)),
-    ):
-        assert source(tmp_path, setup, **{".gitmodules": modules}).missing_folders == lost
-
-
-@pytest.mark.parametrize(
-    ("setup", "include", "lost"),
-    [
-        ("include_dirs=[join(here, 'eigen')]", "x.h", ("eigen",)),
-        ("sources=['a.cu']", "Eigen/Dense", ("eigen",)),
-        ("sources=['a.cu']", "../eigen/Eigen/Dense", ("eigen",)),
-        ("sources=['a.cu']", "cuda.h", ()),
-    ],
-)
-def test_a_submodule_that_no_build_reads(tmp_path: Path, setup: str, include: str, lost: Names) -> None:
-    """nerfacc was refused for those of its benchmarks and of its examples, which pylint passes over; DPVO for its viewer's."""
-    files = {
-        ".gitmodules": '[submodule "e"]\n\tpath = eigen\n\turl = https://example.org/e\n',
-        "pyproject.toml": "[project]\nname = 'x'\n[tool.pylint.main]\nignore-paths = ['eigen']\n",
-        "csrc/a.cu": f"#include <{include}>\n",
-        "viewer/setup.py": "setup()",
-        "viewer/main.cpp": "#include <eigen/x.h>\n",
-    }
-    script = f"setup(ext_modules=[CUDAExtension('x', {setup})])"
-    assert source(tmp_path, script, **files).missing_folders == lost
-
-
-def test_a_library_that_its_readme_downloads(tmp_path: Path) -> None:
-    """DPVO: wget eigen-3.4.0.zip, unzip into thirdparty. A folder of which nothing is included may be left out."""
-    setup = (
-        "setup(ext_modules=[CUDAExtension('x', include_dirs=[join(here, 'thirdparty/eigen-3.4.0'), 'a/b'])])"
-    )
-    both = "#include <Eigen/Dense>\n#include <ATen/ATen.h>\n"
-    assert source(tmp_path, setup, **{"a.cu": both}).missing_folders == ("thirdparty/eigen-3.4.0",)
-    assert source(tmp_path, setup, **{"a.cu": "#include <ATen/ATen.h>\n"}).missing_folders == ()
 
 
 def test_modules_that_cmake_builds(tmp_path: Path) -> None:
@@ -182,14 +106,6 @@ def test_modules_that_cmake_builds(tmp_path: Path) -> None:
     }
     found = read_source(put(tmp_path, files))
     assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
-
-
-def test_a_builder_that_setup_py_chooses_is_torchs(tmp_path: Path) -> None:
-    """pytorch_scatter was planned without CUDA code, for a CMakeLists.txt of its C++ library lies beside setup.py."""
-    setup = (
-        "Builder = CppExtension if cpu else CUDAExtension\nsetup(ext_modules=[Builder('a._C', ['a.cpp'])])"
-    )
-    assert source(tmp_path, setup, **{"CMakeLists.txt": "project(a)\n"}).needs_cuda
 
 
 def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
@@ -303,25 +219,6 @@ def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None
     assert not found.uses_torch_builder
 
 
-def test_kernels_of_an_extension_below_are_not_its_own(tmp_path: Path) -> None:
-    """Pointnet2_PyTorch's pure package lies around pointnet2_ops_lib, which has the kernels and a setup.py of its own."""
-    kernels = ("ops_lib/setup.py", "ops_lib/src/kernel.cu")
-    assert not source(tmp_path / "a", 'setup(name="nets")', *kernels).needs_cuda
-    assert source(
-        tmp_path / "b", 'setup(name="nets", ext_modules=listed())', *kernels, "csrc/kernel.cu"
-    ).needs_cuda
-
-
-@pytest.mark.parametrize("use", ["include_dirs=[{}]", 'extra_compile_args={{"nvcc": ["-I" + {}]}}'])
-def test_an_include_folder_below_another(tmp_path: Path, use: str) -> None:
-    """gsplat's and GaussianImage's way to name the glm that lies beside the kernels."""
-    path = use.format('osp.join(extensions_dir, "third_party", "glm")')
-    setup = f'extensions_dir = osp.join("gsplat", "cuda")\nsetup(ext_modules=[CUDAExtension("x", {path})])'
-    assert source(tmp_path, setup, "gsplat/cuda/third_party/glm/glm.hpp").missing_folders == ()
-    there = setup.replace('osp.join("gsplat", "cuda")', "osp.dirname(__file__)")
-    assert source(tmp_path, there).missing_folders == ("third_party/glm",)
-
-
 def test_pyproject(tmp_path: Path) -> None:
     text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
     found = read_source(put(tmp_path, {"pyproject.toml": text}))
@@ -344,7 +241,7 @@ def test_extensions_of_a_checkout(tmp_path: Path) -> None:
 
 
 def extensions(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in extension_folders(folder)]
+    return [path.relative_to(folder).as_posix() for path in walk_extensions(folder).found]
 
 
 def test_extensions_far_down(tmp_path: Path) -> None:
@@ -386,11 +283,3 @@ def test_a_walk_ends_and_names_what_it_could_not_read(
     assert walk.unreadable == (tmp_path / "locked",) and walk.complete
     near = walk_extensions(tmp_path, most=5)
     assert not near.complete and near.found == (tmp_path / "a" / "ext",)
-
-
-def test_what_setup_links_by_name(tmp_path: Path) -> None:
-    setup = (
-        "libs = ['cuda', 'cudadevrt']\n"
-        "setup(name='x', ext_modules=[CUDAExtension('x', ['a.cu'], libraries=libs, extra_link_args=['-lEGL', '-O2'])])\n"
-    )
-    assert source(tmp_path, setup).libraries == ("cuda", "cudadevrt", "EGL")

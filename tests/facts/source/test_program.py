@@ -18,8 +18,6 @@ from .test_checkout import read
 
 TABLE = data(__file__)
 
-TUPLE_LOADED, UNHASHABLE_DEFAULT = "torch.load(tuple)", "dataclass(default=unhashable)"
-
 
 def program(folder: Path, text: str, *names: str, **files: str) -> Program:
     """Of a train.py with this text, beside other files."""
@@ -107,70 +105,20 @@ def test_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:
     assert imported(inside, "import linked\nfrom .. import secret\n") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "at_import"),
-    [
-        ("import numpy as np\nx = np.int\n", 2, True),
-        ("import numpy\ndef f():\n    return numpy.int(3)\n", 3, False),
-        ("from numpy import int as whole\n", 1, True),
-        ("import numpy as np\nx = f(a,\n  b.astype(np.int))\n", 3, True),
-    ],
-)
-def test_names_that_are_gone(tmp_path: Path, text: str, line: int, at_import: bool) -> None:
-    (match,) = program(tmp_path, text, "numpy.int").matches
-    assert (match.breakage, match.file, match.line, match.at_import) == (
-        "wanted",
-        "train.py",
-        line,
-        at_import,
-    )
-    assert match.text == text.splitlines()[line - 1].strip()
+@pytest.mark.parametrize(("text", "names", "told"), TABLE["uses"])
+def test_where_names_are_used(tmp_path: Path, text: str, names: tuple[str, ...], told: object) -> None:
+    matches = program(tmp_path, text, *names).matches
+    assert tuple((item.line, item.at_import) for item in matches) == told
+    for item in matches:
+        assert (item.breakage, item.file) == ("wanted", "train.py")
+        assert item.text == text.splitlines()[item.line - 1].strip()
 
 
-@pytest.mark.parametrize("text", TABLE["not-meant"])
-def test_names_that_are_not_meant(tmp_path: Path, text: str) -> None:
-    assert program(tmp_path, text, "numpy.int").matches == ()
-
-
-def test_a_module_of_ones_own_name_is_not_pythons(tmp_path: Path) -> None:
-    found = program(tmp_path, "import distutils.util\nfrom imp import reload\n", "distutils", "imp")
-    assert [item.line for item in found.matches] == [1, 2]
-
-
-DATACLASSES: str = data(__file__)["texts"]["dataclasses"]
-
-
-def test_defaults_that_can_be_hashed(tmp_path: Path) -> None:
-    assert program(tmp_path, DATACLASSES, UNHASHABLE_DEFAULT).matches == ()
-
-
-@pytest.mark.parametrize(
-    "default", ["Plain()", "Plain(a=2)", "field(default=Plain())", "dataclasses.field(default=Plain())"]
-)
-def test_defaults_that_cannot(tmp_path: Path, default: str) -> None:
-    text = f"{DATACLASSES}    five: Plain = {default}\n"
-    matches = program(tmp_path, text, UNHASHABLE_DEFAULT).matches
-    assert [item.line for item in matches] == [text.count("\n")]
-
-
-def test_a_class_variable_is_no_field(tmp_path: Path) -> None:
-    text = f"{DATACLASSES}    five: ClassVar[Plain] = Plain()\n"
-    assert program(tmp_path, text, UNHASHABLE_DEFAULT).matches == ()
-
-
-def test_a_checkpoint_loaded_as_a_tuple(tmp_path: Path) -> None:
-    text = """import torch
-def training(start):
-    if start:
-        (params, first) = torch.load(start)
-"""
-    (match,) = program(tmp_path, text, TUPLE_LOADED).matches
-    assert match.line == 4 and not match.at_import
-
-
-@pytest.mark.parametrize("statement", TABLE["loads"])
-def test_loads_that_decide_for_themselves_or_are_of_tensors(tmp_path: Path, statement: str) -> None:
-    assert program(tmp_path, f"import torch\n{statement}\n", TUPLE_LOADED).matches == ()
+@pytest.mark.parametrize(("field", "refused"), TABLE["defaults"])
+def test_defaults_that_cannot_be_hashed(tmp_path: Path, field: str, refused: int) -> None:
+    text = f"{TABLE['texts']['dataclasses']}    {field}\n"
+    matches = program(tmp_path, text, "dataclass(default=unhashable)").matches
+    assert [item.line for item in matches] == [text.count("\n")] * refused
 
 
 def test_a_source_says_what_its_packages_import(tmp_path: Path) -> None:
@@ -205,10 +153,3 @@ def test_names_that_there_cannot_be(tmp_path: Path) -> None:
 def test_a_long_chain_ends(tmp_path: Path) -> None:
     text = "import numpy as np\nx = np" + ".a" * 60 + "\ny = " + "-" * 50 + "1" + " + 1" * 200 + "\n"
     assert program(tmp_path, text, "numpy.a").matches[0].line == 2
-
-
-def test_a_method_by_its_name_alone(tmp_path: Path) -> None:
-    text = "def draw(figure):\n    data = figure.canvas().tostring_rgb()\n    return data.tostring_argb()\n"
-    found = program(tmp_path, text, "*.tostring_rgb")
-    assert [(item.line, item.at_import) for item in found.matches] == [(2, False)]
-    assert not program(tmp_path, text, "*.canvas_rgb").matches
