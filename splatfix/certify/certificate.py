@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.installed import as_installed
+from splatfix.certify.criteria.installed import as_installed, built_beside
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -89,6 +89,8 @@ def _of_suite(
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
     code = as_installed(measured.loaded, subject.python)
+    if runs:
+        code += built_beside(built)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
@@ -98,7 +100,7 @@ def _of_suite(
         if verdict is Verdict.UNDETERMINED:
             summary = f"{undetermined_because(left_open)} {idle}"
     else:
-        summary = summarize(verdict, proof, subject, runs, idle, left_open)
+        summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
     environment_runs = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays

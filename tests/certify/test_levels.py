@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import compare
 from splatfix.certify.certificate import failures
+from splatfix.certify.criteria.installed import built_beside
 from splatfix.certify.levels import built_for, evaluate
 from splatfix.certify.summary import summarize
 from splatfix.checks import Finding, Status
@@ -28,7 +29,7 @@ def levels(
     kernels: tuple[KernelCheck, ...] = (GOOD,),
     runs: tuple[SceneRun, ...] = (RUN,),
     baseline: dict[str, Any] | None = None,
-    renderer: str = "torch",
+    renderer: str = "inria",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
     comparison = compare(runs, baseline)
@@ -51,6 +52,8 @@ def test_extension_for_another_gpu_is_not_built() -> None:
     for status, reached in ((Status.FAIL, False), (Status.PASS, True), (Status.WARN, None)):
         found = levels((Finding(status, "an extension", code="no-kernel-image"),))[RungName.BUILT]
         assert (found.reached, found.shown_by) == (reached, "an extension")
+        ours = levels((Finding(status, "an extension", code="no-kernel-image"),), renderer="torch")
+        assert ours[RungName.BUILT].reached is (False if reached is False else None), "it did not train"
     for renderer in ("torch", "gsplat"):
         assert levels(renderer=renderer)[RungName.BUILT].reached is None
 
@@ -126,6 +129,16 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
-    proof = evaluate((), (GOOD,), (RUN,), None, "torch", "cpu", bad)
     assert failures((), (), (bad,)) == ("built: splat_probe",)
-    assert next(rung for rung in proof if rung.name is RungName.BUILT) is bad
+    for runs, judged in (
+        ((), bad),
+        ((RUN,), None),
+    ):  # of a training the levels, of what it did not call a line
+        proof = evaluate((), (GOOD,), runs, None, "torch", "cpu", bad)
+        rung = next(rung for rung in proof if rung.name is RungName.BUILT)
+        assert rung is bad if judged else (rung.reached, rung.needed) == (None, False)
+    assert [item.outcome for item in (*built_beside(good), *built_beside(bad), *built_beside(none))] == [
+        Outcome.MET,
+        Outcome.FAILED,
+        Outcome.NOT_MEASURED,
+    ]
