@@ -25,7 +25,7 @@ from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.breakages import When, breakages
-from splatfix.knowledge.failures import failure_classes
+from splatfix.knowledge.failures import Failure, failure_classes
 from tools import kernel_estimates, site, vram
 from tools.machines import raw_machines
 
@@ -194,21 +194,39 @@ def _write_checks(folder: Path) -> None:
 
 
 def _check_page(item: Check) -> str:
-    text = item.page.partition("\n\nPredicts:")[0]
+    predicted = [known for known in failure_classes() if known.name in item.predicts]
+    mended = [record for record in breakages() if record.check and record.check.code == item.code]
+    errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+    seen = re.findall(rf"^\| (.*?) \|.*\(checks/{item.code}\.md\)", errors, re.MULTILINE)
+    seen += [f"`{text}`" for known in predicted for text in _literals(known)]
+    seen += [_escaped(record.symptom) for record in mended]
+    cures = [f"{known.definition}: {known.fix}" for known in predicted]
+    cures += [f"`splatfix install` does it in its copy: {record.cure}" for record in mended if record.cure]
     parts = [
         f"# {item.code}",
         f"**{_escaped(item.title)}** (family: {item.family})",
-        _escaped(text),
-        f"```sh\nsplatfix diagnose --only {item.code}\n```",
+        _escaped(item.page.partition("\n\nPredicts:")[0]),
     ]
-    rows = []
-    for known in failure_classes():
-        if known.name in item.predicts:
-            reports = ", ".join(map(_report_link, known.examples))
-            rows.append((f"`{known.name}`", _escaped(known.definition), _escaped(known.fix), reports))
-    if rows:
-        parts += ["## Failures it predicts", _table(("class", "what happens", "usual fix", "reports"), rows)]
+    if seen:
+        parts += ["## What people see", "\n".join(f"- {text}" for text in dict.fromkeys(seen))]
+    todo = "Where it fails, the finding names what was found, and the commands that mend it on this machine:"
+    parts += ["## What to do", todo, f"```sh\nsplatfix diagnose --only {item.code}\n```"]
+    parts += ["\n".join(f"- {_escaped(cure)}" for cure in cures)] if cures else []
+    if predicted:
+        rows = [
+            (f"`{known.name}`", _escaped(known.why), ", ".join(map(_report_link, known.examples)))
+            for known in predicted
+        ]
+        parts += ["## Failures it predicts", _table(("class", "why", "reports"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _literals(known: Failure) -> list[str]:
+    """Messages of a failure that are searched for as they are: what of its wordings is no pattern."""
+    alternatives = [part for wording in known.wordings for part in wording.text.split("|")]
+    return [
+        text for text in alternatives if text.isascii() and re.fullmatch(r"(?=.{12})\w[\w ,:'/-]*\w", text)
+    ][:6]
 
 
 def _report_link(example: str) -> str:
