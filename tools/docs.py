@@ -194,14 +194,18 @@ def _write_checks(folder: Path) -> None:
 
 
 def _check_page(item: Check) -> str:
-    predicted = [known for known in failure_classes() if known.name in item.predicts]
-    mended = [record for record in breakages() if record.check and record.check.code == item.code]
     errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
     seen = re.findall(rf"^\| (.*?) \|.*\(checks/{item.code}\.md\)", errors, re.MULTILINE)
-    seen += [f"`{text}`" for known in predicted for text in _literals(known)]
-    seen += [_escaped(record.symptom) for record in mended]
-    cures = [f"{known.definition}: {known.fix}" for known in predicted]
-    cures += [f"`splatfix install` does it in its copy: {record.cure}" for record in mended if record.cure]
+    cures = []
+    for known in failure_classes():
+        if known.name in item.predicts:
+            seen += [f"`{text}`" for text in _literals(known)]
+            reports = ", ".join(map(_report_link, known.examples))
+            cures.append(f"`{known.name}`: {_escaped(known.definition)}. {_escaped(known.fix)} ({reports})")
+    for record in breakages():
+        if record.check and record.check.code == item.code:
+            seen.append(_escaped(record.symptom))
+            cures.append(_escaped(record.no_edit or f"`splatfix install` does it in its copy: {record.cure}"))
     parts = [
         f"# {item.code}",
         f"**{_escaped(item.title)}** (family: {item.family})",
@@ -211,22 +215,16 @@ def _check_page(item: Check) -> str:
         parts += ["## What people see", "\n".join(f"- {text}" for text in dict.fromkeys(seen))]
     todo = "Where it fails, the finding names what was found, and the commands that mend it on this machine:"
     parts += ["## What to do", todo, f"```sh\nsplatfix diagnose --only {item.code}\n```"]
-    parts += ["\n".join(f"- {_escaped(cure)}" for cure in cures)] if cures else []
-    if predicted:
-        rows = [
-            (f"`{known.name}`", _escaped(known.why), ", ".join(map(_report_link, known.examples)))
-            for known in predicted
-        ]
-        parts += ["## Failures it predicts", _table(("class", "why", "reports"), rows)]
-    return "\n\n".join(parts) + "\n"
+    parts.append("\n".join(f"- {cure}" for cure in cures))
+    return "\n\n".join(parts).rstrip() + "\n"
 
 
 def _literals(known: Failure) -> list[str]:
     """Messages of a failure that are searched for as they are: what of its wordings is no pattern."""
-    alternatives = [part for wording in known.wordings for part in wording.text.split("|")]
-    return [
-        text for text in alternatives if text.isascii() and re.fullmatch(r"(?=.{12})\w[\w ,:'/-]*\w", text)
-    ][:6]
+    alternatives = "|".join(wording.text for wording in known.wordings).split("|")
+    return [text for text in alternatives if text.isascii() and re.fullmatch(r"\w[\w ,:'/-]{11,}\w", text)][
+        :6
+    ]
 
 
 def _report_link(example: str) -> str:

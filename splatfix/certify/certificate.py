@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
-from splatfix.certify.criteria.installed import as_installed, built_beside
+from splatfix.certify.criteria.criterion import criterion
+from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
 from splatfix.certify.levels import built_for, evaluate, evaluate_stack
@@ -89,8 +90,8 @@ def _of_suite(
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
     code = as_installed(measured.loaded, subject.python)
-    if runs:
-        code += built_beside(built)
+    if runs and built:  # what is installed did not train: it stands apart from the levels
+        code += (criterion("extensions-built", built.reached, built.shown_by),)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))

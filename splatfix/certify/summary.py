@@ -42,7 +42,7 @@ def summarize(
     reached = {rung.name: rung.reached for rung in proof}
     if verdict is Verdict.NOT_CERTIFIED:
         sentences = [
-            _refused(proof, subject, runs, where, built),
+            _refused(proof, runs, where),
             _built_for(subject, built),
         ]
     elif verdict is Verdict.UNDETERMINED:
@@ -119,26 +119,17 @@ def undetermined_because(left_open: tuple[str, ...]) -> str:
     return f"It is undetermined, because of {'; '.join(left_open)}."
 
 
-def _refused(
-    proof: tuple[Rung, ...],
-    subject: SmokeSubject,
-    runs: Sequence[SceneRun],
-    where: str,
-    built: Rung | None,
-) -> str:
+def _refused(proof: tuple[Rung, ...], runs: Sequence[SceneRun], where: str) -> str:
     """What an environment that is not certified does all the same, and the levels that it reached."""
     reached = {rung.name: rung.reached for rung in proof}
     trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
     if trains and highest_of(proof) in (RungName.TRAINS, RungName.REPRODUCES):
-        but = "its diagnosis found failures"
+        but = "not all that is installed is right"
         if reached[RungName.REPRODUCES] is False:
             but = "regressed against the baseline"
         return f"This environment trains 3D Gaussians {where}, but {but}."
     names = ", ".join(rung.name.value for rung in proof if rung.reached)
     levels = f"levels reached: {names or 'none'}"
-    if trains and computes and built and built.reached is False:
-        targets = _names(subject)
-        return f"This environment trained 3D Gaussians {where}, but is not built for {targets}; {levels}."
     failed = {run.scene: [item.code for item in run.failed] for run in runs}
     codes = {code for scene in failed.values() for code in scene}
     if computes and codes and codes <= OF_RESOURCES and all(map(_was_judged, runs)):
@@ -158,11 +149,8 @@ def _built_for(subject: SmokeSubject, built: Rung | None) -> str:
     """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
     if built is None or not built.reached:
         return ""
-    return f"Its CUDA extensions are built for {_names(subject)}, and were not run."
-
-
-def _names(subject: SmokeSubject) -> str:
-    return ", ".join(arch.sm for arch in subject.targets)
+    targets = ", ".join(arch.sm for arch in subject.targets)
+    return f"Its CUDA extensions are built for {targets}, and were not run."
 
 
 def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:

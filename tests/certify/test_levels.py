@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import failures
-from splatfix.certify.criteria.installed import built_beside
+from splatfix.certify.certificate import Measured, conclude, failures
 from splatfix.certify.levels import built_for, evaluate
 from splatfix.certify.summary import summarize
 from splatfix.checks import Finding, Status
@@ -130,15 +129,10 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
     assert failures((), (), (bad,)) == ("built: splat_probe",)
-    for runs, judged in (
-        ((), bad),
-        ((RUN,), None),
-    ):  # of a training the levels, of what it did not call a line
-        proof = evaluate((), (GOOD,), runs, None, "torch", "cpu", bad)
-        rung = next(rung for rung in proof if rung.name is RungName.BUILT)
-        assert rung is bad if judged else (rung.reached, rung.needed) == (None, False)
-    assert [item.outcome for item in (*built_beside(good), *built_beside(bad), *built_beside(none))] == [
-        Outcome.MET,
-        Outcome.FAILED,
-        Outcome.NOT_MEASURED,
-    ]
+    # of a training the levels are, of what it did not call a line apart
+    asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
+    told(Status.FAIL)
+    for runs, rung, reason in (((), (False, True), "built: "), ((RUN,), (None, False), "extensions-built: ")):
+        made = conclude(asked, KNOWN, Measured(kernels=(GOOD,), runs=runs))
+        assert (made.proof[1].reached, made.proof[1].needed) == rung
+        assert any(item.startswith(f"{reason}splat_probe") for item in made.reasons), made.reasons

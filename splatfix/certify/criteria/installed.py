@@ -1,16 +1,14 @@
-"""The criteria of what is installed: that it is what ran, and that it is built for GPUs that are not here."""
+"""The criterion that what ran is what was installed."""
 
 from msgspec.structs import replace
 
 from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.loaded_files import LoadedCode
 from splatfix.certify.model import Criterion
-from splatfix.core.proof import Rung
 from splatfix.core.step import Command
 from splatfix.core.words import counted, few
 
 CODE = "code-as-installed"
-BUILT = "extensions-built"
 
 
 def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Criterion, ...]:
@@ -42,11 +40,3 @@ def as_installed(code: LoadedCode | None, python: str = "python") -> tuple[Crite
             "look into the named files, and remove what is not wanted (a .pth file or sitecustomize loads them)"
         )
     return (replace(item, advice="; ".join(advice)),)
-
-
-def built_beside(judged: Rung | None) -> tuple[Criterion, ...]:
-    """That the installed extensions are built for the GPUs that were named, apart from the levels of a training that called
-    none of them; none where no GPU was named."""
-    if judged is None:
-        return ()
-    return (criterion(BUILT, judged.reached, judged.shown_by),)
