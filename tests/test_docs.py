@@ -27,10 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_names_the_two_commands() -> None:
-    assert README.index("make demo") < README.index("make test")
-
-
 def test_the_first_result_is_on_the_first_screen() -> None:
     lines = README.splitlines()
     assert lines.index("    $ splatfix diagnose") < 17
