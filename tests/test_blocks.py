@@ -1,11 +1,10 @@
 """Every block of commands in the README and on the site can be typed, and those that begin from nothing run as printed."""
 
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tests.tools.test_site import which_torch as which_torch
 from tools.site import ADDRESS, ROOT
 
 KNOWN: dict[str, Any] = data(__file__)
+INRIA = "https://github.com/graphdeco-inria/gaussian-splatting"
 FIRST_PAGES = ("README.md", "docs/index.md", "docs/getting-started.md")
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 BLOCK = re.compile(
@@ -56,45 +56,27 @@ def test_every_command_of_a_block_can_be_typed(page: str) -> None:
         command.make_context(line, words)
 
 
-Run = Callable[[Iterable[str]], str]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs lines in a shell of somebody who has Python, git and pipx, and nothing else. What is cloned comes from here."""
-    stack = tmp_path / "stack"
+def run(folder: Path, lines: Iterable[str]) -> str:
+    """What lines say in a shell of somebody who has Python, git and pipx and nothing else. What is cloned comes from here."""
     for name, text in KNOWN["stack"].items():
-        (stack / name).parent.mkdir(parents=True, exist_ok=True)
-        (stack / name).write_text(text, encoding="utf-8")
-    git = ["git", "-C", str(stack), "-c", "user.name=n", "-c", "user.email=e@example.org"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "stack"]):
-        subprocess.run([*git, *words], check=True)
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "tools"], check=True)
-    subprocess.run([tmp_path / "tools" / "bin" / "pip", "install", "-q", "pipx"], check=True)
-    home = tmp_path / "home"
-    variables = {
-        name: value
-        for name, value in os.environ.items()
-        if not re.match("PYTHON|VIRTUAL_ENV|PIPX|SPLAT", name)
-    }
-    folders = (home / ".local" / "bin", tmp_path / "tools" / "bin", "/usr/bin", "/bin")
-    variables |= {"HOME": str(home), "PATH": os.pathsep.join(map(str, folders)), "GIT_CONFIG_COUNT": "2"}
-    cloned = {ADDRESS: ROOT, "https://github.com/graphdeco-inria/gaussian-splatting": stack}
-    for number, (address, folder) in enumerate(cloned.items()):
-        variables[f"GIT_CONFIG_KEY_{number}"] = f"url.{folder}.insteadOf"
-        variables[f"GIT_CONFIG_VALUE_{number}"] = address
-    (home / "work").mkdir(parents=True)
-
-    def run_lines(lines: Iterable[str]) -> str:
-        script = "\n".join(["set -ex", *lines])
-        options: dict[str, Any] = {"env": variables, "cwd": home / "work", "text": True, "timeout": 1500}
-        done = subprocess.run(["bash", "-c", f"{script}\n"], capture_output=True, **options)
-        said = f"{done.stdout}{done.stderr}"
-        assert done.returncode == 0, said[-6000:]
-        assert "No module named" not in said and "internal-error" not in said, said[-6000:]
-        return said
-
-    return run_lines
+        (folder / "stack" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "stack" / name).write_text(text, encoding="utf-8")
+    shell = [
+        "bash",
+        Path(__file__).with_suffix(".sh"),
+        sys.executable,
+        ADDRESS,
+        ROOT,
+        INRIA,
+        folder / "stack",
+    ]
+    done = subprocess.run(
+        shell, input="\n".join(lines), capture_output=True, text=True, cwd=folder, timeout=1500
+    )
+    said = f"{done.stdout}{done.stderr}"
+    assert done.returncode == 0, said[-6000:]
+    assert "No module named" not in said and "internal-error" not in said, said[-6000:]
+    return said
 
 
 @pytest.mark.slow
@@ -102,17 +84,17 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize(
     "row", [row for row in KNOWN["blocks"] if "not_run" not in row], ids=lambda row: row["first"][:40]
 )
-def test_a_block_runs_as_it_is_printed(row: dict[str, Any], run: Run) -> None:
+def test_a_block_runs_as_it_is_printed(row: dict[str, Any], tmp_path: Path) -> None:
     (block,) = (block for block in blocks(row["page"]) if block[0] == row["first"])
     text = "\n".join(block)
     for words, others in row.get("instead", {}).items():
         text = text.replace(words, others)
-    run((*row.get("before", ()), text))
+    run(tmp_path, (*row.get("before", ()), text))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_plan_of_the_site_runs_as_it_is_shown(browser: Page, which_torch: str, run: Run) -> None:
+def test_the_plan_of_the_site_runs_as_it_is_shown(browser: Page, which_torch: str, tmp_path: Path) -> None:
     """That of drop-ins, which a machine without a GPU can run; the rebuild differs from it by its toolkit."""
     here = [
         one for one in FIFTY if one.python == f"3.{sys.version_info[1]}" and one.system["key"] != "windows"
@@ -123,4 +105,4 @@ def test_the_plan_of_the_site_runs_as_it_is_shown(browser: Page, which_torch: st
     )
     commands = f"[...{dropins}.querySelectorAll('.command')].map(item => item.textContent)"
     lines = [re.sub(r"'torch==.*", "torch==2.13.0", line) for line in browser.value(commands)]
-    assert "with splatfix's drop-in" in run(lines)
+    assert "with splatfix's drop-in" in run(tmp_path, lines)

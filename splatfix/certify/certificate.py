@@ -217,18 +217,13 @@ def failures(
         if code in groups and len(groups) > 1:
             reasons.append(_of_scenes(failed[code], ", ".join(groups)))
         elif code in consequences and len(consequences) > 1:
-            reasons.append(
-                f"{_scenes_of(failed, consequences)}: {', '.join(consequences)}: may follow from that."
-            )
+            where = dict.fromkeys(scene for each in consequences for scene, _ in failed[each])
+            reasons.append(f"{', '.join(where)}: {', '.join(consequences)}: may follow from that.")
         else:
             reasons.append(_of_scenes(failed[code]))
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
-
-
-def _scenes_of(failed: Mapping[str, Sequence[tuple[str, Criterion]]], codes: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(scene for code in codes for scene, _ in failed[code]))
 
 
 def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:

@@ -59,7 +59,9 @@ def evaluate_stack(
 ) -> tuple[Rung, ...]:
     """All levels of a stack's own trainer, lowest first; ``run`` is None for one that has not come to its end."""
     if built is None:
-        built = _stack_built(subject)
+        built = Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
+        if subject.extensions and not subject.rehearsed:
+            built = Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
     trained: tuple[bool | None, str] = (None, NOT_ENDED)
     loaded = trained
     if run is not None:
@@ -88,12 +90,6 @@ def evaluate_stack(
         *upper,
         Rung(RungName.REPRODUCES, None, "no baseline to compare with"),
     )
-
-
-def _stack_built(subject: StackSubject) -> Rung:
-    if subject.rehearsed or not subject.extensions:
-        return Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
 
 
 def _stack_trained(run: SceneRun) -> tuple[bool | None, str]:

@@ -132,17 +132,15 @@ def _refused(proof: tuple[Rung, ...], runs: Sequence[SceneRun], where: str) -> s
     levels = f"levels reached: {names or 'none'}"
     failed = {run.scene: [item.code for item in run.failed] for run in runs}
     codes = {code for scene in failed.values() for code in scene}
-    if computes and codes and codes <= OF_RESOURCES and all(map(_was_judged, runs)):
+    outcomes = {item.outcome for run in runs for item in run.criteria}
+    judged = Outcome.UNDETERMINED not in outcomes and not unreadable(runs)
+    if computes and codes and codes <= OF_RESOURCES and judged:
         listed = "; ".join(f"{scene}: {', '.join(its)}" for scene, its in failed.items() if its)
         return (
             f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
             f"failed, but some of time and memory did ({listed}); {levels}."
         )
     return f"Training 3D Gaussians {where} was not verified; {levels}."
-
-
-def _was_judged(run: SceneRun) -> bool:
-    return not run.unreadable and all(item.outcome is not Outcome.UNDETERMINED for item in run.criteria)
 
 
 def _built_for(subject: SmokeSubject, built: Rung | None) -> str:
