@@ -30,7 +30,6 @@ class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):
     level: int | None = None
     """The run level, 1 to 4."""
     renderer: str = "auto"
-    """``auto``: as :func:`splatfix.certify.prerequisites.renderer_for` says."""
     seed: int = 0
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""
