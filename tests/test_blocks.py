@@ -24,7 +24,7 @@ INRIA = "https://github.com/graphdeco-inria/gaussian-splatting"
 FIRST_PAGES = ("README.md", "docs/index.md", "docs/getting-started.md")
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 BLOCK = re.compile(
-    r"^```sh\n([\s\S]*?)^```$|((?:^    (?:git|pip|pipx|python3|splatfix|cd|make) .*\n(?:    .*\n|\n(?=    ))*))",
+    r"^```sh\n([\s\S]*?)^```$|((?:^    (?:git|pip|pipx|python3|splatfix|cd|make) .*\n(?:    .*\n|\n(?=    \w))*))",
     re.MULTILINE,
 )
 
