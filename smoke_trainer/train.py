@@ -273,6 +273,8 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         run = prepare(config)
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
+        if progress is not None and status == "ok":  # the last line shows what the report does
+            progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from smoke_trainer.__main__ import parser as smoke_parser
 from splatfix import __version__
-from splatfix.checks import all_checks, registry
+from splatfix.checks import Check, all_checks, registry
 from splatfix.cli import app
 from splatfix.containers.lanes import find_lane
 from splatfix.context import make_context
@@ -21,13 +21,10 @@ from splatfix.core.toml import parse_toml
 from splatfix.knowledge import using
 from splatfix.knowledge.breakages import breakage
 from tests.plan.machines import TORCH, machine
+from tools.docs import _check_page
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_readme_names_the_two_commands() -> None:
-    assert README.index("make demo") < README.index("make test")
 
 
 def test_the_first_result_is_on_the_first_screen() -> None:
@@ -144,3 +141,13 @@ def test_the_lane_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("splatfix.containers.lanes.bundled", lambda name: tmp_path / name)
     lane = find_lane("cpu-standard")
     assert (lane.suite, lane.torch) == ("standard", find_lane("cpu").torch)
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.code)
+def test_the_page_of_a_check_says_what_to_do(check: Check) -> None:
+    """And is found by the words of the common errors, which people search for."""
+    page = _check_page(check)
+    assert f"splatfix diagnose --only {check.code}" in page.partition("## What to do")[2]
+    errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+    for row in (line for line in errors.splitlines() if f"checks/{check.code}.md" in line):
+        assert row.split("|")[1].strip() in page.partition("## What people see")[2]

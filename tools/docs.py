@@ -25,7 +25,7 @@ from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.core.toml import parse_toml
 from splatfix.knowledge.breakages import When, breakages
-from splatfix.knowledge.failures import failure_classes
+from splatfix.knowledge.failures import Failure, failure_classes
 from tools import kernel_estimates, site, vram
 from tools.machines import raw_machines
 
@@ -194,21 +194,37 @@ def _write_checks(folder: Path) -> None:
 
 
 def _check_page(item: Check) -> str:
-    text = item.page.partition("\n\nPredicts:")[0]
+    errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+    seen = re.findall(rf"^\| (.*?) \|.*\(checks/{item.code}\.md\)", errors, re.MULTILINE)
+    cures = []
+    for known in failure_classes():
+        if known.name in item.predicts:
+            seen += [f"`{text}`" for text in _literals(known)]
+            reports = ", ".join(map(_report_link, known.examples))
+            cures.append(f"`{known.name}`: {_escaped(known.definition)}. {_escaped(known.fix)} ({reports})")
+    for record in breakages():
+        if record.check and record.check.code == item.code:
+            seen.append(_escaped(record.symptom))
+            cures.append(_escaped(record.no_edit or f"`splatfix install` does it in its copy: {record.cure}"))
     parts = [
         f"# {item.code}",
         f"**{_escaped(item.title)}** (family: {item.family})",
-        _escaped(text),
-        f"```sh\nsplatfix diagnose --only {item.code}\n```",
+        _escaped(item.page.partition("\n\nPredicts:")[0]),
     ]
-    rows = []
-    for known in failure_classes():
-        if known.name in item.predicts:
-            reports = ", ".join(map(_report_link, known.examples))
-            rows.append((f"`{known.name}`", _escaped(known.definition), _escaped(known.fix), reports))
-    if rows:
-        parts += ["## Failures it predicts", _table(("class", "what happens", "usual fix", "reports"), rows)]
-    return "\n\n".join(parts) + "\n"
+    if seen:
+        parts += ["## What people see", "\n".join(f"- {text}" for text in dict.fromkeys(seen))]
+    todo = "Where it fails, the finding names what was found, and the commands that mend it on this machine:"
+    parts += ["## What to do", todo, f"```sh\nsplatfix diagnose --only {item.code}\n```"]
+    parts.append("\n".join(f"- {cure}" for cure in cures))
+    return "\n\n".join(parts).rstrip() + "\n"
+
+
+def _literals(known: Failure) -> list[str]:
+    """Messages of a failure that are searched for as they are: what of its wordings is no pattern."""
+    alternatives = "|".join(wording.text for wording in known.wordings).split("|")
+    return [text for text in alternatives if text.isascii() and re.fullmatch(r"\w[\w ,:'/-]{11,}\w", text)][
+        :6
+    ]
 
 
 def _report_link(example: str) -> str:

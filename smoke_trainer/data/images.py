@@ -142,7 +142,9 @@ class ImageStore:
             self.decoded += 1
         else:
             self.held_bytes -= planes.numel()
-        self._make_room(planes.numel())
+        while self._kept and self.held_bytes + planes.numel() > self.capacity_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self.held_bytes -= oldest.numel()
         if planes.numel() <= self.capacity_bytes:
             self.held_bytes += planes.numel()
             self._kept[key] = planes
@@ -151,11 +153,6 @@ class ImageStore:
     def tensors(self) -> Dict[int, str]:
         """What each cached tensor is, by its `id`."""
         return {id(planes): f"image {Path(key).name}" for key, planes in self._kept.items()}
-
-    def _make_room(self, size: int) -> None:
-        while self._kept and self.held_bytes + size > self.capacity_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self.held_bytes -= oldest.numel()
 
     def _load(self, view: View) -> Tensor:
         size = (view.source.width, view.source.height)

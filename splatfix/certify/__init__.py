@@ -12,7 +12,7 @@ from splatfix.certify.model import (
     Skipped,
     Verdict,
 )
-from splatfix.certify.prerequisites import device_for, idle_gpu, require_gpu
+from splatfix.certify.prerequisites import device_for, idle_gpu, renderer_for
 from splatfix.certify.report_folder import make_room, report_lock
 from splatfix.certify.request import CertifyRequest, RehearseRequest
 from splatfix.certify.scenes import SUITES, Suite, data_suite, sample_suite

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import run_levels
 from splatfix.certify.baseline import compare
+from splatfix.certify.criteria.criterion import criterion
 from splatfix.certify.criteria.installed import as_installed
 from splatfix.certify.environment import environment_of
 from splatfix.certify.interim import so_far
@@ -89,6 +90,8 @@ def _of_suite(
     if request.level is not None:
         diagnosis = run_levels.diagnosed(findings, subject.device)
     code = as_installed(measured.loaded, subject.python)
+    if runs and built:  # what is installed did not train: it stands apart from the levels
+        code += (criterion("extensions-built", built.reached, built.shown_by),)
     reasons = (*_altered(code), *failures(kernels, runs, proof, diagnosis))
     left_open = run_levels.left_open(request.level, subject.suite, diagnosis, kernels)
     verdict = _verdict(reasons, measured, passed=Verdict.CERTIFIED, left_open=bool(left_open))
@@ -98,7 +101,7 @@ def _of_suite(
         if verdict is Verdict.UNDETERMINED:
             summary = f"{undetermined_because(left_open)} {idle}"
     else:
-        summary = summarize(verdict, proof, subject, runs, idle, left_open)
+        summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
     environment_runs = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
@@ -214,18 +217,13 @@ def failures(
         if code in groups and len(groups) > 1:
             reasons.append(_of_scenes(failed[code], ", ".join(groups)))
         elif code in consequences and len(consequences) > 1:
-            reasons.append(
-                f"{_scenes_of(failed, consequences)}: {', '.join(consequences)}: may follow from that."
-            )
+            where = dict.fromkeys(scene for each in consequences for scene, _ in failed[each])
+            reasons.append(f"{', '.join(where)}: {', '.join(consequences)}: may follow from that.")
         else:
             reasons.append(_of_scenes(failed[code]))
     if not reasons:
         reasons = [f"{rung.name.value}: {rung.shown_by}" for rung in proof if rung.reached is False]
     return tuple(reasons)
-
-
-def _scenes_of(failed: Mapping[str, Sequence[tuple[str, Criterion]]], codes: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(scene for code in codes for scene, _ in failed[code]))
 
 
 def _of_scenes(failed: Sequence[tuple[str, Criterion]], codes: str = "") -> str:

@@ -82,12 +82,6 @@ def _off(actual: Sequence[float], expected: Sequence[float]) -> float:
     )
 
 
-def _tolerance(dtype: Any, tf32: bool) -> float:
-    if dtype is torch.float64:
-        return DOUBLE
-    return TF32 if tf32 else SINGLE
-
-
 _FORMS: Dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "@": lambda a, b: a @ b,
     "mm": lambda a, b: torch.mm(a, b),  # as torch has it when it is called
@@ -111,7 +105,9 @@ def _products(device: str) -> Iterator[Measured]:
         right = {j: other[:, j].tolist() for _, j in at}
         expected = [math.fsum(map(_multiply, left[i], right[j])) for i, j in at]
         a, b = one.to(device), other.to(device).requires_grad_(True)
-        size, allowed = f"{rows} x {inner} x {columns}, {_short(dtype)}", _tolerance(dtype, tf32)
+        size, allowed = f"{rows} x {inner} x {columns}, {_short(dtype)}", TF32 if tf32 else SINGLE
+        if dtype is torch.float64:
+            allowed = DOUBLE
         for name, form in _FORMS.items():
             product = form(a, b)
             yield Measured("matrix product", f"{name}, {size}", _off(_picked(product, at), expected), allowed)

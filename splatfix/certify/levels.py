@@ -32,18 +32,18 @@ def evaluate(
     device: str,
     built: Rung | None = None,
 ) -> tuple[Rung, ...]:
-    """All levels of the smoke trainer, lowest first.
+    """All levels of the smoke trainer, lowest first: of what trained, where anything did.
 
     Args:
         findings: for the GPU that ``device`` means.
         built: what :func:`built_for` says.
     """
-    if built is None:
+    if built is None or scenes:
+        # an extension that did not train is no evidence; that it cannot run here refuses the environment all the same
+        apart = renderer == "torch" and bool(scenes)
+        judged = [item for item in findings if item.status is Status.FAIL or not apart]
         plain = renderer == "torch" or rendered_in_torch(scenes)
-        if device == "cpu":
-            built = _built((), plain=plain)
-        else:
-            built = _built(findings, plain=plain)
+        built = _built(judged if device != "cpu" else (), plain=plain)
     return (
         level_resolved(findings, device),
         built,
@@ -59,7 +59,9 @@ def evaluate_stack(
 ) -> tuple[Rung, ...]:
     """All levels of a stack's own trainer, lowest first; ``run`` is None for one that has not come to its end."""
     if built is None:
-        built = _stack_built(subject)
+        built = Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
+        if subject.extensions and not subject.rehearsed:
+            built = Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
     trained: tuple[bool | None, str] = (None, NOT_ENDED)
     loaded = trained
     if run is not None:
@@ -88,12 +90,6 @@ def evaluate_stack(
         *upper,
         Rung(RungName.REPRODUCES, None, "no baseline to compare with"),
     )
-
-
-def _stack_built(subject: StackSubject) -> Rung:
-    if subject.rehearsed or not subject.extensions:
-        return Rung(RungName.BUILT, None, "drop-ins ran, in plain PyTorch", needed=False)
-    return Rung(RungName.BUILT, None, f"not looked at: {', '.join(subject.extensions)}")
 
 
 def _stack_trained(run: SceneRun) -> tuple[bool | None, str]:
@@ -144,7 +140,7 @@ def level_resolved(findings: tuple[Finding, ...], device: str) -> Rung:
     return Rung(RungName.RESOLVED, True, shown_by)
 
 
-def _bearing_on(rung: RungName, findings: tuple[Finding, ...]) -> list[Finding]:
+def _bearing_on(rung: RungName, findings: Sequence[Finding]) -> list[Finding]:
     return [item for item in findings if check_named(item.code).bears_on is rung]
 
 
@@ -163,7 +159,7 @@ def built_for(facts: Facts, targets: Sequence[Arch], device: str) -> Rung | None
     return rung
 
 
-def _built(findings: tuple[Finding, ...], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
+def _built(findings: Sequence[Finding], *, plain: bool, bad: tuple[Status, ...] = (Status.FAIL,)) -> Rung:
     summaries: dict[Status, list[str]] = {}
     failed = []
     for item in _bearing_on(RungName.BUILT, findings):

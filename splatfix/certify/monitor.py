@@ -302,7 +302,11 @@ def watch(
         series = open_now.enter_context((folder / "metrics.jsonl").open("wb", buffering=0))
         board = None
         if tensorboard:
-            board = open_now.enter_context(contextlib.closing(_event_writer(folder / "tensorboard")))
+            # it works without TensorFlow and torch
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+            writer = EventFileWriter(str(folder / "tensorboard"), flush_secs=1)
+            board = open_now.enter_context(contextlib.closing(writer))
         written = True
         open_now.enter_context(contextlib.suppress(KeyboardInterrupt))
         while not target.ended():
@@ -326,13 +330,6 @@ def require_tensorboard() -> None:
     """Raise ``tensorboard-missing`` (exit code 3) where TensorBoard's own writer of event files is not beside splatfix."""
     if importlib.util.find_spec("tensorboard") is None:
         raise SplatfixError.of("certify.tensorboard-missing", executable=sys.executable)
-
-
-def _event_writer(folder: Path) -> Any:
-    """It works without TensorFlow and torch."""
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-    return EventFileWriter(str(folder), flush_secs=1)
 
 
 def _add_to_board(board: Any, sample: MemorySample, step: int) -> None:

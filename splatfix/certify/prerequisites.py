@@ -1,10 +1,13 @@
-"""What a certification needs before it runs: packages, a device, and a GPU for renderers that have CUDA kernels only."""
+"""What a certification needs before it runs: packages, a device, and the renderer that trains on it."""
 
 from __future__ import annotations
 
 import sys
 
+from packaging.utils import canonicalize_name
+
 from splatfix.certify.model import KernelCheck, Outcome
+from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
 from splatfix.core.errors import Exit, SplatfixError
@@ -18,6 +21,8 @@ NOT_RUN = "Not run: prerequisites missing."
 
 _DROPIN_OF = {"inria": "diff-gaussian-rasterization", "gsplat": "splatfix-gsplat-csrc"}
 """By renderer, the drop-in with which it runs on a CPU too."""
+NOT_CALLED = frozenset({"stopthepop"})
+"""Variants of Inria's rasterizer with settings that the smoke trainer does not know."""
 
 
 def require_packages(facts: Facts, python: str, needs: tuple[str, ...]) -> None:
@@ -69,23 +74,36 @@ def _no_gpu(message: str, verb: str) -> SplatfixError:
     return SplatfixError("no-gpu", message, meaning=NOT_RUN, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
-def require_gpu(renderer: str, device: str, facts: Facts) -> None:
-    """Raise ``renderer-needs-gpu`` (exit code 2) for a renderer with CUDA kernels only, on a CPU.
+def renderer_for(renderer: str, device: str, facts: Facts) -> str:
+    """The renderer as asked; ``auto`` is that of the rasterizer in the environment, Inria's before gsplat's, where it runs on
+    the device and the trainer can call it, else splatfix's own. On a CPU only splatfix's drop-ins run.
 
-    splatfix's drop-ins for Inria's rasterizer and for gsplat's compiled module run anywhere.
+    Raises:
+        SplatfixError: ``renderer-needs-gpu`` (exit code 2) for one with CUDA kernels only, on a CPU.
     """
-    if device != "cpu" or renderer == "torch":
-        return
-    installed = facts.environment.distributions.value or ()
-    dropins = {
-        item.name.lower().replace("_", "-") for item in installed if item.made_by_splatfix == "drop-in"
-    }
-    if _DROPIN_OF.get(renderer) in dropins:
-        return
+    runs_here = list(_DROPIN_OF)
+    if device == "cpu":
+        installed = facts.environment.distributions.value or ()
+        dropins = {canonicalize_name(item.name) for item in installed if item.made_by_splatfix == "drop-in"}
+        runs_here = [name for name, dropin in _DROPIN_OF.items() if dropin in dropins]
+    if renderer == AUTO:
+        return next((name for name in runs_here if _can_be_called(name, facts)), "torch")
+    if renderer == "torch" or renderer in runs_here:
+        return renderer
     problem = f"The renderer {renderer} needs a GPU"
     if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):
         problem += f", and {obstacle}"
     raise SplatfixError.of("certify.renderer-needs-gpu", problem=problem)
+
+
+def _can_be_called(renderer: str, facts: Facts) -> bool:
+    """Its rasterizer is installed, and is one that the smoke trainer knows."""
+    if renderer == "gsplat":
+        return renderer in (facts.environment.modules.value or ())
+    for package in facts.environment.packages.value or ():
+        if package.module == "diff_gaussian_rasterization":
+            return bool({*variant_names(package)} - NOT_CALLED)
+    return False
 
 
 def device_for(device: str, facts: Facts) -> str:

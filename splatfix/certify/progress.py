@@ -34,7 +34,8 @@ def words(state: Mapping[str, Any], *, left: bool = True) -> str:
             what tensors hold, host memory what is resident.
         left: also the time that is left, by the speed so far.
     """
-    known = {name: float(value) for name, value in state.items() if _is_number(value)}
+    numbers = {name: float(value) for name, value in state.items() if isinstance(value, (int, float))}
+    known = {name: value for name, value in numbers.items() if math.isfinite(value)}
     done, total = known.get("iteration"), known.get("iterations")
     if done is None or total is None:
         return ""
@@ -50,10 +51,6 @@ def words(state: Mapping[str, Any], *, left: bool = True) -> str:
     if left and speed and total > done:
         parts.append(f"{duration((total - done) / speed)} left")
     return ", ".join(parts)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def duration(seconds: float) -> str:

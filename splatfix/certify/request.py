@@ -29,7 +29,7 @@ class CertifyRequest(TrainingRequest, frozen=True, kw_only=True):
     data: Path | None = None
     level: int | None = None
     """The run level, 1 to 4."""
-    renderer: str = "torch"
+    renderer: str = "auto"
     seed: int = 0
     baseline: str | None = None
     """The file of an earlier certificate, or the name of published figures."""

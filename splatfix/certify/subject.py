@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.certify.baseline import require_alike
-from splatfix.certify.prerequisites import device_for, require_gpu
+from splatfix.certify.prerequisites import device_for, renderer_for
 from splatfix.certify.request import CertifyRequest
 from splatfix.certify.run_levels import FULL, FULL_ITERATIONS, TRAINS_FROM
 from splatfix.certify.scenes import NO_SCENES, Suite, data_suite, sample_suite
@@ -84,7 +84,7 @@ def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSu
     """
     method = published_method(request)
     device = device_for(request.device, facts)
-    require_gpu(request.renderer, device, facts)
+    request = replace(request, renderer=renderer_for(request.renderer, device, facts))
     suite = _suite(request, method, python, device)
     baseline = None
     if request.baseline is not None and method is None:

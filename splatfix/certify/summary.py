@@ -10,12 +10,15 @@ from splatfix.certify.levels import (
     why_open,
     without_floor,
 )
-from splatfix.certify.model import OF_RESOURCES, Outcome, SceneRun, Verdict
+from splatfix.certify.model import OF_RESOURCES, KernelCheck, Outcome, SceneRun, Verdict
 from splatfix.certify.run_levels import on
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.subject import SmokeSubject
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
+
+MODULES = {"inria": "diff_gaussian_rasterization", "gsplat": "gsplat"}
+"""The package that each renderer calls; ``torch`` calls splatfix's own."""
 
 
 def summarize(
@@ -23,12 +26,15 @@ def summarize(
     proof: tuple[Rung, ...],
     subject: SmokeSubject,
     runs: tuple[SceneRun, ...],
+    kernels: tuple[KernelCheck, ...] = (),
+    built: Rung | None = None,
     idle_gpu: str = "",
     left_open: tuple[str, ...] = (),
 ) -> str:
     """Of the smoke trainer, where scenes were to be trained.
 
     Args:
+        built: whether the installed extensions are built for GPUs that are not here; None where none were named.
         idle_gpu: that a GPU is there and was not used.
         left_open: what a run level includes and could not be judged.
     """
@@ -36,8 +42,8 @@ def summarize(
     reached = {rung.name: rung.reached for rung in proof}
     if verdict is Verdict.NOT_CERTIFIED:
         sentences = [
-            _refused(proof, subject, runs, where),
-            _built_for(subject, built=reached[RungName.BUILT]),
+            _refused(proof, runs, where),
+            _built_for(subject, built),
         ]
     elif verdict is Verdict.UNDETERMINED:
         sentences = [_undetermined(proof, runs, where, left_open)]
@@ -48,9 +54,10 @@ def summarize(
             sentences.append(f"Skipped: {counted(skipped, 'scene')}.")
         if noted := [run.scene for run in runs if run.notes]:
             sentences.append(f"With reservations: {', '.join(noted)}.")
+        if names := _not_trained(subject, kernels):
+            sentences.append(f"Installed, and not trained: {', '.join(names)}.")
         if subject.device == "cpu":
-            built = _built_for(subject, built=reached[RungName.BUILT])
-            sentences.append(built or "CUDA and GPUs were not verified.")
+            sentences.append(_built_for(subject, built) or "CUDA and GPUs were not verified.")
         if subject.published and reached[RungName.REPRODUCES] is None:
             sentences.append(f"It was not held against {subject.published}, whose conditions differ.")
         sentences.append(idle_gpu)
@@ -58,9 +65,12 @@ def summarize(
 
 
 def _certified(subject: SmokeSubject, runs: tuple[SceneRun, ...], where: str) -> str:
-    renderer = f"the {subject.request.renderer} renderer"
-    if subject.request.renderer != "torch" and rendered_in_torch(runs):
-        renderer = "splatfix's drop-in for diff_gaussian_rasterization"
+    module = MODULES.get(subject.request.renderer)
+    renderer = f"the installed {module}"
+    if module is None:
+        renderer = "splatfix's own rasterizer in plain PyTorch"
+    elif rendered_in_torch(runs):
+        renderer = f"splatfix's drop-in for {module}"
     quality = "held-out quality"
     if unknown := without_floor(runs):
         quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
@@ -68,6 +78,15 @@ def _certified(subject: SmokeSubject, runs: tuple[SceneRun, ...], where: str) ->
         f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
         f"with healthy gradients, densification and {quality}."
     )
+
+
+def _not_trained(subject: SmokeSubject, kernels: Sequence[KernelCheck]) -> list[str]:
+    """The rasterizers of the environment that the training did not call."""
+    drawing = [
+        item for item in kernels if item.name in ("rasterizer", "gsplat") and item.kind not in ("", "ours")
+    ]
+    modules = dict.fromkeys(item.implementation.partition(".")[0] for item in drawing)
+    return [module for module in modules if module != MODULES.get(subject.request.renderer)]
 
 
 def _undetermined(
@@ -100,23 +119,22 @@ def undetermined_because(left_open: tuple[str, ...]) -> str:
     return f"It is undetermined, because of {'; '.join(left_open)}."
 
 
-def _refused(proof: tuple[Rung, ...], subject: SmokeSubject, runs: Sequence[SceneRun], where: str) -> str:
+def _refused(proof: tuple[Rung, ...], runs: Sequence[SceneRun], where: str) -> str:
     """What an environment that is not certified does all the same, and the levels that it reached."""
     reached = {rung.name: rung.reached for rung in proof}
     trains, computes = reached[RungName.TRAINS], reached[RungName.COMPUTES]
     if trains and highest_of(proof) in (RungName.TRAINS, RungName.REPRODUCES):
-        but = "its diagnosis found failures"
+        but = "not all that is installed is right"
         if reached[RungName.REPRODUCES] is False:
             but = "regressed against the baseline"
         return f"This environment trains 3D Gaussians {where}, but {but}."
     names = ", ".join(rung.name.value for rung in proof if rung.reached)
     levels = f"levels reached: {names or 'none'}"
-    if trains and computes and subject.targets and reached[RungName.BUILT] is False:
-        targets = _names(subject)
-        return f"This environment trained 3D Gaussians {where}, but is not built for {targets}; {levels}."
     failed = {run.scene: [item.code for item in run.failed] for run in runs}
     codes = {code for scene in failed.values() for code in scene}
-    if computes and codes and codes <= OF_RESOURCES and all(map(_was_judged, runs)):
+    outcomes = {item.outcome for run in runs for item in run.criteria}
+    judged = Outcome.UNDETERMINED not in outcomes and not unreadable(runs)
+    if computes and codes and codes <= OF_RESOURCES and judged:
         listed = "; ".join(f"{scene}: {', '.join(its)}" for scene, its in failed.items() if its)
         return (
             f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where}, and no criterion of learning "
@@ -125,19 +143,12 @@ def _refused(proof: tuple[Rung, ...], subject: SmokeSubject, runs: Sequence[Scen
     return f"Training 3D Gaussians {where} was not verified; {levels}."
 
 
-def _was_judged(run: SceneRun) -> bool:
-    return not run.unreadable and all(item.outcome is not Outcome.UNDETERMINED for item in run.criteria)
-
-
-def _built_for(subject: SmokeSubject, *, built: bool | None) -> str:
+def _built_for(subject: SmokeSubject, built: Rung | None) -> str:
     """That the extensions are built for the GPUs that were named; "" where they are not, or none were."""
-    if not subject.targets or not built:
+    if built is None or not built.reached:
         return ""
-    return f"Its CUDA extensions are built for {_names(subject)}, and were not run."
-
-
-def _names(subject: SmokeSubject) -> str:
-    return ", ".join(arch.sm for arch in subject.targets)
+    targets = ", ".join(arch.sm for arch in subject.targets)
+    return f"Its CUDA extensions are built for {targets}, and were not run."
 
 
 def summarize_stack(verdict: Verdict, subject: StackSubject, run: SceneRun | None) -> str:

@@ -32,7 +32,7 @@ def certify(
     resolution: Annotated[Optional[int], option("certify.resolution")] = None,
     python: options.Python = None,
     out: Annotated[Path, option("certify.out")] = Path("splatfix-report"),
-    renderer: Annotated[Literal["torch", "gsplat", "inria"], option("certify.renderer")] = "torch",
+    renderer: Annotated[Literal["auto", "inria", "gsplat", "torch"], option("certify.renderer")] = "auto",
     device: Annotated[Literal["auto", "cpu", "cuda"], option("certify.device")] = "auto",
     seed: Annotated[int, option("certify.seed")] = 0,
     baseline: Annotated[Optional[str], option("certify.baseline")] = None,

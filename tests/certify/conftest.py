@@ -120,7 +120,7 @@ def subject(
     **request: Any,
 ) -> SmokeSubject:
     """The smoke trainer on a suite, as a request would have it here."""
-    asked = CertifyRequest(out=out, device=device, **request)
+    asked = CertifyRequest(out=out, device=device, **{"renderer": "torch", **request})
     return SmokeSubject(asked, python, device, suite, baseline, published, stage_files)
 
 

@@ -23,7 +23,7 @@ def changed(**values: Any) -> Facts:
 
 
 def rungs(device: str, tmp_path: Any, facts: Facts = MIXED) -> dict[RungName, bool | None]:
-    asked = subject(Suite("quick", ("figurine",), 60.0), tmp_path, device=device)
+    asked = subject(Suite("quick", ("figurine",), 60.0), tmp_path, device=device, renderer="inria")
     proof = conclude(asked, facts, Measured(kernels=(GOOD,), runs=(RUN,))).proof
     return {rung.name: rung.reached for rung in proof}
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from splatfix.certify import Criterion, KernelCheck, Outcome, SceneRun, Suite, Verdict
 from splatfix.certify.baseline import compare
-from splatfix.certify.certificate import failures
+from splatfix.certify.certificate import Measured, conclude, failures
 from splatfix.certify.levels import built_for, evaluate
 from splatfix.certify.summary import summarize
 from splatfix.checks import Finding, Status
@@ -28,7 +28,7 @@ def levels(
     kernels: tuple[KernelCheck, ...] = (GOOD,),
     runs: tuple[SceneRun, ...] = (RUN,),
     baseline: dict[str, Any] | None = None,
-    renderer: str = "torch",
+    renderer: str = "inria",
     device: str = "cuda",
 ) -> dict[RungName, Rung]:
     comparison = compare(runs, baseline)
@@ -51,6 +51,8 @@ def test_extension_for_another_gpu_is_not_built() -> None:
     for status, reached in ((Status.FAIL, False), (Status.PASS, True), (Status.WARN, None)):
         found = levels((Finding(status, "an extension", code="no-kernel-image"),))[RungName.BUILT]
         assert (found.reached, found.shown_by) == (reached, "an extension")
+        ours = levels((Finding(status, "an extension", code="no-kernel-image"),), renderer="torch")
+        assert ours[RungName.BUILT].reached is (False if reached is False else None), "it did not train"
     for renderer in ("torch", "gsplat"):
         assert levels(renderer=renderer)[RungName.BUILT].reached is None
 
@@ -126,6 +128,11 @@ def test_extensions_are_judged_for_a_gpu_that_is_not_here(monkeypatch: pytest.Mo
     assert none and none.reached is None and "no CUDA extension" in none.shown_by
     assert built_for(KNOWN, (), "cpu") is None
     assert built_for(KNOWN, SM_120, "cuda") is None
-    proof = evaluate((), (GOOD,), (RUN,), None, "torch", "cpu", bad)
     assert failures((), (), (bad,)) == ("built: splat_probe",)
-    assert next(rung for rung in proof if rung.name is RungName.BUILT) is bad
+    # of a training the levels are, of what it did not call a line apart
+    asked = subject(Suite("quick", ("figurine",), 60.0), Path("out"), targets=SM_120)
+    told(Status.FAIL)
+    for runs, rung, reason in (((), (False, True), "built: "), ((RUN,), (None, False), "extensions-built: ")):
+        made = conclude(asked, KNOWN, Measured(kernels=(GOOD,), runs=runs))
+        assert (made.proof[1].reached, made.proof[1].needed) == rung
+        assert any(item.startswith(f"{reason}splat_probe") for item in made.reasons), made.reasons

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.certify import SUITES, certify, device_for, idle_gpu, require_gpu, verify
+from splatfix.certify import SUITES, certify, device_for, idle_gpu, renderer_for, verify
 from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
 from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch, gather
+from splatfix.facts.model.environment import SplatPackage
+from splatfix.knowledge.stacks import variants
 from tests.certify.conftest import subject
 from tests.plan.machines import INTERPRETER, machine, refused
 
@@ -20,12 +22,29 @@ CPU = Torch("2.13.0+cpu", None, None, "")
 ROCM = Torch("2.11.0+rocm7.0", None, "7.0", "")
 
 
-def facts(*gpus: Gpu, torch: Torch | None = CUDA, visible: str | None = None, dropin: str = "") -> Facts:
+def facts(
+    *gpus: Gpu,
+    torch: Torch | None = CUDA,
+    visible: str | None = None,
+    dropin: str = "",
+    variant: str = "",
+    modules: str = "",
+) -> Facts:
     variables = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     installed = (Distribution(dropin, "0", "site-packages", made_by_splatfix="drop-in"),) if dropin else ()
+    packages = tuple(
+        SplatPackage(row.module, row.module, settings=row.settings, forward=row.forward)
+        for row in variants()
+        if row.key == variant
+    )
     return Facts(
         MachineFacts("linux", "x86_64", gpus=Fact(gpus, "nvidia-smi"), variables=variables),
-        EnvironmentFacts(torch=Fact(torch, "files"), distributions=Fact(installed, "metadata")),
+        EnvironmentFacts(
+            torch=Fact(torch, "files"),
+            distributions=Fact(installed, "metadata"),
+            packages=Fact(packages, "files"),
+            modules=Fact(tuple(modules.split()), "files"),
+        ),
         splatfix="0.1.0",
     )
 
@@ -68,22 +87,34 @@ def test_idle_gpu_is_named_with_the_reason(found: Facts, device: str, named: boo
 
 
 @pytest.mark.parametrize(
-    ("renderer", "device", "found", "runs"),
+    ("asked", "device", "found", "trains"),
     [
-        ("torch", "cpu", facts(), True),
-        ("gsplat", "cuda", facts(CARD), True),
-        ("inria", "cpu", facts(dropin="diff_gaussian_rasterization"), True),
-        ("gsplat", "cpu", facts(dropin="diff_gaussian_rasterization"), False),
-        ("inria", "cpu", facts(), False),
-        ("inria", "cpu", facts(dropin="simple-knn"), False),
-        ("inria", "cpu", facts(CARD, torch=CPU), False),
+        ("torch", "cpu", facts(), "torch"),
+        ("gsplat", "cuda", facts(CARD), "gsplat"),
+        ("inria", "cpu", facts(dropin="diff_gaussian_rasterization"), "inria"),
+        ("gsplat", "cpu", facts(dropin="diff_gaussian_rasterization"), ""),
+        ("inria", "cpu", facts(), ""),
+        ("inria", "cpu", facts(dropin="simple-knn"), ""),
+        ("inria", "cpu", facts(CARD, torch=CPU), ""),
+        # what is installed, where it runs on the device and the trainer knows how to call it
+        ("auto", "cuda", facts(), "torch"),
+        ("auto", "cuda", facts(variant="mip"), "inria"),
+        ("auto", "cuda", facts(variant="mip", modules="gsplat"), "inria"),
+        ("auto", "cuda", facts(modules="torch gsplat"), "gsplat"),
+        ("auto", "cuda", facts(variant="stopthepop"), "torch"),
+        ("auto", "cuda", facts(variant="stopthepop", modules="gsplat"), "gsplat"),
+        ("auto", "cuda", facts(variant="2dgs-surfel"), "torch"),
+        ("auto", "cpu", facts(variant="mip", modules="gsplat"), "torch"),
+        ("auto", "cpu", facts(variant="mip", dropin="diff_gaussian_rasterization"), "inria"),
+        ("auto", "cpu", facts(modules="gsplat", dropin="splatfix_gsplat_csrc"), "gsplat"),
+        ("auto", "cpu", facts(modules="gsplat", dropin="simple-knn"), "torch"),
     ],
 )
-def test_renderers_that_need_a_gpu(renderer: str, device: str, found: Facts, runs: bool) -> None:
-    if runs:
-        require_gpu(renderer, device, found)
+def test_whose_rasterizer_trains(asked: str, device: str, found: Facts, trains: str) -> None:
+    if trains:
+        assert renderer_for(asked, device, found) == trains
         return
-    error = refused(require_gpu, renderer, device, found)
+    error = refused(renderer_for, asked, device, found)
     assert (error.code, int(error.exit_code)) == ("renderer-needs-gpu", 2)
 
 

@@ -15,7 +15,9 @@ from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
+from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.kernels import rasterizer
+from splatfix.knowledge.stacks import variants
 
 CPU = torch.device("cpu")
 B = rasterizer.GaussianRasterizationSettings._fields[:12]
@@ -200,12 +202,21 @@ def test_the_filter_is_the_one_its_variant_trains_with(fields, kernel_size, came
         assert settings.require_depth is False and settings.require_coord is False
 
 
-def test_an_unknown_setting_is_refused_instead_of_guessed(camera_and_view, monkeypatch):
+NAMED = {row.key: row.settings for row in variants("diff_gaussian_rasterization") if row.settings}
+
+
+@pytest.mark.parametrize("fields", [(*B, "mystery"), *NAMED.values()], ids=["mystery", *NAMED])
+def test_an_unknown_setting_is_refused_instead_of_guessed(fields, camera_and_view, monkeypatch):
+    """And certify --renderer auto knows which of the tables' variants that are."""
     camera, _ = camera_and_view
-    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module((*B, "mystery")))
+    monkeypatch.setitem(sys.modules, "diff_gaussian_rasterization", fake_module(fields))
     renderer = InriaRenderer(CPU, antialiasing=False)
-    with pytest.raises(RendererUnavailable, match="mystery"):
-        renderer.render(camera, splats_at([0.0, 0.0, 0.0]), torch.zeros(3))
+    splats = splats_at([0.0, 0.0, 0.0])
+    if fields in [settings for key, settings in NAMED.items() if key not in NOT_CALLED]:
+        assert renderer._settings(camera, splats, torch.zeros(3))
+        return
+    with pytest.raises(RendererUnavailable, match="unknown settings"):
+        renderer.render(camera, splats, torch.zeros(3))
 
 
 def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):

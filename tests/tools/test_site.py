@@ -127,13 +127,24 @@ def test_the_page_answers_fifty_machines_as_install_plans_them(
             "[...document.querySelectorAll('#answer > ol .command')].map(item => item.textContent)"
         )
         options = planned(machine, tmp_path)["available"]
-        python = "py -" if machine.system["key"] == "windows" else "python"
-        expected = [stack["clone"], f"{python}{machine.python} -m venv venv"] if options else []
-        for step in options[0]["steps"] if options else []:
-            if step["command"]:
-                expected.append(
-                    step["command"].replace("SOURCE", stack["source"]).replace("CHECKOUT", stack["source"])
-                )
+        python, inside = "python", "venv/bin/python"
+        if machine.system["key"] == "windows":
+            python, inside = "py -", r"venv\Scripts\python.exe"
+        before = [
+            f"pipx install git+{site.ADDRESS}",
+            stack["clone"],
+            f"{python}{machine.python} -m venv venv",
+        ]
+        expected = before if options else []
+        for line in (step["command"] for step in options[0]["steps"] if step["command"]) if options else ():
+            line = re.sub("SOURCE|CHECKOUT", stack["source"], line)
+            if line.startswith("splatfix install "):  # what an empty environment lacks
+                line = line.replace(" --python", " --with-dependencies --python")
+            elif line.startswith("splatfix certify ") and "--level" not in line:
+                expected.append(f"{inside} -m pip install numpy pillow")
+                line = line.replace(" --renderer inria", "")
+                line = line.replace("splatfix certify", "splatfix certify --renderer inria")
+            expected.append(line)
         if machine.system["key"] == "windows":
             expected = [re.sub(r"'([^'*\s]*)'", r"\1", line).replace("'", '"') for line in expected]
         assert commands == expected, machine.query

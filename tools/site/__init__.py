@@ -19,6 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from splatfix.app.options import options_for
+from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.toml import parse_toml
@@ -27,7 +28,7 @@ from splatfix.facts.collect import playback
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
-from splatfix.knowledge.stacks import recipe
+from splatfix.knowledge.stacks import Part, recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.plan import NO_SOURCES
@@ -36,7 +37,11 @@ from tools.machines import description
 from tools.machines.parts import simulate
 
 HERE = Path(__file__).parent
-BUILDS = HERE.parents[1] / "tests" / "records" / "native_builds.json"
+ROOT = HERE.parents[1]
+BUILDS = ROOT / "tests" / "records" / "native_builds.json"
+ADDRESS: str = parse_toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
+    "Homepage"
+]
 MACHINES: Mapping[str, Any] = parse_toml((HERE / "machines.toml").read_text(encoding="utf-8"))
 MOST_BYTES = 300_000
 _INSTALLED = ("torch", "toolkit", "extensions", "vulkaninfo")
@@ -223,11 +228,20 @@ def stack_rows() -> list[dict[str, Any]]:
             "name": stack["name"],
             "clone": f"git clone --recursive https://github.com/{repository}" if inside else "",
             "source": folder if inside or not released else " ".join(released),
+            "renderer": _renderer_of(key, known.parts),
             "breaks": _known_trouble(stack, [part.note for part in known.parts]),
             "from": f"https://github.com/{repository} at {stack['commit']}",
             "license": stack.get("license", ""),
         }
     return list(rows.values())
+
+
+def _renderer_of(key: str, parts: Sequence[Part]) -> str:
+    """What ``certify --renderer`` calls the stack's rasterizer; "" where splatfix's own trainer does not call it."""
+    modules = {row.module for part in parts if (row := variant(part.variant)) and row.key not in NOT_CALLED}
+    if "diff_gaussian_rasterization" in modules:
+        return "inria"
+    return "gsplat" if key == "gsplat" or any(part.install.startswith("gsplat==") for part in parts) else ""
 
 
 def _known_trouble(stack: Mapping[str, Any], notes: Sequence[str]) -> list[str]:
@@ -296,6 +310,7 @@ def _sources_of(document: Mapping[str, Any]) -> str:
 def document_of(answers: Iterable[Answer | None]) -> dict[str, Any]:
     """All that the page holds: the choices, and the answers in the order of :func:`machines`, None for what is left out."""
     return {
+        "address": ADDRESS,
         "gpus": gpu_rows(),
         "drivers": [_driver_row(row) for row in MACHINES["drivers"]],
         "systems": [{"key": row["key"], "label": row["label"]} for row in MACHINES["systems"]],

@@ -148,7 +148,10 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
         stalled = lost > MAX_LOST and seconds > LEAST_LOST
         met = not stalled and (drift is None or drift <= MAX_DRIFT)
         measured = f"{lost:.1%} of the time, {seconds:.1f} s, lost in slow iterations"
-        measured += _slow(record.steadiness.slow)
+        if slow := record.steadiness.slow:
+            measured += f", slow: {', '.join(map(str, slow[:_MOST_SLOW]))}" + " ..." * (
+                len(slow) > _MOST_SLOW
+            )
         if drift is not None:
             measured += f"; {drift:.2f} times as slow at the end as after the last densification"
     item = criterion(
@@ -178,15 +181,6 @@ def _load_of_others(record: TrainingRecord) -> str:
     if steadiness.others < IDLE:
         return ""
     return f"other programs kept {steadiness.others:.1f} of its cores busy meanwhile"
-
-
-def _slow(iterations: tuple[int, ...]) -> str:
-    if not iterations:
-        return ""
-    listed = f", slow: {', '.join(map(str, iterations[:_MOST_SLOW]))}"
-    if len(iterations) > _MOST_SLOW:
-        listed += " ..."
-    return listed
 
 
 def _if_known(record: TrainingRecord, part: str) -> bool | None:

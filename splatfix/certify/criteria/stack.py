@@ -11,7 +11,7 @@ from splatfix.certify.advice import explained, steps_in_words
 from splatfix.certify.criteria import gradients, learning, resources
 from splatfix.certify.criteria.criterion import criterion, not_measured
 from splatfix.certify.model import Criterion, Mend, Outcome
-from splatfix.certify.record import FailedImport, SavedCloud, TrainerError, TrainingRecord
+from splatfix.certify.record import SavedCloud, TrainerError, TrainingRecord
 from splatfix.core.runner import Completed
 from splatfix.core.words import counted, few
 
@@ -230,8 +230,9 @@ def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Cr
         top = _top(failed.name)
         if top not in extensions or top == fatal:
             continue
-        # what one variant of a module has and another has not is asked for to find out which it is
-        if _NOT_THERE in failed.error and _of_a_variant(failed):
+        # a trainer for several variants of a rasterizer asks for what only some have, to find out which it is
+        of_a_variant = "raster" in _top(failed.name) or failed.name.rpartition(".")[2][:1].isupper()
+        if _NOT_THERE in failed.error and of_a_variant:
             of_variants.append(
                 f"{failed.place} goes on without {failed.name}, which this variant does not have"
             )
@@ -240,11 +241,6 @@ def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Cr
     return criterion(
         "no-silent-fallback", not lost, "; ".join([*lost, *of_variants]) or "no import of an extension failed"
     )
-
-
-def _of_a_variant(failed: FailedImport) -> bool:
-    """Rasterizers come in variants: a trainer for several asks for what only some have."""
-    return "raster" in _top(failed.name) or failed.name.rpartition(".")[2][:1].isupper()
 
 
 def _top(module: str) -> str:

@@ -5,7 +5,7 @@ On a GPU it runs as it is. Without one it is rehearsed: calls for CUDA land on t
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,11 @@ class StackTrainer:
             lost = "; ".join(self._started.weights)
             notes.append(f"pretrained weights could not be loaded, random ones took their place: {lost}")
         if self._subject.resumes and (kinds := observed.get("not_tensors")):
-            notes.append(_cannot_resume(self._subject.resumes, kinds))
+            notes.append(
+                "no checkpoint was loaded, and one with this trainer's optimizer would be refused by "
+                f"{few(list(self._subject.resumes))}: torch.load has no weights_only there, and the optimizer holds "
+                f"{few(list(kinds), most=2)}"
+            )
         if observed.get("declared_operators"):
             notes.append(
                 "torchvision's compiled part does not load beside this torch (operator torchvision::nms does not exist); "
@@ -288,13 +292,6 @@ def _missing_library(row: Mapping[str, Any]) -> Mend:
         f"Install the package of the system that brings {library} (apt-file search {library} names it)."
     )
     return Mend("library-missing", f"{row['words']}: no such file.", (todo,))
-
-
-def _cannot_resume(loads: Sequence[str], kinds: Sequence[str]) -> str:
-    return (
-        f"no checkpoint was loaded, and one with this trainer's optimizer would be refused by {few(list(loads))}: "
-        f"torch.load has no weights_only there, and the optimizer holds {few(list(kinds), most=2)}"
-    )
 
 
 def _no_length(subject: StackSubject) -> SplatfixError:
