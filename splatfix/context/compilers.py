@@ -1,7 +1,7 @@
 """Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -53,8 +53,21 @@ def choose_compilers(
             chosen = HostCompilers(cc, cxx.path, cxx.version or "", reason)
             return Choice(chosen, rejected_all("compiler", objections))
         objections.append((cxx.path, objection or ""))
-    problem = _no_compiler(facts, torch, toolkit, version, objections)
-    return Choice(None, rejected_all("compiler", objections), problem)
+    rejected = rejected_all("compiler", objections)
+    if objections:
+        looked_at = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
+    elif facts.machine.compilers.value is not None:
+        looked_at = "none was found"
+    else:
+        looked_at = f"which are here is not known ({facts.machine.compilers.error})"
+    problem = SplatfixError.of(
+        "context.no-host-compiler",
+        nvcc=toolkit.version,
+        candidates=looked_at,
+        todo=compiler_to_install(facts, torch, toolkit, version),
+        details={"rejected": to_json(rejected)},
+    )
+    return Choice(None, rejected, problem)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
@@ -117,29 +130,6 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
             return path
     # a compiler that is a link or a wrapper may have its partner in another folder
     return next(iter(paths), None)
-
-
-def _no_compiler(
-    facts: Facts,
-    torch: Torch,
-    toolkit: Toolkit,
-    version: tuple[int, ...],
-    objections: Sequence[tuple[str, str]],
-) -> SplatfixError:
-    compilers = facts.machine.compilers
-    if objections:
-        candidates = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
-    elif compilers.value is not None:
-        candidates = "none was found"
-    else:
-        candidates = f"which are here is not known ({compilers.error})"
-    return SplatfixError.of(
-        "context.no-host-compiler",
-        nvcc=toolkit.version,
-        candidates=candidates,
-        todo=compiler_to_install(facts, torch, toolkit, version),
-        details={"rejected": to_json(rejected_all("compiler", objections))},
-    )
 
 
 def compiler_to_install(

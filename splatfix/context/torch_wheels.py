@@ -17,16 +17,6 @@ from splatfix.knowledge.toolkits import provisionable
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
 
 
-def _distance(here: Toolchain, build: TorchBuild) -> tuple[bool, bool, bool]:
-    """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
-    or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
-    cuda, toolkit = here.torch_cuda, here.best_toolkit(None)
-    if cuda is None and toolkit is not None:
-        cuda = major_minor(toolkit.version)
-    same_release = here.torch_version.startswith(f"{build.release}.")
-    return not same_release, build.cuda != cuda, cuda is None or build.cuda[0] != cuda[0]
-
-
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
     """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
@@ -61,16 +51,6 @@ def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
     return newest_serving(known, arch)
 
 
-def _compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
-    """Every gcc here is older than this torch's headers take."""
-    oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
-    majors = []
-    for compiler in facts.machine.compilers.value or ():
-        if family_of(compiler) == "gcc" and release(compiler.version):
-            majors.append(release(compiler.version)[0])
-    return bool(majors) and oldest is not None and max(majors) < oldest
-
-
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
     """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
 
@@ -78,9 +58,22 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
     """
     here = Toolchain(facts)
     older = release(build.release)[:2] < release(here.torch_version)[:2]
-    trouble = _toolkit_trouble(here, build, archs)
-    asks = trouble + 2 * _compiler_trouble(facts, build)  # a download is half of what a step by hand asks
-    return (trouble == 3, asks, older, *_distance(here, build))
+    trouble = asks = _toolkit_trouble(here, build, archs)
+    oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
+    majors = []
+    for compiler in here.machine.compilers.value or ():
+        if family_of(compiler) == "gcc" and release(compiler.version):
+            majors.append(release(compiler.version)[0])
+    # every gcc here is older than this torch's headers take; a download is half of what a step by hand asks
+    if majors and oldest is not None and max(majors) < oldest:
+        asks += 2
+    # the nearest to what is here asks least of stack, toolkit and extensions
+    cuda, toolkit = here.torch_cuda, here.best_toolkit(None)
+    if cuda is None and toolkit is not None:
+        cuda = major_minor(toolkit.version)
+    other_release = not here.torch_version.startswith(f"{build.release}.")
+    other_major = cuda is None or build.cuda[0] != cuda[0]
+    return (trouble == 3, asks, older, other_release, build.cuda != cuda, other_major)
 
 
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:

@@ -17,7 +17,7 @@ from splatfix.knowledge.torch_releases import COMPANIONS, build
 from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
 from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
-from splatfix.plan.parts import NativePart, files_of, is_about, names_of
+from splatfix.plan.parts import files_of, is_about, names_of
 from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
 from splatfix.plan.tools import tools_here
 
@@ -32,7 +32,14 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
     its repair is the fix, and what is installed is kept where it serves.
     """
     failed = most_urgent_first(findings)
-    best, cured = _best_cure(failed, options, assessment)
+    best: Option | None = None
+    cured: list[Finding] = []
+    most = 0
+    for option in options.available:
+        by_this = [finding for finding in failed if _cures(option, finding, options, assessment)]
+        counting = sum(not stops_everything(finding.code) for finding in by_this)
+        if counting > most or (by_this and option.kind is OptionKind.KEEP):
+            best, cured, most = option, by_this, counting
     refused = _refusal(assessment)
     mended = _mended(best, cured, findings, options, assessment)
     needed: dict[object, AlsoNeeded] = {}
@@ -68,25 +75,34 @@ def _mended(
     mended: list[Finding] = []
     builds = best and _step_of(best, Rebuild)
     if best and builds:
-        mended += (finding for finding in cured if _cured_by_build(finding, best))
+        for finding in cured:
+            by_install = FAMILIES[finding.family].building
+            if finding.family == "checkout":
+                # what the option tells the user to do first is no doing of install's
+                by_install = not set(repair_of(finding)) <= set(best.steps)
+            if by_install and not stops_everything(finding.code):
+                mended.append(finding)
     elif not assessment.sources.named and not assessment.sources.refused:
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
+    variables = set(_SET_BY_INSTALL)
+    for source in assessment.sources.built_from.values():
+        variables.update(source.switches.on, source.switches.off)
+        variables.update(variable.name for variable in own_variables(source))
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended += [item for item in not_passed if _followed_by_install(item, assessment)]
+    for item in not_passed:
+        asked = commands(item.remedy)
+        # its advice is to set what install sets, or to build where torch is, as install does
+        if asked and all(
+            "--no-build-isolation" in command.argv
+            or (not command.argv and variables.issuperset(name for name, _ in command.env))
+            for command in asked
+        ):
+            mended.append(item)
     if builds or _serves_as_it_is(options):
         mended += filter(_cured_by_edit, findings)
     left = {item.code for item in not_passed if item not in mended and item not in cured}
     return tuple(dict.fromkeys(item.code for item in mended if item.code not in left))
-
-
-def _cured_by_build(finding: Finding, option: Option) -> bool:
-    if stops_everything(finding.code):
-        return False
-    if finding.family == "checkout":
-        # what the option tells the user to do first is no doing of install's
-        return not set(repair_of(finding)) <= set(option.steps)
-    return FAMILIES[finding.family].building
 
 
 def _cured_by_edit(finding: Finding) -> bool:
@@ -100,35 +116,6 @@ def _cured_by_edit(finding: Finding) -> bool:
         and (finding.family == "checkout" or FAMILIES[finding.family].building)
         and any(FETCH not in command.argv for command in builds)
     )
-
-
-def _followed_by_install(finding: Finding, assessment: Assessment) -> bool:
-    """Its advice is to set what install sets, or to build where torch is, as install does."""
-    variables = set(_SET_BY_INSTALL)
-    for source in assessment.sources.built_from.values():
-        variables.update(source.switches.on, source.switches.off)
-        variables.update(variable.name for variable in own_variables(source))
-    asked = commands(finding.remedy)
-    return bool(asked) and all(
-        "--no-build-isolation" in command.argv
-        or (not command.argv and variables.issuperset(name for name, _ in command.env))
-        for command in asked
-    )
-
-
-def _best_cure(
-    failed: Sequence[Finding], options: Options, assessment: Assessment
-) -> tuple[Option | None, list[Finding]]:
-    """The first option among those that cure most, and the failures that it cures."""
-    best: Option | None = None
-    best_cured: list[Finding] = []
-    most = 0
-    for option in options.available:
-        cured = [finding for finding in failed if _cures(option, finding, options, assessment)]
-        counting = sum(not stops_everything(finding.code) for finding in cured)
-        if counting > most or (cured and option.kind is OptionKind.KEEP):
-            best, best_cured, most = option, cured, counting
-    return best, best_cured
 
 
 def _refusal(assessment: Assessment) -> tuple[AlsoNeeded, ...]:
@@ -154,10 +141,7 @@ _StepKind = TypeVar("_StepKind", bound=Step)
 
 
 def _step_of(option: Option, kind: type[_StepKind]) -> _StepKind | None:
-    for step in option.steps:
-        if isinstance(step, kind):
-            return step
-    return None
+    return next((step for step in option.steps if isinstance(step, kind)), None)
 
 
 def _cures(option: Option, finding: Finding, options: Options, assessment: Assessment) -> bool:
@@ -186,7 +170,13 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
         context = make_context(with_torch(assessment.context.facts, install), assessment.context.goal)
         failing = _failing(context, families)
         return finding.code not in failing and failing <= _failing(assessment.context, families)
-    parts = _parts_of(finding, assessment)
+    # the extensions that are meant and that the failure is about
+    facts = assessment.context.facts
+    about: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
+    for package in facts.environment.packages.value or ():
+        if is_about(finding, package, files_of(package, facts)):
+            about |= names_of(package)
+    parts = [part for part in assessment.parts if about & {*part.names, canonicalize_name(part.name)}]
     if not parts or not check_named(finding.code).cured_by_rebuild:
         return False
     if use := _step_of(option, UseDropins):
@@ -195,16 +185,6 @@ def _cures(option: Option, finding: Finding, options: Options, assessment: Asses
     if is_driver and _step_of(option, Keep):
         return True
     return rebuild is not None and all(part.name in rebuild.subjects for part in parts)
-
-
-def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
-    """The extensions that are meant and that a failure is about."""
-    facts = assessment.context.facts
-    names: set[str] = {canonicalize_name(finding.subject.partition(" ")[0].partition(".")[0])}
-    for package in facts.environment.packages.value or ():
-        if is_about(finding, package, files_of(package, facts)):
-            names |= names_of(package)
-    return [part for part in assessment.parts if names & {*part.names, canonicalize_name(part.name)}]
 
 
 def _serves_as_it_is(options: Options) -> bool:

@@ -389,7 +389,15 @@ def _extensions_of(
 ) -> tuple[list[Path], tuple[Path, ...]]:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
     empty = require_fetched(folder, checkout)
-    ours, others = _parts_of_recipe(folder, known)
+    # the folders of its recipe that setup.py builds, and those that something else does; a fork may have left a part out
+    ours: list[Path] = []
+    others: set[Path] = set()
+    for part in known.parts if known else ():
+        path = resolved_folder(folder / part.path)
+        if path and part.path and part.builder == "setup.py":
+            ours.append(path)
+        elif path and part.path:
+            others.add(path)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
         raise incomplete(folder, folder, gone)
@@ -421,23 +429,6 @@ def require_fetched(folder: Path, checkout: Checkout | None = None) -> tuple[str
     return empty
 
 
-def _parts_of_recipe(folder: Path, known: StackRecipe | None) -> tuple[list[Path], set[Path]]:
-    """The folders of a recipe that setup.py builds, and those that something else does; a fork may have left a part out."""
-    ours: list[Path] = []
-    others: set[Path] = set()
-    if known is None:
-        return ours, others
-    for part in known.parts:
-        path = resolved_folder(folder / part.path)
-        if path is None or not part.path:
-            continue
-        if part.builder == "setup.py":
-            ours.append(path)
-        else:
-            others.add(path)
-    return ours, others
-
-
 def _nothing_to_build(
     folder: Path, known: StackRecipe | None, empty: Sequence[str], unreadable: Sequence[Path]
 ) -> SplatfixError:
@@ -453,26 +444,24 @@ def _nothing_to_build(
         return SplatfixError.of(
             "plan.compiled-at-first-use", folder=folder, lines=lines, builder=at[0].builder
         )
-    return usage_error(
-        "not-an-extension",
-        f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
-        *_brought_otherwise(folder),
-        say("Name the folder with the extension's setup.py, or a checkout."),
-        *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
-    )
-
-
-def _brought_otherwise(folder: Path) -> Iterator[Step]:
-    """How extensions come into a checkout that keeps them in archives, or whose README clones them."""
+    # how extensions come into a checkout that keeps them in archives, or whose README clones them
+    todo: list[Step] = []
     for archive in packed_sources(folder):
         unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
-        yield run(*unpack, text="Unpack what it keeps, then run this again")
+        todo.append(run(*unpack, text="Unpack what it keeps, then run this again"))
     identity = read_identity(folder).value
     for address in identity.clones if identity else ():
         name = repository_of(address)
         if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
             clone = ("git", "clone", "--recursive", address)
-            yield run(*clone, text="Its README clones this; install its folder")
+            todo.append(run(*clone, text="Its README clones this; install its folder"))
+    return usage_error(
+        "not-an-extension",
+        f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
+        *todo,
+        say("Name the folder with the extension's setup.py, or a checkout."),
+        *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
+    )
 
 
 def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
@@ -602,7 +591,29 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
 
     The details hold each need with ``met`` true, false or null (not known).
     """
-    checked = list(_needs_met(needs, facts))
+    machine = facts.machine
+    checked: list[tuple[bool | None, str]] = []
+    if needs.cuda:
+        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
+        toolkits = machine.toolkits.value
+        if toolkits is None:
+            checked.append((None, f"{need}: not known ({machine.toolkits.error})"))
+        else:
+            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
+            best = "none found"
+            if fitting:
+                best = f"{fitting[0].version} in {fitting[0].root}"
+            checked.append((bool(fitting), f"{need}: {best}"))
+    for tool in needs.tools:
+        checked.append((tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"))
+    if needs.adapters:
+        need = f"a graphics adapter through {needs.adapters}"
+        adapters = machine.adapters.value
+        if adapters is None:
+            checked.append((None, f"{need}: not known ({machine.adapters.error})"))
+        else:
+            names = ", ".join(item.name for item in adapters) or "none found"
+            checked.append((bool(adapters), f"{need} or Metal: {names}"))
     marks = {True: "✓", False: "✗", None: "?"}
     lines = [f"{marks[met]} {text}" for met, text in checked]
     return SplatfixError(
@@ -612,27 +623,3 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
-
-
-def _needs_met(needs: ProgramNeeds, facts: Facts) -> Iterator[tuple[bool | None, str]]:
-    machine = facts.machine
-    if needs.cuda:
-        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
-        toolkits = machine.toolkits.value
-        if toolkits is None:
-            yield None, f"{need}: not known ({machine.toolkits.error})"
-        else:
-            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
-            best = "none found"
-            if fitting:
-                best = f"{fitting[0].version} in {fitting[0].root}"
-            yield bool(fitting), f"{need}: {best}"
-    for tool in needs.tools:
-        yield tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"
-    if needs.adapters:
-        adapters = machine.adapters.value
-        if adapters is None:
-            yield None, f"a graphics adapter through {needs.adapters}: not known ({machine.adapters.error})"
-        else:
-            names = ", ".join(item.name for item in adapters) or "none found"
-            yield bool(adapters), f"a graphics adapter through {needs.adapters} or Metal: {names}"

@@ -251,11 +251,6 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
         notes.append(
             f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
         )
-    return (*notes, *_notes_on_keep(assessment))
-
-
-def _notes_on_keep(assessment: Assessment) -> list[str]:
-    notes = []
     kept, named = assessment.kept, assessment.sources.named
     if kept and named and len(kept) < len(assessment.parts):
         sources, names = " ".join(named), ", ".join(kept)
@@ -264,7 +259,7 @@ def _notes_on_keep(assessment: Assessment) -> list[str]:
     for name in assessment.keep:
         if canonicalize_name(name) not in known:
             notes.append(f"--keep {name} does not match anything here")
-    return notes
+    return tuple(notes)
 
 
 # The option that install executes

@@ -1,6 +1,6 @@
 """Another driver: suggested only, and only where the driver is what stands in the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,7 +65,28 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
 
 def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
     """What asks for a newer driver than the one here; of several the one that asks for most."""
-    needs = [*_gpu_floors(assessment), *_torch_floor(assessment), *_ptx_floors(assessment)]
+    needs: list[_Need] = []
+    for target in assessment.context.targets:
+        floor = drivers.gpu_driver_floor(target.arch)
+        if target.here and floor:
+            source = drivers.source_of_floors(None, [target.arch])
+            needs.append(_Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source))
+    if cuda := assessment.context.torch_cuda:
+        floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
+        if floor:
+            source = drivers.source_of_floors(cuda, ())
+            text = f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}"
+            needs.append(_Need(floor, text, source))
+    # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
+    for part in assessment.parts:
+        branch = _oldest_for_ptx(part)
+        if branch is None:
+            continue
+        for arch in assessment.context.archs:
+            verdict = assessment.context.judge(part.code, arch)
+            if verdict.too_new_ptx and not verdict.missing:
+                reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
+                needs.append(_Need((branch,), reason))
     newest = max(needs, default=None, key=lambda need: need.version)
     if newest and assessment.driver and assessment.driver < newest.version:
         return newest
@@ -79,39 +100,6 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
     torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
     source = drivers.source_of_floors(build.cuda, assessment.context.archs)
     return _Need(floor, f"{torch}, needs driver {driver_words(floor)}", source)
-
-
-def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
-    """The oldest drivers for the GPUs here."""
-    for target in assessment.context.targets:
-        floor = drivers.gpu_driver_floor(target.arch)
-        if target.here and floor:
-            source = drivers.source_of_floors(None, [target.arch])
-            yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source)
-
-
-def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
-    """The oldest driver for the CUDA of the installed torch."""
-    cuda = assessment.context.torch_cuda
-    if cuda is None:
-        return
-    floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
-    if floor:
-        source = drivers.source_of_floors(cuda, ())
-        yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}", source)
-
-
-def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
-    """Extensions whose only hope on a target is PTX newer than the driver compiles (error 222)."""
-    for part in assessment.parts:
-        branch = _oldest_for_ptx(part)
-        if branch is None:
-            continue
-        for arch in assessment.context.archs:
-            verdict = assessment.context.judge(part.code, arch)
-            if verdict.too_new_ptx and not verdict.missing:
-                reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
-                yield _Need((branch,), reason)
 
 
 def _oldest_for_ptx(part: NativePart) -> int | None:

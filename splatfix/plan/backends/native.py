@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -61,7 +62,16 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
         raise NotApplicable("; ".join(against))
     here: Tools | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
-        here = _tools_without_toolkit(assessment, torch, unsure)
+        # the tools of this machine may lack only a compiler
+        with suppress(SplatfixError):
+            here = tools_here(assessment.context, torch)
+        if here and not here.before:
+            raise NotApplicable("not needed: a toolkit that fits is here")
+        toolkits = assessment.context.facts.machine.toolkits
+        if toolkits.value is None:
+            unsure.append(
+                f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
+            )
     find_tools, options = _TOOLS[kind]
     try:
         tools = find_tools(assessment.context, torch)
@@ -69,51 +79,28 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
         raise NotApplicable(error.what) from error
     reasons = tools.reasons
     if kind is OptionKind.REBUILD_PTX:
-        reasons = (_why_ptx(assessment, tools), *reasons)
-        if tools.chosen.unsure:
-            unsure.append(tools.chosen.unsure)
+        chosen = tools.chosen
+        if chosen.ptx is None:
+            raise NotApplicable(
+                f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}"
+            )
+        # a GPU newer than the toolkit: machine code of an older major does not load there, PTX does
+        newer = []
+        for arch in assessment.context.archs:
+            if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
+                newer.append(arch)
+        why_ptx = (
+            f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
+            f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
+        )
+        reasons = (Reason(why_ptx), *reasons)
+        if chosen.unsure:
+            unsure.append(chosen.unsure)
     if kind is OptionKind.INSTALL_TOOLKIT and here is not None and tools.manual > here.manual:
         raise NotApplicable(
             "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
         )
     return make_option(assessment, kind, rebuild_steps(assessment, tools, *options), reasons, unsure)
-
-
-def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
-    """A GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
-    chosen = tools.chosen
-    if chosen.ptx is None:
-        raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
-    newer = []
-    for arch in assessment.context.archs:
-        if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
-            newer.append(arch)
-    return Reason(
-        f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
-        f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
-    )
-
-
-def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
-    """The tools of this machine where they lack only a compiler; None where no toolkit here fits.
-
-    Args:
-        unsure: gets what is not known about the toolkits here.
-
-    Raises:
-        NotApplicable: nothing is lacking.
-    """
-    try:
-        here = tools_here(assessment.context, torch)
-    except SplatfixError:
-        here = None
-    if here and not here.before:
-        raise NotApplicable("not needed: a toolkit that fits is here")
-    toolkits = assessment.context.facts.machine.toolkits
-    if toolkits.value is None:
-        text = f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
-        unsure.append(text)
-    return here
 
 
 def rebuild_steps(

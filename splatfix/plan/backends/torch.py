@@ -105,7 +105,19 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
         why_driver = f"where it runs, the driver must be {oldest} or newer" if oldest else ""
     if why_driver:
         reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.context.archs)))
-    reasons += [*best.tools.reasons, *_other_reasons(assessment, best, offers)]
+    reasons += best.tools.reasons
+    # what else could be taken, and what else changes with it
+    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
+    if as_cheap:
+        names = ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3])
+        reasons.append(Reason(f"alternatives: {names}"))
+    if lost := _lost_here(assessment, build):
+        reasons.append(Reason(lost))
+    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
+    extensions = assessment.context.facts.environment.extensions.value or ()
+    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
+    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
+        reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
@@ -119,23 +131,6 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *rebuild_steps(assessment, best.tools, *options, everything=True))
     return make_option(assessment, OptionKind.OTHER_TORCH, steps, reasons, unsure)
-
-
-def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer]) -> list[Reason]:
-    """What else could be taken, and what else changes with it."""
-    reasons = []
-    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
-    if as_cheap:
-        names = ", ".join(f"torch {build.torch} {build.tag}" for build in as_cheap[:3])
-        reasons.append(Reason(f"alternatives: {names}"))
-    if lost := _lost_here(assessment, best.build):
-        reasons.append(Reason(lost))
-    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
-    extensions = assessment.context.facts.environment.extensions.value or ()
-    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
-    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
-        reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
-    return reasons
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
