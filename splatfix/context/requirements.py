@@ -22,12 +22,13 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
 
     Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
     """
-    from packaging.requirements import Requirement
-
     past = []
     for text in source.requires:
         if name_of(text) == "torch" or met(facts, text):
             continue
+        # slow, and a diagnosis seldom comes here
+        from packaging.requirements import Requirement
+
         requirement = Requirement(text)
         lower = [str(limit) for limit in requirement.specifier if not limit.operator.startswith("<")]
         requirement.specifier = SpecifierSet(",".join(lower))

@@ -20,11 +20,17 @@ from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_fo
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
     """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
-    compiled = [_compiled_for(build, target) for target in archs]
-    known = [arch for arch in compiled if arch is not None]
+    # what torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; of a torch
+    # that nobody read nothing is known against the GPU's own number
+    rules = behaviour(build.torch.replace("*", "0"))
+    known = list(archs)
+    if rules is not None:
+        listed = Arch.known_among(rules.supported_arches)
+        served = [arch if arch in listed else newest_serving(listed, arch) for arch in archs]
+        known = [arch for arch in served if arch is not None]
     major, minor = build.cuda
     # no CUDA major has had more than ten minors
-    if None in compiled or not any(_names(major, number, known) for number in range(10)):
+    if len(known) < len(archs) or not any(_names(major, number, known) for number in range(10)):
         return 3
     for toolkit in here.toolkits:
         if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in known):
@@ -37,18 +43,6 @@ def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) 
 def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
     """No table says that nvcc of this CUDA cannot compile for one of these."""
     return all(toolkit_supports((major, minor), arch) is not False for arch in archs)
-
-
-def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
-    """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
-    rules = behaviour(build.torch.replace("*", "0"))
-    # of a torch that nobody read nothing is known against the GPU's own number
-    if rules is None:
-        return arch
-    known = Arch.known_among(rules.supported_arches)
-    if arch in known:
-        return arch
-    return newest_serving(known, arch)
 
 
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:

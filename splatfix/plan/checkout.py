@@ -30,7 +30,6 @@ from splatfix.facts import (
     ImportedModule,
     Pin,
     Source,
-    Submodule,
     as_typed,
     checkout_around,
     compiled_at_first_use,
@@ -101,7 +100,19 @@ def sources_in(
             if source.lacking:
                 raise incomplete(source.label, Path(source.folder), source.lacking)
             if len(source.setups) > 1:
-                raise _several_setups(path, source)
+                # pip builds one package of a folder; what below it can be built is named
+                below = walk_extensions(path, below=True).found
+                buildable = [inner for inner in below if len(read_source(inner).setups) < 2]
+                todo = [run("splatfix", "install", as_typed(inner)) for inner in buildable]
+                if todo:
+                    todo.insert(0, say("Name what below it has a setup.py of its own:"))
+                by_hand = (
+                    "For its own packages do what its README says, or give each a folder and a setup.py."
+                )
+                names = ", ".join(name or "a computed name" for name in source.setups)
+                raise SplatfixError.of(
+                    "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
+                )
             sources[str(path)] = source
     by_name: dict[str, str] = {}
     for source in sources.values():
@@ -139,28 +150,22 @@ def _extension_folders(
             raise incomplete(around, around, [path])
         raise no_checkout(folder)
     extensions, unreadable = _extensions_of(folder, known, checkout)
-    notes += _notes_on(folder, known, recognition)
+    if recognition:
+        origin = recognition.words
+        if recognition.own:
+            origin = f"of {recognition.words}"
+        notes.append(f"{folder} is a checkout {origin}")
+    if known:
+        for part in known.parts:
+            if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
+                missing = f"{part.path} is not in this checkout, although {known.name} has it"
+                notes.append(f"{missing}; it is left out")
+            elif part.note and part.path in ("", "."):
+                notes.append(part.note)
+            elif part.note:
+                notes.append(f"{part.path}: {part.note}")
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
-
-
-def _several_setups(folder: Path, source: Source) -> SplatfixError:
-    """That pip builds one package of a folder, and this setup.py sets up several; with what below it can be built."""
-    below = walk_extensions(folder, below=True).found
-    steps = [
-        run("splatfix", "install", as_typed(path)) for path in below if len(read_source(path).setups) < 2
-    ]
-    if steps:
-        steps.insert(0, say("Name what below it has a setup.py of its own:"))
-    return SplatfixError.of(
-        "plan.several-setups",
-        todo=(
-            *steps,
-            say("For its own packages do what its README says, or give each a folder and a setup.py."),
-        ),
-        folder=folder,
-        names=", ".join(name or "a computed name" for name in source.setups),
-    )
 
 
 def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[str]) -> list[Path]:
@@ -184,9 +189,26 @@ def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[
 
 
 def _no_folder(text: str) -> SplatfixError:
-    if other := _other_spellings(text):
-        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=other)
-    todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
+    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository, what does not exist."""
+    name = re.split(r"[=<>~!\[ ]", text)[0].lower()
+    todo: list[Step] = []
+    if name in BY_RELEASE:
+        release_of_it = ("splatfix", "install", install_name(name), "--target", "ARCH")
+        todo.append(fill_in(*release_of_it, text="Name the release to build"))
+        todo.append(run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler"))
+    elif _ADDRESS.match(text):
+        address = text.removeprefix("git+").partition("#")[0]
+        commit = ""
+        if "@" in address.rpartition("/")[2]:
+            address, _, commit = address.rpartition("@")
+        folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
+        todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
+        if commit:
+            todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
+        todo.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
+    if todo:
+        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
+    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
@@ -198,27 +220,6 @@ def _no_folder(text: str) -> SplatfixError:
     if is_file(text):
         problem = "is a file, not a folder"
     return usage_error("not-a-folder", f"{text} {problem}.", *todo)
-
-
-def _other_spellings(text: str) -> tuple[Step, ...]:
-    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository."""
-    name = re.split(r"[=<>~!\[ ]", text)[0].lower()
-    if name in BY_RELEASE:
-        argv = ("splatfix", "install", install_name(name), "--target", "ARCH")
-        by_name = run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler")
-        return (fill_in(*argv, text="Name the release to build"), by_name)
-    if not _ADDRESS.match(text):
-        return ()
-    address = text.removeprefix("git+").partition("#")[0]
-    commit = ""
-    if "@" in address.rpartition("/")[2]:
-        address, _, commit = address.rpartition("@")
-    folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
-    steps = [run("git", "clone", "--recursive", address, text="Clone it first, then name the folder")]
-    if commit:
-        steps.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
-    steps.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
-    return tuple(steps)
 
 
 def install_name(extension: str) -> str:
@@ -476,8 +477,17 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
     submodules = [item for item in empty if any(holds(item, path) for path in paths)]
     others = [path for path in paths if not any(holds(item, path) for item in submodules)]
     names = [*(item.path for item in submodules), *others]
-    todo = _fetching(root, folder, submodules)
     git = git_folder(root)
+    commits: Mapping[str, str] = {}
+    # slow, and asked for commits alone, where git has not recorded them
+    if not all(item.recorded for item in submodules):
+        identity = read_identity(root).value
+        if identity:
+            commits = commits_of(identity)
+    clone = git is not None
+    todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=remote_of(git), commits=commits))
+    if todo:
+        todo.append(let_splatfix_fetch(run("splatfix", "install", folder)))
     foreign = [path for path in others if git and has_nothing_below(git, path)]
     deleted = [path for path in others if path not in foreign]
     if foreign:
@@ -498,21 +508,6 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
         todo=tuple(todo),
         details=details,
     )
-
-
-def _fetching(root: Path, folder: Path, submodules: Sequence[Submodule]) -> list[Step]:
-    """The commands that fetch submodules, and the one that lets splatfix do it."""
-    git = git_folder(root)
-    commits: Mapping[str, str] = {}
-    # slow, and asked for commits alone, where git has not recorded them
-    if not all(item.recorded for item in submodules):
-        identity = read_identity(root).value
-        if identity:
-            commits = commits_of(identity)
-    steps = how_to_fetch(str(root), submodules, clone=git is not None, remote=remote_of(git), commits=commits)
-    if not steps:
-        return []
-    return [*steps, let_splatfix_fetch(run("splatfix", "install", folder))]
 
 
 def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> dict[str, tuple[str, ...]]:
@@ -565,25 +560,6 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
         meaning=meaning,
         todo=tuple(steps),
     )
-
-
-def _notes_on(folder: Path, known: StackRecipe | None, recognition: Recognition | None) -> list[str]:
-    if recognition is None:
-        return []
-    origin = recognition.words
-    if recognition.own:
-        origin = f"of {recognition.words}"
-    notes = [f"{folder} is a checkout {origin}"]
-    if known is None:
-        return notes
-    for part in known.parts:
-        if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
-            notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
-        elif part.note and part.path in ("", "."):
-            notes.append(part.note)
-        elif part.note:
-            notes.append(f"{part.path}: {part.note}")
-    return notes
 
 
 def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:

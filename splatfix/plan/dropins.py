@@ -109,7 +109,20 @@ def _by_name(text: str, backend: str) -> Dropin:
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
     if name == _SHARED_NAME and kind:
-        return _named_variant(text, kind, backend)
+        for dropin in DROPINS:
+            if dropin.distribution == _SHARED_NAME and kind in (dropin.variant, *dropin.serves):
+                return dropin
+        if kind not in IRREPLACEABLE_VARIANTS:
+            raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
+        dropin_of_twin = dropin_for_variant(kind)
+        if dropin_of_twin is not None:
+            return dropin_of_twin
+        row = variant(kind)
+        module = subject = kind
+        if row:
+            module, subject = row.module, f"{row.module} ({kind})"
+        beside = _by_their_names(companions(module, kind), backend)
+        raise _only_native(subject, refusal(kind) or "", _build(module), *beside)
     if name == _SHARED_NAME:
         raise SplatfixError.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
     for dropin in DROPINS:
@@ -120,23 +133,6 @@ def _by_name(text: str, backend: str) -> Dropin:
             text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
         )
     raise SplatfixError.of("plan.unknown-drop-in", text=text, known=known_names())
-
-
-def _named_variant(text: str, key: str, backend: str) -> Dropin:
-    for dropin in DROPINS:
-        if dropin.distribution == _SHARED_NAME and key in (dropin.variant, *dropin.serves):
-            return dropin
-    if key not in IRREPLACEABLE_VARIANTS:
-        raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
-    dropin_of_twin = dropin_for_variant(key)
-    if dropin_of_twin is not None:
-        return dropin_of_twin
-    row = variant(key)
-    module = subject = key
-    if row:
-        module, subject = row.module, f"{row.module} ({key})"
-    beside = _by_their_names(companions(module, key), backend)
-    raise _only_native(subject, refusal(key) or "", _build(module), *beside)
 
 
 def _variant_names() -> str:

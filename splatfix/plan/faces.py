@@ -73,9 +73,12 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
         # results that every caller gives the name ``_``: whatever they are, they need no meaning
         names = [call.results for call in calls if call.unpacks == len(values) == len(call.results)]
         ignored = {at for at in range(len(values)) if names and all(each[at] == "_" for each in names)}
-        results = tuple(
-            UNREAD if number in ignored else _role(name, number, place) for number, name in enumerate(values)
-        )
+        roles = [UNREAD if at in ignored else role_of_result(name) for at, name in enumerate(values)]
+        for number, (name, role) in enumerate(zip(values, roles, strict=True)):
+            if not role:
+                what = f"{name or 'a value without a name'}, result {number + 1} of {place},"
+                raise NotReadable(f"{what} means nothing that is known{_SAY_IT}", undetermined=True)
+        results = tuple(roles)
     else:
         raise NotReadable(f"what comes back cannot be read from {place}{_SAY_IT}", undetermined=True)
     if not order and not (known and results == known.results):
@@ -239,16 +242,6 @@ def _roles(names: Iterable[str]) -> dict[str, str]:
     if refused and not roles:
         raise refused
     return roles
-
-
-def _role(name: str, number: int, place: str) -> str:
-    role = role_of_result(name)
-    if not role:
-        raise NotReadable(
-            f"{name or 'a value without a name'}, result {number + 1} of {place}, means nothing that is known{_SAY_IT}",
-            undetermined=True,
-        )
-    return role
 
 
 def order_of(text: str) -> tuple[str, ...]:

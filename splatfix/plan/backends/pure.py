@@ -216,25 +216,19 @@ def _first_torch(assessment: Assessment) -> InstallTorch | None:
             ),
         )
         version, tag = best.build.torch, best.build.tag
-    elif release := _release_for_the_cpu(assessment):
-        version, tag = f"{release}.*", "cpu"
     else:
-        return None
+        # the newest release with wheels for this Python and C library
+        python, glibc = assessment.context.python, assessment.context.glibc
+        fitting = ""
+        for item in () if no_wheels(facts) else releases():
+            python_fits = python is None or item.supports_python(python) is not False
+            if python_fits and (glibc is None or item.min_glibc is None or glibc >= item.min_glibc):
+                fitting = item.release
+        if not fitting:
+            return None
+        version, tag = f"{fitting}.*", "cpu"
     step = pip(facts, "install", *pip_words(version, tag))
     return InstallTorch(command=step.command, version=version, tag=tag)
-
-
-def _release_for_the_cpu(assessment: Assessment) -> str:
-    """The newest release with wheels for this Python and C library; "" where there is none."""
-    if no_wheels(assessment.context.facts):
-        return ""
-    python, glibc = assessment.context.python, assessment.context.glibc
-    for item in reversed(releases()):
-        python_fits = python is None or item.supports_python(python) is not False
-        glibc_fits = glibc is None or item.min_glibc is None or glibc >= item.min_glibc
-        if python_fits and glibc_fits:
-            return item.release
-    return ""
 
 
 # The plan for sources at hand
@@ -276,18 +270,19 @@ def dropin_plan(request: Request, context: Context, replacement: Replacement, *,
             make = replace(make, backend="nvrtc", targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
+    if on_gpu:
+        # what a drop-in's note says of its speed is not so with GPU code
+        notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
+    else:
+        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
     dependencies = plan_dependencies(request, facts, ())
     wheels = Wheels(
-        kind=OptionKind.DROPIN,
+        kind=OptionKind.NVRTC if on_gpu else OptionKind.DROPIN,
         makers=tuple(makers),
         variants={dropin.distribution: dropin.serves for dropin in replacement.dropins},
         dependencies=replace(dependencies, steps=(*imports, *dependencies.steps)),
         considered=tuple(considered),
+        notes=tuple(notes),
+        targets=context.archs if on_gpu else (),
     )
-    if on_gpu:
-        # what a drop-in's note says of its speed is not so with GPU code
-        notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
-        wheels = replace(wheels, kind=OptionKind.NVRTC, targets=context.archs)
-    else:
-        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
-    return installation(request, context, replace(wheels, notes=tuple(notes)))
+    return installation(request, context, wheels)
