@@ -1,7 +1,5 @@
 """Which toolkit is taken: where glibc has a say, and where a driver does that translates PTX."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +24,7 @@ from tests.plan.machines import (
     argv,
     changed,
     compilers,
+    debian_13,
     find_options,
     kinds,
     machine,
@@ -40,10 +39,6 @@ GCC_OF_CONDA = tuple(
     Compiler(kind, f"{CONDA.prefix}/bin/x86_64-conda-linux-gnu-{kind}", "13.3.0", ("the conda environment",))
     for kind in ("gcc", "g++")
 )
-
-
-def debian_13(**values: Any) -> Facts:
-    return changed(machine(**{"torch": TORCH_128, "toolkits": (CUDA_12,), **values}), glibc="2.41")
 
 
 @pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])

@@ -119,6 +119,8 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     assert advice and (advice.option or advice.also_needed)
     if advice.option and advice.option.kind is OptionKind.KEEP:
         assert type(advice.option.steps[0]) is PlainStep and "manual step" in advice.option.title
+    remedies = [tuple(step.text for step in item.steps) for item in advice.also_needed if item.steps]
+    assert len(remedies) == len(set(remedies)), "one remedy is said once"
 
 
 def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -190,14 +192,6 @@ def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) 
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
     assert advice.mended == ("cuda-home-wrong",)
-
-
-def test_one_remedy_is_said_once() -> None:
-    facts = with_rasterizer(package("mip"))
-    options = diagnosed(facts, "sm_61", "sm_120")
-    assert options.advice
-    remedies = [tuple(step.text for step in item.steps) for item in options.advice.also_needed if item.steps]
-    assert len(remedies) == len(set(remedies))
 
 
 def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
