@@ -73,11 +73,13 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
         # results that every caller gives the name ``_``: whatever they are, they need no meaning
         names = [call.results for call in calls if call.unpacks == len(values) == len(call.results)]
         ignored = {at for at in range(len(values)) if names and all(each[at] == "_" for each in names)}
-        roles = [UNREAD if at in ignored else role_of_result(name) for at, name in enumerate(values)]
-        for number, (name, role) in enumerate(zip(values, roles, strict=True)):
+        roles = []
+        for number, name in enumerate(values):
+            role = UNREAD if number in ignored else role_of_result(name)
             if not role:
                 what = f"{name or 'a value without a name'}, result {number + 1} of {place},"
                 raise NotReadable(f"{what} means nothing that is known{_SAY_IT}", undetermined=True)
+            roles.append(role)
         results = tuple(roles)
     else:
         raise NotReadable(f"what comes back cannot be read from {place}{_SAY_IT}", undetermined=True)
