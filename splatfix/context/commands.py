@@ -33,22 +33,17 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
 
 
-def source_of(facts: Facts, distribution: str | None) -> str:
-    """What ``splatfix install`` takes to build an installed distribution again; "" where that is not known.
-
-    Its release on PyPI, or the folder that it was installed from.
-    """
-    for item in facts.environment.distributions.value or ():
-        if item.name == distribution and item.name.lower() in BY_RELEASE:
-            return f"{item.name}=={item.version}"
-        if item.name == distribution:
-            return item.source
-    return ""
-
-
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
-    """What ``splatfix install`` takes to build all of these again; () where that of one is not known."""
-    sources = tuple(source_of(facts, name) for name in distributions)
+    """What ``splatfix install`` takes to build all of these installed distributions again; () where that of one is not known.
+
+    Of each its release on PyPI, or the folder that it was installed from.
+    """
+    known: dict[str | None, str] = {}
+    for item in facts.environment.distributions.value or ():
+        known.setdefault(item.name, item.source)
+        if item.name.lower() in BY_RELEASE:
+            known[item.name] = f"{item.name}=={item.version}"
+    sources = tuple(known.get(name, "") for name in distributions)
     if not all(sources):
         return ()
     return sources

@@ -1,7 +1,7 @@
 """Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -27,9 +27,7 @@ class HostCompilers(Struct, frozen=True):
     why: str
 
 
-def choose_compilers(
-    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> Choice[HostCompilers]:
+def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[HostCompilers]:
     """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
 
     CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
@@ -39,7 +37,7 @@ def choose_compilers(
     compilers = facts.machine.compilers.value or ()
     candidates = [item for item in compilers if item.kind in ("g++", "clang++", "cl")]
     for cxx in sorted(candidates, key=_preference):
-        objection = _compiler_objection(cxx, torch, toolkit, version)
+        objection = _compiler_objection(cxx, torch, toolkit)
         # only a compiler with an older glibc of its own helps a toolkit whose headers clash with the machine's
         if objection is None and not brings_own_glibc(cxx) and glibc_clash(facts, toolkit):
             headers = f"the headers of glibc {facts.machine.glibc}, which clash with its own"
@@ -53,8 +51,21 @@ def choose_compilers(
             chosen = HostCompilers(cc, cxx.path, cxx.version or "", reason)
             return Choice(chosen, rejected_all("compiler", objections))
         objections.append((cxx.path, objection or ""))
-    problem = _no_compiler(facts, torch, toolkit, version, objections)
-    return Choice(None, rejected_all("compiler", objections), problem)
+    rejected = rejected_all("compiler", objections)
+    if objections:
+        looked_at = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
+    elif facts.machine.compilers.value is not None:
+        looked_at = "none was found"
+    else:
+        looked_at = f"which are here is not known ({facts.machine.compilers.error})"
+    problem = SplatfixError.of(
+        "context.no-host-compiler",
+        nvcc=toolkit.version,
+        candidates=looked_at,
+        todo=compiler_to_install(facts, torch, toolkit),
+        details={"rejected": to_json(rejected)},
+    )
+    return Choice(None, rejected, problem)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
@@ -71,10 +82,8 @@ def _preference(compiler: Compiler) -> tuple[int, list[int], str]:
     return rank, newest_first, compiler.path
 
 
-def _compiler_objection(
-    compiler: Compiler, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> str | None:
-    numbers = release(compiler.version)
+def _compiler_objection(compiler: Compiler, torch: Torch, toolkit: Toolkit) -> str | None:
+    numbers, version = release(compiler.version), release(toolkit.version)
     nvcc = f"nvcc {toolkit.version}"
     if not numbers:
         return compiler.error or "it does not say its version"
@@ -119,35 +128,24 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
     return next(iter(paths), None)
 
 
-def _no_compiler(
-    facts: Facts,
-    torch: Torch,
-    toolkit: Toolkit,
-    version: tuple[int, ...],
-    objections: Sequence[tuple[str, str]],
-) -> SplatfixError:
-    compilers = facts.machine.compilers
-    if objections:
-        candidates = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
-    elif compilers.value is not None:
-        candidates = "none was found"
-    else:
-        candidates = f"which are here is not known ({compilers.error})"
-    return SplatfixError.of(
-        "context.no-host-compiler",
-        nvcc=toolkit.version,
-        candidates=candidates,
-        todo=compiler_to_install(facts, torch, toolkit, version),
-        details={"rejected": to_json(rejected_all("compiler", objections))},
-    )
-
-
-def compiler_to_install(
-    facts: Facts, torch: Torch, toolkit: Toolkit, version: tuple[int, ...]
-) -> tuple[Step, ...]:
+def compiler_to_install(facts: Facts, torch: Torch, toolkit: Toolkit) -> tuple[Step, ...]:
     """Which host compiler to get for a toolkit and a torch."""
+    version = release(toolkit.version)
     if facts.machine.system == "windows":
-        return (say(_visual_studio(facts, toolkit, version)),)
+        bounds = limits(version)
+        newest = toolkit.msvc_max
+        if not newest and bounds and bounds.msvc:
+            newest = bounds.msvc[1]
+        component, limit = "", ""
+        if newest:
+            toolset = f"toolset 14.{newest % 100} at most"  # _MSC_VER 1939 is toolset 14.39
+            component, limit = f' ("MSVC v143 C++ x64 build tools", {toolset})', f" ({toolset})"
+        text = f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'
+        # an older toolset goes beside one that is too new
+        if any(item.kind == "cl" for item in facts.machine.compilers.value or ()):
+            add = f"Add an older toolset in the Visual Studio Installer{component}"
+            text = f"{add}, or use a newer CUDA toolkit."
+        return (say(text),)
     majors = []
     for major in range(oldest_gcc_of_torch(torch.version) or 7, (toolkit.gcc_max or 13) + 1):
         verdict = compiler_verdict("gcc", (major,), version, torch.version)
@@ -175,21 +173,6 @@ def compiler_to_install(
     elif re.search(r"Debian|Ubuntu|Mint", distribution) or not distribution:
         steps.append(run("sudo", "apt-get", "install", f"g++-{best}", text="On Debian and Ubuntu"))
     return tuple(steps)
-
-
-def _visual_studio(facts: Facts, toolkit: Toolkit, version: tuple[int, ...]) -> str:
-    """What to get of Visual Studio: an older toolset beside one that is too new, or all of it."""
-    bounds = limits(version)
-    newest = toolkit.msvc_max
-    if not newest and bounds and bounds.msvc:
-        newest = bounds.msvc[1]
-    component, limit = "", ""
-    if newest:
-        toolset = f"toolset 14.{newest % 100} at most"  # _MSC_VER 1939 is toolset 14.39
-        component, limit = f' ("MSVC v143 C++ x64 build tools", {toolset})', f" ({toolset})"
-    if any(item.kind == "cl" for item in facts.machine.compilers.value or ()):
-        return f"Add an older toolset in the Visual Studio Installer{component}, or use a newer CUDA toolkit."
-    return f'Install the Build Tools for Visual Studio with "Desktop development with C++"{limit}.'
 
 
 def family_of(compiler: Compiler) -> str:

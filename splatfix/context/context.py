@@ -78,7 +78,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         torch, chosen = self.torch, self.toolkit.value
         if torch is None or chosen is None:
             return Choice(None, problem=self.toolkit.problem)
-        return choose_compilers(self.facts, torch, chosen.toolkit, chosen.version)
+        return choose_compilers(self.facts, torch, chosen.toolkit)
 
     @cached_property
     def torch_wheels(self) -> tuple[TorchBuild, ...]:

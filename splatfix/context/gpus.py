@@ -249,22 +249,12 @@ def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[
     remaining = list(gpus)
     matched = []
     for device in devices:
-        gpu = _same_gpu(device, remaining)
-        if gpu is not None:
+        by_bus = [gpu for gpu in remaining if same_bus(gpu.bus_id, device.bus_id)]
+        by_uuid = [gpu for gpu in remaining if device.uuid and device.uuid in (gpu.uuid, *gpu.mig_uuids)]
+        # an old libcuda tells no bus number
+        without_bus = [gpu for gpu in remaining if None in (gpu.bus_id, device.bus_id)]
+        by_name = [gpu for gpu in without_bus if gpu.name == device.name]
+        for gpu in (*by_bus, *by_uuid, *by_name)[:1]:
             remaining.remove(gpu)
             matched.append(gpu)
     return tuple(matched)
-
-
-def _same_gpu(device: CudaDevice, gpus: Sequence[Gpu]) -> Gpu | None:
-    for gpu in gpus:
-        if same_bus(gpu.bus_id, device.bus_id):
-            return gpu
-    for gpu in gpus:
-        if device.uuid and device.uuid in (gpu.uuid, *gpu.mig_uuids):
-            return gpu
-    # an old libcuda tells no bus number
-    for gpu in gpus:
-        if None in (gpu.bus_id, device.bus_id) and gpu.name == device.name:
-            return gpu
-    return None

@@ -1,7 +1,5 @@
 """Every binary with GPU code in the environment against every GPU."""
 
-from collections.abc import Iterator
-
 from splatfix.context.context import Context
 from splatfix.context.coverage import code_words
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
@@ -10,8 +8,21 @@ from splatfix.facts import FatbinGroup
 
 def binary_matrix(context: Context) -> BinaryMatrix:
     """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
+    with_code: list[tuple[str, tuple[FatbinGroup, ...]]] = []
+    if context.torch:
+        with_code.append((f"torch {context.torch.version} (libtorch_cuda)", context.torch.code))
+    for item in context.extensions:
+        if item.links_torch or item.importable:
+            with_code.append((item.path, item.code))
+    for dropin in context.distributions:
+        with_code.append((f"{dropin.name} (drop-in, compiled by NVRTC)", dropin.code))
+    for cache in context.environment.jit_caches.value or ():
+        if cache.current:
+            with_code.append((f"{cache.name} (compiled at first use)", cache.code))
     binaries = []
-    for path, code in _with_code(context):
+    for path, code in with_code:
+        if not code:
+            continue
         fits = []
         for target in context.targets:
             verdict = context.judge(code, target.arch)
@@ -26,17 +37,3 @@ def binary_matrix(context: Context) -> BinaryMatrix:
     if context.torch and context.torch.code_error:
         unread.append(f"libtorch_cuda: {context.torch.code_error}")
     return BinaryMatrix(tuple(target.label for target in context.targets), tuple(binaries), tuple(unread))
-
-
-def _with_code(context: Context) -> Iterator[tuple[str, tuple[FatbinGroup, ...]]]:
-    if context.torch and context.torch.code:
-        yield f"torch {context.torch.version} (libtorch_cuda)", context.torch.code
-    for item in context.extensions:
-        if item.code and (item.links_torch or item.importable):
-            yield item.path, item.code
-    for dropin in context.distributions:
-        if dropin.code:
-            yield f"{dropin.name} (drop-in, compiled by NVRTC)", dropin.code
-    for cache in context.environment.jit_caches.value or ():
-        if cache.current and cache.code:
-            yield f"{cache.name} (compiled at first use)", cache.code

@@ -22,17 +22,19 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
 
     Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
     """
-    unmet_of_others = [text for text in source.requires if name_of(text) != "torch" and not met(facts, text)]
-    return tuple(text for text in unmet_of_others if met(facts, _without_upper_limits(text)))
+    past = []
+    for text in source.requires:
+        if name_of(text) == "torch" or met(facts, text):
+            continue
+        # slow, and a diagnosis seldom comes here
+        from packaging.requirements import Requirement
 
-
-def _without_upper_limits(text: str) -> str:
-    from packaging.requirements import Requirement
-
-    requirement = Requirement(text)
-    lower = [str(limit) for limit in requirement.specifier if not limit.operator.startswith("<")]
-    requirement.specifier = SpecifierSet(",".join(lower))
-    return str(requirement)
+        requirement = Requirement(text)
+        lower = [str(limit) for limit in requirement.specifier if not limit.operator.startswith("<")]
+        requirement.specifier = SpecifierSet(",".join(lower))
+        if met(facts, str(requirement)):
+            past.append(text)
+    return tuple(past)
 
 
 def name_of(requirement: str) -> str:

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -65,10 +65,17 @@ def how_to_fetch(
             linked.append(submodule)
     steps: list[Step] = []
     if linked:
+        # addresses that need a key are fetched without one
+        https: list[str] = []
+        for submodule in linked:
+            ssh = _SSH.fullmatch(submodule.url) or _SCP.fullmatch(submodule.url)
+            if ssh and public_address(submodule.url):
+                before_path = submodule.url[: ssh.start("path")]
+                https += ["-c", f"url.https://{ssh['host']}/.insteadOf={before_path}"]
         arguments = ["submodule", "update", "--init", "--recursive"]
         if len(linked) < len(empty):
             arguments += ["--", *(submodule.path for submodule in linked)]
-        steps.append(run("git", "-C", folder, *_over_https(linked), *arguments, text="In the checkout"))
+        steps.append(run("git", "-C", folder, *https, *arguments, text="In the checkout"))
     for submodule in empty:
         if submodule not in linked:
             steps += _clone(folder, submodule, remote, (commits or {}).get(submodule.path, ""))
@@ -137,12 +144,3 @@ def let_splatfix_fetch(install: Step) -> Step:
         return install
     argv = (*install.command.argv, FETCH)
     return PlainStep("Or let splatfix fetch them and build", replace(install.command, argv=argv))
-
-
-def _over_https(submodules: Iterable[Submodule]) -> Iterator[str]:
-    """Options of git by which addresses that need a key are fetched without one."""
-    for submodule in submodules:
-        ssh = _SSH.fullmatch(submodule.url) or _SCP.fullmatch(submodule.url)
-        if ssh and public_address(submodule.url):
-            before_path = submodule.url[: ssh.start("path")]
-            yield from ("-c", f"url.https://{ssh['host']}/.insteadOf={before_path}")

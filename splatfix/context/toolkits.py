@@ -207,7 +207,18 @@ def _no_toolkit(
     major = cuda.partition(".")[0]
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
     if dropped:
-        return _needs_older_cuda(facts, cuda, targets, dropped)
+        latest = min(_last_major(arch) or 0 for arch in dropped)
+        builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
+        if builds:
+            older = min(builds, key=lambda build: preference(facts, build, targets))
+            _, command = install_command(older, facts)
+            todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
+        else:
+            names = ", ".join(map(str, targets))
+            todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
+        return SplatfixError.of(
+            "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
+        )
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
@@ -228,24 +239,6 @@ def _last_major(arch: Arch) -> int | None:
     if info is None or info.last_toolkit is None:
         return None
     return info.last_toolkit[0]
-
-
-def _needs_older_cuda(
-    facts: Facts, cuda: str, targets: Sequence[Arch], dropped: Sequence[Arch]
-) -> SplatfixError:
-    latest = min(_last_major(arch) or 0 for arch in dropped)
-    builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
-    if builds:
-        older = min(builds, key=lambda build: preference(facts, build, targets))
-        _, command = install_command(older, facts)
-        todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
-    else:
-        names = ", ".join(map(str, targets))
-        todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
-    major = cuda.partition(".")[0]
-    return SplatfixError.of(
-        "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
-    )
 
 
 def choose_ptx(
@@ -308,7 +301,15 @@ def _ptx_with(
     if not unnamed:
         reason = f"CUDA {toolkit.version} compiles machine code for every target"
         return BuildToolkit(toolkit, version, tuple(named), reason)
-    base = _ptx_base(toolkit, torch, below=min(unnamed).plain)
+    # the newest desktop architecture below them that both know, whose PTX is to be translated for them
+    older = []
+    for arch in known_archs():
+        known_to_torch = not torch.knows_archs or arch.cc in torch.knows_archs
+        info = arch_info(arch)
+        tegra = info is not None and info.tegra
+        if arch < min(unnamed).plain and known_to_torch and not tegra and compiles_for(toolkit, arch):
+            older.append(arch)
+    base = max(older, default=None)
     if base is None:
         return f"CUDA {toolkit.version} supports no older architecture whose PTX {unnamed[0].sm} could take"
     gpus, unsure = Gpus(facts), ""
@@ -325,15 +326,3 @@ def _ptx_with(
         f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
     )
     return BuildToolkit(toolkit, version, tuple(named), reason, base, unsure)
-
-
-def _ptx_base(toolkit: Toolkit, torch: Torch, *, below: Arch) -> Arch | None:
-    """The newest desktop architecture below another that both know, whose PTX is to be translated for it."""
-    older = []
-    for arch in known_archs():
-        known_to_torch = not torch.knows_archs or arch.cc in torch.knows_archs
-        info = arch_info(arch)
-        tegra = info is not None and info.tegra
-        if arch < below and known_to_torch and not tegra and compiles_for(toolkit, arch):
-            older.append(arch)
-    return max(older, default=None)

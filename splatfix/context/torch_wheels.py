@@ -17,24 +17,20 @@ from splatfix.knowledge.toolkits import provisionable
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
 
 
-def _distance(here: Toolchain, build: TorchBuild) -> tuple[bool, bool, bool]:
-    """How far a build is from what is here, for a sort: another release than the installed one, another CUDA than torch's
-    or the toolkit's, another CUDA major. The nearest asks least of stack, toolkit and extensions."""
-    cuda, toolkit = here.torch_cuda, here.best_toolkit(None)
-    if cuda is None and toolkit is not None:
-        cuda = major_minor(toolkit.version)
-    same_release = here.torch_version.startswith(f"{build.release}.")
-    return not same_release, build.cuda != cuda, cuda is None or build.cuda[0] != cuda[0]
-
-
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
     """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
-    compiled = [_compiled_for(build, target) for target in archs]
-    known = [arch for arch in compiled if arch is not None]
+    # what torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; of a torch
+    # that nobody read nothing is known against the GPU's own number
+    rules = behaviour(build.torch.replace("*", "0"))
+    known = list(archs)
+    if rules is not None:
+        listed = Arch.known_among(rules.supported_arches)
+        served = [arch if arch in listed else newest_serving(listed, arch) for arch in archs]
+        known = [arch for arch in served if arch is not None]
     major, minor = build.cuda
     # no CUDA major has had more than ten minors
-    if None in compiled or not any(_names(major, number, known) for number in range(10)):
+    if len(known) < len(archs) or not any(_names(major, number, known) for number in range(10)):
         return 3
     for toolkit in here.toolkits:
         if release(toolkit.version)[0] == major and all(compiles_for(toolkit, arch) for arch in known):
@@ -49,28 +45,6 @@ def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
     return all(toolkit_supports((major, minor), arch) is not False for arch in archs)
 
 
-def _compiled_for(build: TorchBuild, arch: Arch) -> Arch | None:
-    """What torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; None: none."""
-    rules = behaviour(build.torch.replace("*", "0"))
-    # of a torch that nobody read nothing is known against the GPU's own number
-    if rules is None:
-        return arch
-    known = Arch.known_among(rules.supported_arches)
-    if arch in known:
-        return arch
-    return newest_serving(known, arch)
-
-
-def _compiler_trouble(facts: Facts, build: TorchBuild) -> bool:
-    """Every gcc here is older than this torch's headers take."""
-    oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
-    majors = []
-    for compiler in facts.machine.compilers.value or ():
-        if family_of(compiler) == "gcc" and release(compiler.version):
-            majors.append(release(compiler.version)[0])
-    return bool(majors) and oldest is not None and max(majors) < oldest
-
-
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
     """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
 
@@ -78,9 +52,22 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
     """
     here = Toolchain(facts)
     older = release(build.release)[:2] < release(here.torch_version)[:2]
-    trouble = _toolkit_trouble(here, build, archs)
-    asks = trouble + 2 * _compiler_trouble(facts, build)  # a download is half of what a step by hand asks
-    return (trouble == 3, asks, older, *_distance(here, build))
+    trouble = asks = _toolkit_trouble(here, build, archs)
+    oldest = oldest_gcc_of_torch(build.torch.replace("*", "0"))
+    majors = []
+    for compiler in here.machine.compilers.value or ():
+        if family_of(compiler) == "gcc" and release(compiler.version):
+            majors.append(release(compiler.version)[0])
+    # every gcc here is older than this torch's headers take; a download is half of what a step by hand asks
+    if majors and oldest is not None and max(majors) < oldest:
+        asks += 2
+    # the nearest to what is here asks least of stack, toolkit and extensions
+    cuda, toolkit = here.torch_cuda, here.best_toolkit(None)
+    if cuda is None and toolkit is not None:
+        cuda = major_minor(toolkit.version)
+    other_release = not here.torch_version.startswith(f"{build.release}.")
+    other_major = cuda is None or build.cuda[0] != cuda[0]
+    return (trouble == 3, asks, older, other_release, build.cuda != cuda, other_major)
 
 
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:

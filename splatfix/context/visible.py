@@ -31,19 +31,16 @@ def read_value(value: str, gpus: Sequence[Gpu]) -> Reading:
     ``_device_count_nvml`` of torch/cuda/__init__.py, which a test holds this against; for MIG, NVIDIA's MIG User Guide.
     """
     if value.startswith("MIG-"):
-        return _instance(value.split(",")[0], gpus)
+        name = value.split(",")[0]
+        # before driver 470: MIG-GPU-<UUID of the card>/<GPU instance>/<compute instance>
+        card = name.removeprefix("MIG-").partition("/")[0]
+        for index, gpu in enumerate(gpus):
+            if name in gpu.mig_uuids or gpu.uuid == card:
+                return Reading((index,), valid=name)
+        return Reading(None, f"no MIG instance here is called {name}")
     if value.startswith("GPU-"):
         return _uuids(value, gpus)
     return _numbers(value, len(gpus))
-
-
-def _instance(name: str, gpus: Sequence[Gpu]) -> Reading:
-    # before driver 470: MIG-GPU-<UUID of the card>/<GPU instance>/<compute instance>
-    card = name.removeprefix("MIG-").partition("/")[0]
-    for index, gpu in enumerate(gpus):
-        if name in gpu.mig_uuids or gpu.uuid == card:
-            return Reading((index,), valid=name)
-    return Reading(None, f"no MIG instance here is called {name}")
 
 
 def _numbers(value: str, count: int) -> Reading:

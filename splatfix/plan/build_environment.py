@@ -14,7 +14,7 @@ from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Source, Toolkit, Torch, is_arch_variable, lending_folders
+from splatfix.facts import Facts, Source, Toolkit, is_arch_variable, lending_folders
 from splatfix.plan.steps import Reason
 from splatfix.plan.tools import OWN_TOOLKIT
 
@@ -64,7 +64,15 @@ def build_environment(
     interpreter = facts.environment.interpreter.value
     assert interpreter is not None
     cached, why_cached = compiler_cache(facts, toolkit, source)
-    headers = _more_headers(facts.environment.torch.value, toolkit)
+    # folders that the compilers must search too
+    headers, torch = {}, facts.environment.torch.value
+    if toolkit.found_via == OWN_TOOLKIT:
+        # nvcc finds CCCL through nvcc.profile, the host compiler does not
+        headers[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
+    lacking = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
+    if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
+        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
+        headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
     variables = {
         "CUDA_HOME": toolkit.root,
         "CC": compilers.cc,
@@ -123,19 +131,6 @@ def job_count(facts: Facts) -> Jobs:
     by_memory = max(1, available // MEMORY_PER_JOB)
     text = f"{counted(cores, 'core')}, {available / 2**30:.1f} GiB of memory free, {MEMORY_PER_JOB / 2**30:.1f} GiB for each job"
     return Jobs(min(cores, by_memory), text)
-
-
-def _more_headers(torch: Torch | None, toolkit: Toolkit) -> dict[str, str]:
-    """Folders that the compilers must search too, each with the reason."""
-    folders = {}
-    if toolkit.found_via == OWN_TOOLKIT:
-        # nvcc finds CCCL through nvcc.profile, the host compiler does not
-        folders[f"{toolkit.root}/include/cccl"] = "the wheels keep cub and thrust in a folder of their own"
-    headers = [item.removeprefix("include/") for item in toolkit.missing if item.startswith("include/cu")]
-    if torch and headers and (borrowed := lending_folders(torch, toolkit.version or "", headers)):
-        short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
-        folders[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
-    return folders
 
 
 # ccache first: it needs no server, and knows nvcc's -MD.

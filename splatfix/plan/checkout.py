@@ -30,7 +30,6 @@ from splatfix.facts import (
     ImportedModule,
     Pin,
     Source,
-    Submodule,
     as_typed,
     checkout_around,
     compiled_at_first_use,
@@ -101,7 +100,19 @@ def sources_in(
             if source.lacking:
                 raise incomplete(source.label, Path(source.folder), source.lacking)
             if len(source.setups) > 1:
-                raise _several_setups(path, source)
+                # pip builds one package of a folder; what below it can be built is named
+                below = walk_extensions(path, below=True).found
+                buildable = [inner for inner in below if len(read_source(inner).setups) < 2]
+                todo = [run("splatfix", "install", as_typed(inner)) for inner in buildable]
+                if todo:
+                    todo.insert(0, say("Name what below it has a setup.py of its own:"))
+                by_hand = (
+                    "For its own packages do what its README says, or give each a folder and a setup.py."
+                )
+                names = ", ".join(name or "a computed name" for name in source.setups)
+                raise SplatfixError.of(
+                    "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
+                )
             sources[str(path)] = source
     by_name: dict[str, str] = {}
     for source in sources.values():
@@ -139,28 +150,22 @@ def _extension_folders(
             raise incomplete(around, around, [path])
         raise no_checkout(folder)
     extensions, unreadable = _extensions_of(folder, known, checkout)
-    notes += _notes_on(folder, known, recognition)
+    if recognition:
+        origin = recognition.words
+        if recognition.own:
+            origin = f"of {recognition.words}"
+        notes.append(f"{folder} is a checkout {origin}")
+    if known:
+        for part in known.parts:
+            if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
+                missing = f"{part.path} is not in this checkout, although {known.name} has it"
+                notes.append(f"{missing}; it is left out")
+            elif part.note and part.path in ("", "."):
+                notes.append(part.note)
+            elif part.note:
+                notes.append(f"{part.path}: {part.note}")
     notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
     return extensions
-
-
-def _several_setups(folder: Path, source: Source) -> SplatfixError:
-    """That pip builds one package of a folder, and this setup.py sets up several; with what below it can be built."""
-    below = walk_extensions(folder, below=True).found
-    steps = [
-        run("splatfix", "install", as_typed(path)) for path in below if len(read_source(path).setups) < 2
-    ]
-    if steps:
-        steps.insert(0, say("Name what below it has a setup.py of its own:"))
-    return SplatfixError.of(
-        "plan.several-setups",
-        todo=(
-            *steps,
-            say("For its own packages do what its README says, or give each a folder and a setup.py."),
-        ),
-        folder=folder,
-        names=", ".join(name or "a computed name" for name in source.setups),
-    )
 
 
 def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[str]) -> list[Path]:
@@ -184,9 +189,26 @@ def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[
 
 
 def _no_folder(text: str) -> SplatfixError:
-    if other := _other_spellings(text):
-        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=other)
-    todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
+    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository, what does not exist."""
+    name = re.split(r"[=<>~!\[ ]", text)[0].lower()
+    todo: list[Step] = []
+    if name in BY_RELEASE:
+        release_of_it = ("splatfix", "install", install_name(name), "--target", "ARCH")
+        todo.append(fill_in(*release_of_it, text="Name the release to build"))
+        todo.append(run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler"))
+    elif _ADDRESS.match(text):
+        address = text.removeprefix("git+").partition("#")[0]
+        commit = ""
+        if "@" in address.rpartition("/")[2]:
+            address, _, commit = address.rpartition("@")
+        folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
+        todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
+        if commit:
+            todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
+        todo.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
+    if todo:
+        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
+    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
@@ -198,27 +220,6 @@ def _no_folder(text: str) -> SplatfixError:
     if is_file(text):
         problem = "is a file, not a folder"
     return usage_error("not-a-folder", f"{text} {problem}.", *todo)
-
-
-def _other_spellings(text: str) -> tuple[Step, ...]:
-    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository."""
-    name = re.split(r"[=<>~!\[ ]", text)[0].lower()
-    if name in BY_RELEASE:
-        argv = ("splatfix", "install", install_name(name), "--target", "ARCH")
-        by_name = run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler")
-        return (fill_in(*argv, text="Name the release to build"), by_name)
-    if not _ADDRESS.match(text):
-        return ()
-    address = text.removeprefix("git+").partition("#")[0]
-    commit = ""
-    if "@" in address.rpartition("/")[2]:
-        address, _, commit = address.rpartition("@")
-    folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
-    steps = [run("git", "clone", "--recursive", address, text="Clone it first, then name the folder")]
-    if commit:
-        steps.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
-    steps.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
-    return tuple(steps)
 
 
 def install_name(extension: str) -> str:
@@ -389,7 +390,15 @@ def _extensions_of(
 ) -> tuple[list[Path], tuple[Path, ...]]:
     """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
     empty = require_fetched(folder, checkout)
-    ours, others = _parts_of_recipe(folder, known)
+    # the folders of its recipe that setup.py builds, and those that something else does; a fork may have left a part out
+    ours: list[Path] = []
+    others: set[Path] = set()
+    for part in known.parts if known else ():
+        path = resolved_folder(folder / part.path)
+        if path and part.path and part.builder == "setup.py":
+            ours.append(path)
+        elif path and part.path:
+            others.add(path)
     # a folder that is there and holds no source is what a plain clone or a zip leaves
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
         raise incomplete(folder, folder, gone)
@@ -421,23 +430,6 @@ def require_fetched(folder: Path, checkout: Checkout | None = None) -> tuple[str
     return empty
 
 
-def _parts_of_recipe(folder: Path, known: StackRecipe | None) -> tuple[list[Path], set[Path]]:
-    """The folders of a recipe that setup.py builds, and those that something else does; a fork may have left a part out."""
-    ours: list[Path] = []
-    others: set[Path] = set()
-    if known is None:
-        return ours, others
-    for part in known.parts:
-        path = resolved_folder(folder / part.path)
-        if path is None or not part.path:
-            continue
-        if part.builder == "setup.py":
-            ours.append(path)
-        else:
-            others.add(path)
-    return ours, others
-
-
 def _nothing_to_build(
     folder: Path, known: StackRecipe | None, empty: Sequence[str], unreadable: Sequence[Path]
 ) -> SplatfixError:
@@ -453,26 +445,24 @@ def _nothing_to_build(
         return SplatfixError.of(
             "plan.compiled-at-first-use", folder=folder, lines=lines, builder=at[0].builder
         )
-    return usage_error(
-        "not-an-extension",
-        f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
-        *_brought_otherwise(folder),
-        say("Name the folder with the extension's setup.py, or a checkout."),
-        *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
-    )
-
-
-def _brought_otherwise(folder: Path) -> Iterator[Step]:
-    """How extensions come into a checkout that keeps them in archives, or whose README clones them."""
+    # how extensions come into a checkout that keeps them in archives, or whose README clones them
+    todo: list[Step] = []
     for archive in packed_sources(folder):
         unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
-        yield run(*unpack, text="Unpack what it keeps, then run this again")
+        todo.append(run(*unpack, text="Unpack what it keeps, then run this again"))
     identity = read_identity(folder).value
     for address in identity.clones if identity else ():
         name = repository_of(address)
         if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
             clone = ("git", "clone", "--recursive", address)
-            yield run(*clone, text="Its README clones this; install its folder")
+            todo.append(run(*clone, text="Its README clones this; install its folder"))
+    return usage_error(
+        "not-an-extension",
+        f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
+        *todo,
+        say("Name the folder with the extension's setup.py, or a checkout."),
+        *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
+    )
 
 
 def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
@@ -487,8 +477,17 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
     submodules = [item for item in empty if any(holds(item, path) for path in paths)]
     others = [path for path in paths if not any(holds(item, path) for item in submodules)]
     names = [*(item.path for item in submodules), *others]
-    todo = _fetching(root, folder, submodules)
     git = git_folder(root)
+    commits: Mapping[str, str] = {}
+    # slow, and asked for commits alone, where git has not recorded them
+    if not all(item.recorded for item in submodules):
+        identity = read_identity(root).value
+        if identity:
+            commits = commits_of(identity)
+    clone = git is not None
+    todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=remote_of(git), commits=commits))
+    if todo:
+        todo.append(let_splatfix_fetch(run("splatfix", "install", folder)))
     foreign = [path for path in others if git and has_nothing_below(git, path)]
     deleted = [path for path in others if path not in foreign]
     if foreign:
@@ -509,21 +508,6 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
         todo=tuple(todo),
         details=details,
     )
-
-
-def _fetching(root: Path, folder: Path, submodules: Sequence[Submodule]) -> list[Step]:
-    """The commands that fetch submodules, and the one that lets splatfix do it."""
-    git = git_folder(root)
-    commits: Mapping[str, str] = {}
-    # slow, and asked for commits alone, where git has not recorded them
-    if not all(item.recorded for item in submodules):
-        identity = read_identity(root).value
-        if identity:
-            commits = commits_of(identity)
-    steps = how_to_fetch(str(root), submodules, clone=git is not None, remote=remote_of(git), commits=commits)
-    if not steps:
-        return []
-    return [*steps, let_splatfix_fetch(run("splatfix", "install", folder))]
 
 
 def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> dict[str, tuple[str, ...]]:
@@ -578,31 +562,34 @@ def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
     )
 
 
-def _notes_on(folder: Path, known: StackRecipe | None, recognition: Recognition | None) -> list[str]:
-    if recognition is None:
-        return []
-    origin = recognition.words
-    if recognition.own:
-        origin = f"of {recognition.words}"
-    notes = [f"{folder} is a checkout {origin}"]
-    if known is None:
-        return notes
-    for part in known.parts:
-        if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
-            notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
-        elif part.note and part.path in ("", "."):
-            notes.append(part.note)
-        elif part.note:
-            notes.append(f"{part.path}: {part.note}")
-    return notes
-
-
 def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:
     """For a program that splatfix does not build (LichtFeld, OpenSplat, brush): what this machine has of what it needs.
 
     The details hold each need with ``met`` true, false or null (not known).
     """
-    checked = list(_needs_met(needs, facts))
+    machine = facts.machine
+    checked: list[tuple[bool | None, str]] = []
+    if needs.cuda:
+        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
+        toolkits = machine.toolkits.value
+        if toolkits is None:
+            checked.append((None, f"{need}: not known ({machine.toolkits.error})"))
+        else:
+            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
+            best = "none found"
+            if fitting:
+                best = f"{fitting[0].version} in {fitting[0].root}"
+            checked.append((bool(fitting), f"{need}: {best}"))
+    for tool in needs.tools:
+        checked.append((tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"))
+    if needs.adapters:
+        need = f"a graphics adapter through {needs.adapters}"
+        adapters = machine.adapters.value
+        if adapters is None:
+            checked.append((None, f"{need}: not known ({machine.adapters.error})"))
+        else:
+            names = ", ".join(item.name for item in adapters) or "none found"
+            checked.append((bool(adapters), f"{need} or Metal: {names}"))
     marks = {True: "✓", False: "✗", None: "?"}
     lines = [f"{marks[met]} {text}" for met, text in checked]
     return SplatfixError(
@@ -612,27 +599,3 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
-
-
-def _needs_met(needs: ProgramNeeds, facts: Facts) -> Iterator[tuple[bool | None, str]]:
-    machine = facts.machine
-    if needs.cuda:
-        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
-        toolkits = machine.toolkits.value
-        if toolkits is None:
-            yield None, f"{need}: not known ({machine.toolkits.error})"
-        else:
-            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
-            best = "none found"
-            if fitting:
-                best = f"{fitting[0].version} in {fitting[0].root}"
-            yield bool(fitting), f"{need}: {best}"
-    for tool in needs.tools:
-        yield tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"
-    if needs.adapters:
-        adapters = machine.adapters.value
-        if adapters is None:
-            yield None, f"a graphics adapter through {needs.adapters}: not known ({machine.adapters.error})"
-        else:
-            names = ", ".join(item.name for item in adapters) or "none found"
-            yield bool(adapters), f"a graphics adapter through {needs.adapters} or Metal: {names}"

@@ -48,7 +48,23 @@ def make_option(
     native: bool = True,
 ) -> Option:
     """An available option, with what this machine can and cannot verify about it."""
-    proves, limits = _provable(assessment, native=native)
+    # the rungs that can be verified on this machine, and the others
+    proves, limits = [RungName.RESOLVED], []
+    if native:
+        proves.append(RungName.BUILT)
+    else:
+        limits.append(_NOTHING_NATIVE)
+    proves.append(RungName.LOADS)
+    away = names_of_archs(assessment.away)
+    if assessment.context.targets and not assessment.here:
+        reason = f"no {away} GPU is in this machine"
+        if not native:
+            reason += "; on the CPU it can be verified"
+        limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
+    else:
+        proves += UPPER_RUNGS
+        if away:
+            limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
     title = kind.title(
         first_build=assessment.nothing_installed, torch_is_there=assessment.context.torch is not None
     )
@@ -75,27 +91,6 @@ def make_option(
         tuple(dict.fromkeys(unsure)),
         targets=assessment.context.archs,
     )
-
-
-def _provable(assessment: Assessment, *, native: bool) -> tuple[list[RungName], list[Limit]]:
-    """The rungs that can be verified on this machine, and the others."""
-    proves, limits = [RungName.RESOLVED], []
-    if native:
-        proves.append(RungName.BUILT)
-    else:
-        limits.append(_NOTHING_NATIVE)
-    proves.append(RungName.LOADS)
-    away = names_of_archs(assessment.away)
-    if assessment.context.targets and not assessment.here:
-        reason = f"no {away} GPU is in this machine"
-        if not native:
-            reason += "; on the CPU it can be verified"
-        limits += [Limit(rung, reason) for rung in UPPER_RUNGS]
-        return proves, limits
-    proves += UPPER_RUNGS
-    if away:
-        limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    return proves, limits
 
 
 def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Option:

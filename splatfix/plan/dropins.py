@@ -61,14 +61,24 @@ def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacem
     if checkout is None:
         return Replacement((_by_name(text, backend),))
     replacement = _of_a_host(checkout) or replacement_for(checkout)
-    if not (replacement.dropins or replacement.native):
-        raise _no_extension(text, checkout)
-    if replacement.useless:
-        beside = replacement.names or companions(replacement.native[0].module)
-        raise _only_native(
-            replacement.refused, "", *_native_build(text, checkout), *_by_their_names(beside, backend)
-        )
-    return replacement
+    if replacement.dropins and not replacement.useless:
+        return replacement
+    refused = None
+    try:
+        sources_in((text,), checkout=checkout)
+    except SplatfixError as error:
+        refused = error
+    if not replacement.native:
+        # the reason that install gives for having nothing to build, where it knows a better one
+        if refused and refused.code in ("no-code", "no-extension-of-its-own"):
+            raise refused
+        raise SplatfixError.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
+    # what builds a source: itself, or where install refuses it, what that says to build in its place
+    build: tuple[Step, ...] = (fill_in("splatfix", "install", text, "--target", "ARCH"),)
+    if refused and refused.code != "source-incomplete":
+        build = refused.todo
+    beside = replacement.names or companions(replacement.native[0].module)
+    raise _only_native(replacement.refused, "", *build, *_by_their_names(beside, backend))
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
@@ -89,26 +99,6 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
     return None
 
 
-def _no_extension(text: str, checkout: Checkout) -> SplatfixError:
-    """Why there is nothing to replace: the reason that ``install`` gives, where it knows a better one."""
-    try:
-        sources_in((text,), checkout=checkout)
-    except SplatfixError as error:
-        if error.code in ("no-code", "no-extension-of-its-own"):
-            return error
-    return SplatfixError.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
-
-
-def _native_build(text: str, checkout: Checkout) -> tuple[Step, ...]:
-    """What builds a source: itself, or where ``splatfix install`` refuses it, what that says to build in its place."""
-    try:
-        sources_in((text,), checkout=checkout)
-    except SplatfixError as error:
-        if error.code != "source-incomplete":
-            return error.todo
-    return (fill_in("splatfix", "install", text, "--target", "ARCH"),)
-
-
 def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
     if reason:
         subject += f": {reason}"
@@ -119,7 +109,20 @@ def _by_name(text: str, backend: str) -> Dropin:
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
     if name == _SHARED_NAME and kind:
-        return _named_variant(text, kind, backend)
+        for dropin in DROPINS:
+            if dropin.distribution == _SHARED_NAME and kind in (dropin.variant, *dropin.serves):
+                return dropin
+        if kind not in IRREPLACEABLE_VARIANTS:
+            raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
+        dropin_of_twin = dropin_for_variant(kind)
+        if dropin_of_twin is not None:
+            return dropin_of_twin
+        row = variant(kind)
+        module = subject = kind
+        if row:
+            module, subject = row.module, f"{row.module} ({kind})"
+        beside = _by_their_names(companions(module, kind), backend)
+        raise _only_native(subject, refusal(kind) or "", _build(module), *beside)
     if name == _SHARED_NAME:
         raise SplatfixError.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
     for dropin in DROPINS:
@@ -130,23 +133,6 @@ def _by_name(text: str, backend: str) -> Dropin:
             text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
         )
     raise SplatfixError.of("plan.unknown-drop-in", text=text, known=known_names())
-
-
-def _named_variant(text: str, key: str, backend: str) -> Dropin:
-    for dropin in DROPINS:
-        if dropin.distribution == _SHARED_NAME and key in (dropin.variant, *dropin.serves):
-            return dropin
-    if key not in IRREPLACEABLE_VARIANTS:
-        raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
-    dropin_of_twin = dropin_for_variant(key)
-    if dropin_of_twin is not None:
-        return dropin_of_twin
-    row = variant(key)
-    module = subject = key
-    if row:
-        module, subject = row.module, f"{row.module} ({key})"
-    beside = _by_their_names(companions(module, key), backend)
-    raise _only_native(subject, refusal(key) or "", _build(module), *beside)
 
 
 def _variant_names() -> str:

@@ -1,7 +1,7 @@
 """Which known breakages (``patches/*.toml``) a source is edited for here, and what the edits make of a file's text."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -82,9 +82,28 @@ def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
     """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
-    for record, applies, files in _breaking(source, conditions):
+    texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
+    for record in breakages():
+        find = record.find
+        if find is None:
+            continue
+        applies = _applies(record, conditions, texts.values())
+        if not applies and not record.always_edit:
+            continue
+        # those that show it
+        files = tuple(name for name, code in texts.items() if find.looks_at(name) and find.find(code))
+        if not files:
+            continue
         if record.stops:
-            raise _refused(source, record, files, conditions)
+            raise SplatfixError.of(
+                "plan.refused-by-rule",
+                details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
+                label=source.label,
+                oldest=".".join(map(str, conditions.arch)),
+                file=files[0],
+                symptom=record.symptom,
+                no_edit=record.no_edit,
+            )
         if record.edits:
             cures = record.symptom
             if not applies:
@@ -93,22 +112,6 @@ def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
         if record.variables:
             by_variables.append(record)
     return Cures(tuple(edits), tuple(by_variables))
-
-
-def _breaking(
-    source: Source, conditions: BuildConditions
-) -> Iterator[tuple[Breakage, bool, tuple[str, ...]]]:
-    """Each record that concerns a source, whether it breaks here or is edited anyway, and the files that show it."""
-    texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
-    for record in breakages():
-        if record.find is None:
-            continue
-        applies = _applies(record, conditions, texts.values())
-        if applies or record.always_edit:
-            find = record.find
-            files = tuple(name for name, code in texts.items() if find.looks_at(name) and find.find(code))
-            if files:
-                yield record, applies, files
 
 
 def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
@@ -154,20 +157,6 @@ def _applies(record: Breakage, conditions: BuildConditions, texts: Iterable[str]
     if when.builder and when.builder != conditions.builder:
         return False
     return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
-
-
-def _refused(
-    source: Source, record: Breakage, files: Sequence[str], conditions: BuildConditions
-) -> SplatfixError:
-    return SplatfixError.of(
-        "plan.refused-by-rule",
-        details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
-        label=source.label,
-        oldest=".".join(map(str, conditions.arch)),
-        file=files[0],
-        symptom=record.symptom,
-        no_edit=record.no_edit,
-    )
 
 
 _GUARD = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*#[ \t]*ifndef\s+(\w+)\s*\n\s*#[ \t]*define\s+\1", re.DOTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from splatfix.knowledge.faces import (
 )
 
 _ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
+_SAY_IT = ": say it with --face, as --face color,radii,depth"
 
 
 def derived_dropin(module: str, checkout: Checkout, order: Sequence[str] = ()) -> Dropin:
@@ -72,15 +73,27 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
         # results that every caller gives the name ``_``: whatever they are, they need no meaning
         names = [call.results for call in calls if call.unpacks == len(values) == len(call.results)]
         ignored = {at for at in range(len(values)) if names and all(each[at] == "_" for each in names)}
-        results = tuple(
-            UNREAD if number in ignored else _role(name, number, place) for number, name in enumerate(values)
-        )
+        roles = []
+        for number, name in enumerate(values):
+            role = UNREAD if number in ignored else role_of_result(name)
+            if not role:
+                what = f"{name or 'a value without a name'}, result {number + 1} of {place},"
+                raise NotReadable(f"{what} means nothing that is known{_SAY_IT}", undetermined=True)
+            roles.append(role)
+        results = tuple(roles)
     else:
-        raise NotReadable(f"what comes back cannot be read from {place}{_say_it(order)}", undetermined=True)
+        raise NotReadable(f"what comes back cannot be read from {place}{_SAY_IT}", undetermined=True)
     if not order and not (known and results == known.results):
         _refuse_other_names(calls, results, place)
     if "depth" in results and source.depth not in ("sum", ""):
         raise NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
+    read = [("settings, arguments and order of results", place)]
+    if "depth" in results and source.depth:
+        read.append(("depth", "forward.cu sums up depth times alpha T"))
+    for number in source.gradients_ignored:
+        if results[number] != "radii":
+            unused = f"the backward pass of {place} does not use it"
+            read.append((f"{results[number]} without a gradient", unused))
     return declare(
         module,
         settings,
@@ -89,7 +102,7 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
         settings_defaults=source.settings_defaults,
         forward_required=source.forward_required,
         gradients_ignored=source.gradients_ignored,
-        read=tuple(_read_of_source(place, source, results)),
+        read=tuple(read),
     )
 
 
@@ -127,7 +140,7 @@ def _refuse_other_names(calls: Iterable[RenderCall], results: Sequence[str], pla
             other = role_of_result(name)
             if other and other != role:
                 raise NotReadable(
-                    f"result {number + 1} is {role} by {place}, and {name} in {call.file}:{call.line}{_say_it()}",
+                    f"result {number + 1} is {role} by {place}, and {name} in {call.file}:{call.line}{_SAY_IT}",
                     undetermined=True,
                 )
 
@@ -139,15 +152,6 @@ def own_source(module: str, checkout: Checkout) -> tuple[str, PackageSource | No
             if face.module == module and face.settings:
                 return f"{item.path}/{module}/__init__.py".removeprefix("./"), face
     return "", None
-
-
-def _read_of_source(place: str, source: PackageSource, results: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield "settings, arguments and order of results", place
-    if "depth" in results and source.depth:
-        yield "depth", "forward.cu sums up depth times alpha T"
-    for number in source.gradients_ignored:
-        if results[number] not in ("radii",):
-            yield f"{results[number]} without a gradient", f"the backward pass of {place} does not use it"
 
 
 def _by_calls(
@@ -202,7 +206,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tu
     counts = {call.unpacks for call in unpacking}
     if len(counts) != 1:
         numbers = " and ".join(str(count) for count in sorted(filter(None, counts))) or "no"
-        raise NotReadable(f"it is called for {numbers} results{_say_it()}", undetermined=True)
+        raise NotReadable(f"it is called for {numbers} results{_SAY_IT}", undetermined=True)
     results = []
     for number in range(counts.pop() or 0):
         names = {call.results[number]: f"{call.file}:{call.line}" for call in unpacking}
@@ -215,7 +219,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> tu
             listed = ", ".join(f"{name or 'no name'} ({place})" for name, place in names.items())
             raise NotReadable(
                 f"result {number + 1} is called {listed}, by which it can be "
-                f"{' or '.join(roles) or 'anything'}{_say_it()}",
+                f"{' or '.join(roles) or 'anything'}{_SAY_IT}",
                 undetermined=True,
             )
         results.append(next(iter(roles)))
@@ -240,22 +244,6 @@ def _roles(names: Iterable[str]) -> dict[str, str]:
     if refused and not roles:
         raise refused
     return roles
-
-
-def _role(name: str, number: int, place: str) -> str:
-    role = role_of_result(name)
-    if not role:
-        raise NotReadable(
-            f"{name or 'a value without a name'}, result {number + 1} of {place}, means nothing that is known{_say_it()}",
-            undetermined=True,
-        )
-    return role
-
-
-def _say_it(order: Sequence[str] = ()) -> str:
-    if order:
-        return ""
-    return ": say it with --face, as --face color,radii,depth"
 
 
 def order_of(text: str) -> tuple[str, ...]:

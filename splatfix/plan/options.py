@@ -46,7 +46,7 @@ from splatfix.plan.option import (
 )
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
-from splatfix.plan.steps import FetchWheel
+from splatfix.plan.steps import WITHOUT_COMPILER, FetchWheel
 from splatfix.plan.wheel_build import require_gpu
 
 _AS_IT_WOULD_BE = "as it would be"
@@ -61,8 +61,6 @@ _OPTIONS: Mapping[OptionKind, Callable[[Assessment], Option]] = {
     OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
     OptionKind.OTHER_TORCH: other_torch,
 }
-# The backends that need no compiler, the best first, and what each is.
-_WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 # What rules out a native build on this machine, whatever was asked for.
 NOT_HERE = frozenset(
     {
@@ -264,11 +262,6 @@ def _notes(assessment: Assessment, *, opened: bool) -> tuple[str, ...]:
         notes.append(
             f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
         )
-    return (*notes, *_notes_on_keep(assessment))
-
-
-def _notes_on_keep(assessment: Assessment) -> list[str]:
-    notes = []
     kept, named = assessment.kept, assessment.sources.named
     if kept and named and len(kept) < len(assessment.parts):
         sources, names = " ".join(named), ", ".join(kept)
@@ -277,7 +270,7 @@ def _notes_on_keep(assessment: Assessment) -> list[str]:
     for name in assessment.keep:
         if canonicalize_name(name) not in known:
             notes.append(f"--keep {name} does not match anything here")
-    return notes
+    return tuple(notes)
 
 
 # The option that install executes
@@ -301,10 +294,10 @@ def plan_install(
         plan = _first_possible(request, context, prebuilt)
     elif request.backend in ("native", "wheels"):
         plan = _native(request, context, prebuilt)
-    elif request.backend in _WITHOUT_COMPILER:
+    elif request.backend in WITHOUT_COMPILER:
         plan = _with_dropins(request, context)
     else:
-        choices = ", ".join(["native", "wheels", *_WITHOUT_COMPILER, "auto"])
+        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
         problem = f"{request.backend!r} is not a backend."
         raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
     notes = plan.notes
@@ -349,7 +342,7 @@ def _first_possible(
         )  # which says what its host or Python lacks
     if plan is None:
         raise obstacle
-    note = f"{_WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {obstacle.what}"
+    note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {obstacle.what}"
     return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
 
 
@@ -362,7 +355,7 @@ def _best_dropins(
         besides: a backend that is not tried.
     """
     passed_over: list[Rejected] = []
-    for backend, text in _WITHOUT_COMPILER.items():
+    for backend, text in WITHOUT_COMPILER.items():
         if backend == besides:
             continue
         try:

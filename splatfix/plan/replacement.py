@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
-from splatfix.facts import Checkout, PackageSource, Source
+from splatfix.facts import Checkout, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant
@@ -137,8 +137,11 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
         rows = map(variant, stack.needs if stack else ())
         keys = tuple(row.key for row in rows if row and row.module == module)
     if face and not keys:
-        differences = _nearest_variant(face, candidates)
-        return f"its own source is a variant that splatfix does not know ({differences})"
+        traits = Traits(face.settings, face.exports or None, face.returns, face.forward)
+        # in what it differs from the variant of a drop-in that is nearest to it
+        explained = (explain_mismatch(dropin.serves[0], traits) for dropin in candidates)
+        nearest_to_it = min((item for item in explained if item is not None), key=len)
+        return f"its own source is a variant that splatfix does not know ({'; '.join(nearest_to_it)})"
     of_variants = [dropin for dropin in map(dropin_for_variant, keys) if dropin]
     unanswered_by = {}
     for dropin in (*of_variants, *candidates):
@@ -166,15 +169,3 @@ def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
     """How much a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
     problems = [problem for _, of_call in calls for problem in of_call]
     return len(problems), sum("leaves out" in problem for problem in problems)
-
-
-def _nearest_variant(face: PackageSource, candidates: Iterable[Dropin]) -> str:
-    """In what a package differs from the variant of a drop-in that is nearest to it."""
-    each: list[tuple[str, ...]] = []
-    for dropin in candidates:
-        traits = Traits(face.settings, face.exports or None, face.returns, face.forward)
-        differences = explain_mismatch(dropin.serves[0], traits)
-        if differences is not None:
-            each.append(differences)
-    nearest: tuple[str, ...] = min(each, key=len)
-    return "; ".join(nearest)

@@ -23,10 +23,8 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
 from splatfix.plan.edits import PlannedEdit
 
-_IMPLEMENTATIONS = {
-    "pure": "pure PyTorch",
-    "nvrtc": "CUDA kernels by NVRTC",
-}
+WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
+"""The backends of drop-ins, which need no compiler, the best first, and what each is."""
 
 
 def _names(targets: Iterable[Arch]) -> str:
@@ -131,7 +129,7 @@ class UseDropins(PlannedStep, frozen=True, kw_only=True):
     """``pure`` or ``nvrtc``."""
 
     def _text(self) -> str:
-        return f"use {_IMPLEMENTATIONS[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
+        return f"use {WITHOUT_COMPILER[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
 
 
 class RunLane(PlannedStep, frozen=True, kw_only=True):
@@ -240,9 +238,9 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True):
     module: str
     version: str
     variant: str = ""
+    """Which of the packages that share the name it answers for."""
     declared: DeclaredFace | None = None
     """How it is called, where no table lists it."""
-    """Which of the packages that share the name it answers for."""
     backend: str = "pure"
     """``pure`` or ``nvrtc``."""
     targets: tuple[Arch, ...] = ()
@@ -251,7 +249,7 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True):
     def _text(self) -> str:
         variant = f", the {self.variant} variant" if self.variant else ""
         goal = f" for {_names(self.targets)}" if self.targets else ""
-        how = f"{_IMPLEMENTATIONS[self.backend]}{goal}"
+        how = f"{WITHOUT_COMPILER[self.backend]}{goal}"
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
 
 

@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import TOOLKIT_MARKER, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Toolkit, Torch, is_file
+from splatfix.facts import Toolkit, Torch, is_file
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
@@ -107,7 +107,7 @@ def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *to
     """
     usable_headers(context.facts)
     toolkit = choice.required()
-    compilers = choose_compilers(context.facts, torch, toolkit.toolkit, toolkit.version)
+    compilers = choose_compilers(context.facts, torch, toolkit.toolkit)
     return Tools(
         torch,
         toolkit,
@@ -174,6 +174,7 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools:
         NotApplicable: no CUDA of torch's major does.
     """
     major, minor_of_torch = release(torch.cuda)[:2]
+    interpreter = context.facts.environment.interpreter.value
     fitting: list[tuple[int, int, Tools]] = []
     obstacle = f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}"
     # no major of CUDA has had a minor beyond 9 (10.2, 11.8, 12.9)
@@ -182,10 +183,17 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools:
         if limits(cuda) is None or any(toolkit_supports(cuda, arch) is False for arch in context.archs):
             continue
         name = f"{major}.{minor}"
+        install = say(
+            f"install the CUDA {name} toolkit (not the driver that comes with it) from "
+            "https://developer.nvidia.com/cuda-toolkit-archive"
+        )
+        if interpreter and interpreter.kind == "conda":
+            text = f"install the CUDA {name} toolkit into the conda environment, without root"
+            install = conda_toolkit(interpreter.prefix, name, text)
         toolkit = toolkit_to_be(name, f"CUDA {name}")
         choice = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
         try:
-            tools = tools_with(context, torch, choice, _install_by_hand(context.facts, name))
+            tools = tools_with(context, torch, choice, install)
         except SplatfixError as error:
             obstacle = error.what
         else:
@@ -204,17 +212,6 @@ def tools_for(context: Context, torch: Torch) -> Tools | None:
         except (NotApplicable, SplatfixError):
             continue
     return None
-
-
-def _install_by_hand(facts: Facts, cuda: str) -> Step:
-    interpreter = facts.environment.interpreter.value
-    if interpreter and interpreter.kind == "conda":
-        text = f"install the CUDA {cuda} toolkit into the conda environment, without root"
-        return conda_toolkit(interpreter.prefix, cuda, text)
-    return say(
-        f"install the CUDA {cuda} toolkit (not the driver that comes with it) from "
-        "https://developer.nvidia.com/cuda-toolkit-archive"
-    )
 
 
 # The toolkit that splatfix itself can unpack from PyPI wheels
@@ -265,12 +262,3 @@ def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit
     )
     toolkit = toolkit_to_be(minor, str(root), OWN_TOOLKIT, str(root / "bin" / "nvcc"))
     return toolkit, step, is_file(folder / TOOLKIT_MARKER)
-
-
-def why_none_provided(torch: Torch, system: str) -> str:
-    """Why ``--provide-toolkit`` can do nothing for this torch."""
-    major = int((torch.cuda or "0").partition(".")[0])
-    offer = provision(major)
-    if system != "linux" or offer is None:
-        return f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
-    return f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."

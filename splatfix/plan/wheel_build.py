@@ -30,7 +30,7 @@ from splatfix.facts import (
 )
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import BuildConditions, Cures, PlannedEdit, build_conditions, edited, needed_cures
+from splatfix.plan.edits import Cures, PlannedEdit, build_conditions, edited, needed_cures
 from splatfix.plan.steps import BuildWheel, Reason
 from splatfix.plan.tools import Tools
 
@@ -77,7 +77,14 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
 def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
     """Who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
     require_gpu(source, facts)
-    conditions = _conditions(source, facts, tools)
+    versions = dict(python_versions(facts))
+    # breakages of the C++ standard library come with g++, whoever calls it
+    if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
+        versions["gcc"] = release(tools.compilers.version)[:2]
+    torch = release(tools.torch.version)
+    archs, system = tools.chosen.build_archs, facts.machine.system
+    conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
+    conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
     cures = needed_cures(source, conditions)
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
@@ -121,23 +128,6 @@ def _waits_for_gpu(source: Source, facts: Facts) -> bool:
 def _choose_archs(source: Source, tools: Tools) -> ArchChoice | SplatfixError:
     chosen = tools.chosen
     return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
-
-
-def _conditions(source: Source, facts: Facts, tools: Tools) -> BuildConditions:
-    """What decides which known breakages this build meets."""
-    versions = dict(python_versions(facts))
-    # breakages of the C++ standard library come with g++, whoever calls it
-    if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
-        versions["gcc"] = release(tools.compilers.version)[:2]
-    conditions = build_conditions(
-        source,
-        tools.chosen.version,
-        release(tools.torch.version),
-        facts.machine.system,
-        tools.chosen.build_archs,
-        python=versions,
-    )
-    return replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
 
 
 def _require_headers(

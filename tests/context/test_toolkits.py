@@ -1,7 +1,5 @@
 """Which toolkit is taken: where glibc has a say, and where a driver does that translates PTX."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +24,7 @@ from tests.plan.machines import (
     argv,
     changed,
     compilers,
+    debian_13,
     find_options,
     kinds,
     machine,
@@ -40,10 +39,6 @@ GCC_OF_CONDA = tuple(
     Compiler(kind, f"{CONDA.prefix}/bin/x86_64-conda-linux-gnu-{kind}", "13.3.0", ("the conda environment",))
     for kind in ("gcc", "g++")
 )
-
-
-def debian_13(**values: Any) -> Facts:
-    return changed(machine(**{"torch": TORCH_128, "toolkits": (CUDA_12,), **values}), glibc="2.41")
 
 
 @pytest.mark.parametrize(("root", "fits"), [("/usr", True), ("/usr/local/cuda-12.8", False)])
@@ -61,7 +56,7 @@ def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
     """conda's brings an older glibc; the plain g++ of the same machine would still meet the new one."""
     facts = debian_13(host=(*compilers("12.2.0"), *GCC_OF_CONDA))
     decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
-    chosen = choose_compilers(facts, TORCH_128, decision.toolkit, decision.version)
+    chosen = choose_compilers(facts, TORCH_128, decision.toolkit)
     assert chosen.required().cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
     reasons = {item.what: item.why for item in chosen.rejected}
     assert "headers of glibc 2.41" in reasons["compiler /usr/bin/g++"]
@@ -83,7 +78,7 @@ def test_conda_offers_the_older_glibc_without_root() -> None:
 def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     facts = debian_13(host=compilers("15.1.0", folder="/opt/conda/bin"))
     decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
-    error = refused(choose_compilers(facts, TORCH_128, decision.toolkit, decision.version))
+    error = refused(choose_compilers(facts, TORCH_128, decision.toolkit))
     assert "conda's gcc 14" in error.todo[0].line() and "apt-get" not in " ".join(
         step.line() for step in error.todo
     )
@@ -145,7 +140,7 @@ def test_windows_without_a_compiler_names_no_older_toolset(found: tuple[str, ...
     host = tuple(Compiler("cl", "C:/VS/cl.exe", version, ("vswhere",)) for version in found)
     toolkit = replace(CUDA_12, version="12.4.131", archs=())
     facts = changed(machine(torch=TORCH_128, toolkits=(toolkit,), host=host), system="windows")
-    error = refused(choose_compilers(facts, TORCH_128, toolkit, (12, 4, 131)))
+    error = refused(choose_compilers(facts, TORCH_128, toolkit))
     assert words in error.todo[0].line() and "toolset 14." in error.todo[0].line()
 
 

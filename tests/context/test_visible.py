@@ -22,27 +22,8 @@ from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, ma
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
 
-ENTRIES = (
-    "0",
-    "1",
-    "2",
-    "3",
-    "7",
-    "-1",
-    "",
-    " 1",
-    "1gpu",
-    "+2",
-    "x",
-    "007",
-    "GPU-1a2b3c4d",
-    "GPU-1a2b",
-    "GPU-7",
-    UUIDS[2],
-    "GPU-none",
-    "MIG-1",
-    "gpu-7",
-)
+WORDS = "0 1 2 3 7 -1 1gpu +2 x 007 GPU-1a2b3c4d GPU-1a2b GPU-7 GPU-none MIG-1 gpu-7"
+ENTRIES = (*WORDS.split(), "", " 1", UUIDS[2])
 
 
 def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,18 +121,15 @@ def test_no_gpu_is_visible_where_cuda_found_none(changed: Changer) -> None:
 def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
     """A GTX 1080 that only drives the screen: the training never sees it."""
     cards = (Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1"), Gpu(1, "NVIDIA GeForce RTX 5080", cc="12.0"))
-    mixed = changed(gpus=Fact(cards, "NVML"), variables={})
-    assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(mixed))
-    chosen = changed(
-        gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    )
-    assert not loud(chosen)
-    (said,) = [item for item in run_checks(make_context(chosen)) if item.code == "no-gpu-visible"]
+
+    def showing(number: str) -> Facts:
+        variables = {"CUDA_VISIBLE_DEVICES": number, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return changed(gpus=Fact(cards, "NVML"), variables=variables if number else {})
+
+    assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(showing("")))
+    assert not loud(showing("1")) and "torch-arch-unsupported" in loud(showing("0"))
+    (said,) = [item for item in run_checks(make_context(showing("1"))) if item.code == "no-gpu-visible"]
     assert said.summary == "1 of 2 GPUs visible; GPU 0 is hidden and not checked."
-    other = changed(
-        gpus=Fact(cards, "NVML"), variables={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    )
-    assert "torch-arch-unsupported" in loud(other)
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:

@@ -43,7 +43,8 @@ from splatfix.plan import (
     SourceSummary,
     plan_install,
 )
-from tests.checks.conftest import with_facts
+from tests.checks.conftest import with_facts as changed
+from tests.files import put
 
 INTERPRETER = Interpreter(
     executable="/env/bin/python",
@@ -154,12 +155,14 @@ TORCH_118 = replace(
 )
 
 
-changed = with_facts
-
-
 def healthy() -> Facts:
     """An RTX 5080 with a driver, torch, toolkit and compiler that fit."""
     return machine(torch=BLACKWELL_TORCH, gpus=(RTX_5080,), driver=NEW_DRIVER)
+
+
+def debian_13(**values: Any) -> Facts:
+    """A machine on which no CUDA 12 toolkit compiles: its headers clash with those of glibc 2.41."""
+    return changed(machine(**{"torch": TORCH_128, "toolkits": (CUDA_12,), **values}), glibc="2.41")
 
 
 def with_extension(facts: Facts, name: str, groups: tuple[FatbinGroup, ...]) -> Facts:
@@ -229,7 +232,7 @@ def kinds(options: Options) -> list[OptionKind]:
     return [item.kind for item in options.available]
 
 
-def refused(made: object, *args: Any, **options: Any) -> SplatfixError | SplatfixError:
+def refused(made: object, *args: Any, **options: Any) -> SplatfixError:
     """The problem that a choice came to, or with which a call of this function ends."""
     if callable(made):
         with pytest.raises(SplatfixError) as caught:
@@ -271,31 +274,39 @@ def cuda_source(folder: Path, name: str = "dgr", flags: str = "", before: str = 
 
 def with_submodules(folder: Path, *paths: str) -> Path:
     """A checkout whose submodules are empty, as a clone without ``--recursive`` leaves them."""
-    listed = [
-        f'[submodule "{path}"]\n\tpath = {path}\n\turl = https://x.org/{Path(path).name}\n' for path in paths
-    ]
+    listed = ""
     for path in paths:
         (folder / path).mkdir(parents=True, exist_ok=True)
-    (folder / ".gitmodules").write_text("".join(listed))
-    return folder
+        listed += f'[submodule "{path}"]\n\tpath = {path}\n\turl = https://x.org/{Path(path).name}\n'
+    return put(folder, {".gitmodules": listed})
+
+
+def rasterizer_module(
+    folder: Path,
+    module: str,
+    settings: Sequence[str],
+    forward: Sequence[str],
+    results: Sequence[str],
+    backward: str = "",
+    more: Sequence[str] = (),
+) -> Path:
+    """An extension's source folder with this interface; ``more`` are further lines of its module."""
+    lines = ["from typing import NamedTuple", "from . import _C"]
+    lines += ["class GaussianRasterizationSettings(NamedTuple):", *(f"    {name}: int" for name in settings)]
+    lines += ["class _RasterizeGaussians:", "    def forward(ctx):", f"        return {', '.join(results)}"]
+    lines += [
+        backward,
+        "class GaussianRasterizer:",
+        f"    def forward(self, {', '.join(forward)}):",
+        "        ...",
+    ]
+    return put(cuda_source(folder, module), {f"{module}/__init__.py": "\n".join([*lines, *more, ""])})
 
 
 def rasterizer_source(folder: Path, key: str) -> Path:
     """An extension's source folder with the interface of a variant."""
     row = variant(key)
     assert row and row.settings and row.forward and row.returns
-    cuda_source(folder, row.module)
-    lines = ["from typing import NamedTuple", "from . import _C"]
-    lines += ["class GaussianRasterizationSettings(NamedTuple):"]
-    lines += [f"    {name}: int" for name in row.settings]
-    lines += [
-        "class _RasterizeGaussians:",
-        "    def forward(ctx):",
-        f"        return {', '.join(row.returns)}",
-    ]
-    lines += ["class GaussianRasterizer:", f"    def forward(self, {', '.join(row.forward)}):", "        ..."]
-    lines += [f"class {name}: ..." for name in row.extra_classes]
-    lines += [f"_C.{name}()" for name in sorted(row.exports)]
-    (folder / row.module).mkdir(exist_ok=True)
-    (folder / row.module / "__init__.py").write_text("\n".join(lines) + "\n")
-    return folder
+    more = [f"class {name}: ..." for name in row.extra_classes]
+    more += [f"_C.{name}()" for name in sorted(row.exports)]
+    return rasterizer_module(folder, row.module, row.settings, row.forward, row.returns, more=more)

@@ -116,6 +116,8 @@ def test_keep_is_advised_only_after_a_repair(name: str) -> None:
     assert not advice.option or options.available[0] == advice.option
     if advice.option and advice.option.kind is OptionKind.KEEP:
         assert type(advice.option.steps[0]) is PlainStep and "manual step" in advice.option.title
+    remedies = [tuple(step.text for step in item.steps) for item in advice.also_needed if item.steps]
+    assert len(remedies) == len(set(remedies)), "one remedy is said once"
 
 
 def test_what_the_fix_begins_with_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -200,14 +202,6 @@ def test_what_the_checkout_does_not_import_is_not_advised_first(tmp_path: Path) 
     assert options.advice and options.subjects == () and options.advice.option is None
     codes = [item.code for item in options.advice.also_needed]
     assert codes.index("ext-not-installed") < codes.index("no-kernel-image")
-
-
-def test_one_remedy_is_said_once() -> None:
-    facts = with_rasterizer(package("mip"))
-    options = diagnosed(facts, "sm_61", "sm_120")
-    assert options.advice
-    remedies = [tuple(step.text for step in item.steps) for item in options.advice.also_needed if item.steps]
-    assert len(remedies) == len(set(remedies))
 
 
 def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:

@@ -84,10 +84,12 @@ def test_a_program_in_rust_is_called_one(tmp_path: Path) -> None:
 
 
 def test_a_source_named_twice_counts_once(tmp_path: Path) -> None:
+    """A part of the recipe that a fork left out is said; an extension beside those of the recipe comes last."""
     folder = taming(tmp_path)
-    named = [str(folder / "submodules" / "simple-knn"), str(folder)]
-    sources, _ = sources_in(named)
-    assert [source.name for source in sources] == ["simple_knn", "diff_gaussian_rasterization"]
+    cuda_source(folder / "submodules" / "aaa", "aaa")
+    sources, notes = sources_in([str(folder / "submodules" / "simple-knn"), str(folder)])
+    assert [source.name for source in sources] == ["simple_knn", "diff_gaussian_rasterization", "aaa"]
+    assert any("submodules/fused-ssim is not in this checkout" in note for note in notes)
 
 
 def test_only_an_empty_extension_submodule_stops_it(tmp_path: Path) -> None:
@@ -171,14 +173,6 @@ def test_a_folder_of_checkouts_is_none_and_they_are_named(
     assert misuse("photos").code == "not-an-extension"
     caught = refused(choose_dropins, ["clones"])
     assert "splatfix install ./clones/simple-knn --backend pure" in [step.line() for step in caught.todo]
-
-
-def test_a_clone_of_an_unknown_stack_stands_for_its_extensions(tmp_path: Path) -> None:
-    for mark in (".git", "submodules"):
-        folder = tmp_path / mark.strip(".")
-        (folder / mark).mkdir(parents=True)
-        cuda_source(folder / "cuda" / "simple-knn", "simple_knn")
-        assert [source.name for source in sources_in([str(folder)])[0]] == ["simple_knn"]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from splatfix.plan.steps import MakeDropin
 from tests.archs import request_for
 from tests.files import put
 
-from .machines import cuda_source, healthy, make_plan
+from .machines import healthy, make_plan, rasterizer_module
 from .test_replacement import checkout, read, rendering
 
 NAME = "diff_gaussian_rasterization"
@@ -41,19 +41,12 @@ def source(
     module: str = NAME,
 ) -> None:
     """A rasterizer's own source, with these beside Inria's; `used`: whose gradients its backward pass takes."""
-    cuda_source(folder, module)
-    fields = "".join(f"    {name}: int\n" for name in (*BASE_SETTINGS, *settings))
     parameters = [*BASE_ARGUMENTS[:3], *(f"{name}=None" for name in (*BASE_ARGUMENTS[3:], *forward))]
-    gradients = [f"grad_{name}" for name in values]
-    taken = [f"grad_{name}" for name in (values if used is None else used)]
-    text = (
-        f"from typing import NamedTuple\nfrom . import _C\n"
-        f"class GaussianRasterizationSettings(NamedTuple):\n{fields}"
-        f"class _RasterizeGaussians:\n    def forward(ctx):\n        return {', '.join(values)}\n"
-        f"    def backward(ctx, {', '.join(gradients)}):\n        return _C.back({', '.join(taken)})\n"
-        f"class GaussianRasterizer:\n    def forward(self, {', '.join(parameters)}):\n        ...\n"
-    )
-    put(folder, {f"{module}/__init__.py": text, "cuda_rasterizer/forward.cu": kernel})
+    given = ", ".join(f"grad_{name}" for name in values)
+    taken = ", ".join(f"grad_{name}" for name in (values if used is None else used))
+    backward = f"    def backward(ctx, {given}):\n        return _C.back({taken})"
+    rasterizer_module(folder, module, (*BASE_SETTINGS, *settings), parameters, values, backward)
+    put(folder, {"cuda_rasterizer/forward.cu": kernel})
 
 
 def called(

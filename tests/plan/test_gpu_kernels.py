@@ -5,29 +5,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.context import Goal
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts
-from splatfix.knowledge.dropins import DROPINS, Dropin
-from splatfix.plan import InstallPlan, OptionKind, SourceSummary
-from splatfix.plan.option import Replacement
-from splatfix.plan.steps import MakeDropin, UseDropins
-from tests.archs import archs, goal, request_for
+from splatfix.plan import InstallPlan, OptionKind
+from splatfix.plan.steps import MakeDropin
+from tests.archs import archs, request_for
 from tests.plan.machines import (
     NEW_DRIVER,
     OLD_DRIVER,
     RTX_5080,
     TORCH,
-    argv,
     code,
     cuda_source,
-    find_options,
-    kinds,
     machine,
     make_plan,
-    plan,
     refused,
-    step_of,
     with_extension,
 )
 
@@ -133,28 +125,3 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     made = planned("sm_120")
     assert (made.kind, made.steps) == (OptionKind.KEEP, ()) and "has code for sm_120" in made.reasons[0].text
     assert planned("sm_90").kind is OptionKind.NVRTC
-
-
-def named(name: str) -> Dropin:
-    return next(dropin for dropin in DROPINS if dropin.name == name)
-
-
-SSIM = SourceSummary(
-    variants={"fused_ssim": ()}, replacement=Replacement((named("fused_ssim"),)), named=("fused_ssim",)
-)
-
-
-def test_options_name_each_with_what_it_proves() -> None:
-    packages = {**WHEELS, "nvidia-cuda-nvrtc": "13"}
-    facts = machine(gpus=(RTX_5080,), toolkits=(), packages=packages, driver=NEW_DRIVER)
-    options = find_options(Goal(), facts, sources=SSIM)
-    without_compiler = [OptionKind.NVRTC, OptionKind.DROPIN]
-    assert [kind for kind in kinds(options) if kind in without_compiler] == without_compiler
-    option = plan(options, OptionKind.NVRTC)
-    assert option.proves[:3] == (RungName.RESOLVED, RungName.BUILT, RungName.LOADS)
-    assert RungName.COMPUTES in option.proves, "a GPU is here"
-    use = step_of(option, UseDropins)
-    assert argv(use)[2:5] == ("fused_ssim", "--backend", "nvrtc") and use.backend == "nvrtc"
-    assert any("On one GPU so far" in reason.text for reason in option.reasons)
-    away = plan(find_options(goal("sm_90"), machine(toolkits=()), sources=SSIM), OptionKind.NVRTC)
-    assert RungName.BUILT in away.proves and RungName.COMPUTES not in away.proves

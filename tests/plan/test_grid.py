@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
-from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
 from splatfix.plan import Option, OptionKind
+from splatfix.plan.backends.torch import as_torch
 from splatfix.plan.steps import InstallTorch, ProvideToolkit, Rebuild
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
@@ -48,15 +48,7 @@ def torch_named(name: str) -> Torch | None:
     code = known.code["linux-x86_64"]
     entries = [Code(EntryKind.SASS, arch.sm) for arch in code.cubins]
     entries += [Code(EntryKind.PTX, arch.sm, drivers.ptx_isa_of_cuda(known.cuda)) for arch in code.ptx]
-    rules = behaviour(name)
-    return Torch(
-        name,
-        f"{known.cuda[0]}.{known.cuda[1]}",
-        None,
-        "/x",
-        code=(FatbinGroup(tuple(entries), 5),),
-        knows_archs=rules.supported_arches if rules else (),
-    )
+    return replace(as_torch(known), code=(FatbinGroup(tuple(entries), 5),))
 
 
 def toolkit(version: str) -> Toolkit:

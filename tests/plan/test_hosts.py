@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.facts import Distribution, Extension, Facts, SplatPackage
+from splatfix.facts import Distribution, Extension, Fact, Facts, SplatPackage
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
 from tests.archs import goal, request_for
 from tests.files import put
+from tests.plan.test_gpu_kernels import BARE
 
 from .machines import (
     SITE,
     TORCH,
     argv,
+    changed,
     find_options,
     installing,
     kinds,
-    machine,
     make_plan,
     plan,
     refused,
     why_not,
 )
 
-CPU = machine(torch=replace(TORCH, cuda=None), toolkits=(), host=())
-BARE = machine(toolkits=(), host=())
+CPU = changed(BARE, torch=Fact(replace(TORCH, cuda=None), "test"))
 
 
 def beside(facts: Facts, version: str, file: Extension | None = None, **of_gsplat: object) -> Facts:

@@ -140,7 +140,6 @@ PIP = {"pip": "25"}
         ("no-matching-toolkit", "nvcc does not start", bad(nvcc=None, version=None, error="nvcc does not start"), {}),
         ("no-matching-toolkit", "incomplete: include/cuda_runtime.h", bad(missing=("include/cuda_runtime.h",)), {}),
         ("no-matching-toolkit", "none was found", {"toolkits": ()}, {}),
-        ("no-matching-toolkit", "conda install", {"toolkits": ()}, {}),
         ("no-matching-toolkit", "/usr/local/cuda-12.8 does not fit", {"toolkits": (CUDA_12,)}, {"cuda_home": CUDA_12.root}),
         ("no-toolkit-there", "", {}, {"cuda_home": "/usr"}),
         # torch 2.11 refuses gcc 14 with CUDA 12.8 although that nvcc takes it

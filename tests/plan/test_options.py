@@ -84,22 +84,6 @@ def test_what_is_not_available_and_why(
     assert reason in why_not(find_options(Goal(), facts, **more), kind)
 
 
-def test_a_sibling_of_the_same_major_is_no_reason_to_rebuild() -> None:
-    facts = with_extension(blackwell(gpus=(RTX_4090,)), "simple_knn", code("sm_86"))
-    assert kinds(find_options(Goal(), facts))[0] is OptionKind.KEEP, "an RTX 4090 runs the 8.6 code"
-
-
-def test_a_toolkit_older_than_the_gpu_leaves_ptx() -> None:
-    old = replace(CUDA_12, version="12.4.131", archs=("sm_80", "sm_87", "sm_90"), gcc_max=13)
-    options = find_options(Goal(), blackwell(torch=TORCH_128, toolkits=(old,)))
-    ranked = [OptionKind.REBUILD_PTX, OptionKind.NVRTC, OptionKind.INSTALL_TOOLKIT]
-    assert kinds(options)[:3] == ranked
-    option = plan(options, OptionKind.REBUILD_PTX)
-    step = step_of(option, Rebuild)
-    assert step.arch_list == "9.0+PTX" and "--ptx" in argv(step)
-    assert not option.unsure, "the driver of CUDA 13.0 reads PTX of 12.4"
-
-
 def test_ptx_is_not_that_of_a_jetson() -> None:
     old = replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
     torch = replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
@@ -198,9 +182,6 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     rebuild = plan(options, OptionKind.REBUILD)
     assert step_of(rebuild, Rebuild).text == "build host, without CUDA code"
     assert not any(isinstance(step, Confirm) for step in rebuild.steps)
-    plane = cuda_source(tmp_path / "plane", name="diff_plane_rasterization")
-    options = find_options(goal("sm_120"), healthy(), sources=summarise((str(plane),)))
-    assert "plane and normal outputs" in why_not(options, OptionKind.DROPIN)
     assert summarise((str(tmp_path / "nothing"),)).variants == {}
 
 

@@ -104,38 +104,14 @@ def fetching(folder: Path) -> tuple[str, ...]:
     return commands(refused(sources_in, [str(folder)]).todo)[0].argv[:4]
 
 
-def test_a_part_that_a_fork_left_out_is_said_and_left_out(tmp_path: Path) -> None:
-    folder = checkout_of("taming", tmp_path)
-    (folder / "submodules/fused-ssim").rename(tmp_path / "elsewhere")
-    for file in (tmp_path / "elsewhere").iterdir():
-        file.unlink()
-    sources, notes = sources_in([str(folder)])
-    assert [source.label for source in sources] == ["diff_gaussian_rasterization", "simple_knn"]
-    assert any("submodules/fused-ssim is not in this checkout" in note for note in notes)
-
-
-def test_an_extension_beside_those_of_the_recipe_comes_last(tmp_path: Path) -> None:
-    folder = checkout_of("taming", tmp_path)
-    cuda_source(folder / "submodules" / "aaa", "aaa")
-    assert [source.name for source in sources_in([str(folder)])[0]][-1] == "aaa"
-
-
-def test_nerfstudio_has_nothing_to_build(tmp_path: Path) -> None:
-    folder = checkout_of("nerfstudio", tmp_path)
-    (folder / "pyproject.toml").write_text('[project]\nname = "nerfstudio"\n')
-    caught = refused(sources_in, [str(folder)])
-    assert caught.code == "no-extension-of-its-own"
-    first, last = (step.command for step in caught.todo)
-    assert first and first.argv == ("splatfix", "install", "gsplat==1.4.0", "--target", "ARCH")
-    assert last and last.argv == ("splatfix", "diagnose", "--repo", str(folder))
-
-
 @pytest.mark.parametrize("key", ["nerfstudio", "3dgrut", "trellis", "comfyui-3d-pack", "vggt"])
 def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself. Names in a note stay as they
     are: "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
     folder = checkout_of(key, tmp_path)
     caught = refused(sources_in, [str(folder)])
+    assert caught.code == "no-extension-of-its-own"
+    assert commands(caught.todo)[-1].argv == ("splatfix", "diagnose", "--repo", str(folder))
     assert all(part.note in caught.meaning for part in recipe(key).parts)  # type: ignore[union-attr]
     facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
     sources = summarise((str(folder),), facts, named=(str(folder),))

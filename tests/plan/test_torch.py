@@ -8,7 +8,7 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep
 from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge.torch_releases import release
-from splatfix.plan import NO_SOURCES, OptionKind, SourceSummary
+from splatfix.plan import OptionKind
 from splatfix.plan.steps import Confirm, InstallTorch
 from tests.archs import goal
 from tests.plan.machines import (
@@ -22,13 +22,13 @@ from tests.plan.machines import (
     TORCH_128,
     argv,
     changed,
+    debian_13,
     extensions,
     find_options,
     healthy,
     kinds,
     machine,
     plan,
-    rasterizer,
     step_of,
     why_not,
 )
@@ -139,15 +139,9 @@ def test_a_mac_gets_no_cuda_build_for_a_target_elsewhere() -> None:
     assert isinstance(step, InstallTorch) and step.tag == "cpu"
 
 
-def debian_13(driver: tuple[str, str]) -> Facts:
-    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
-    return changed(
-        machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(CUDA_12,), driver=driver), glibc="2.41"
-    )
-
-
 def test_a_driver_for_the_only_native_option_is_suggested() -> None:
-    options = find_options(Goal(), debian_13(OLD_DRIVER))
+    """No CUDA 12 toolkit compiles beside glibc 2.41, and torch for CUDA 13 needs driver 580."""
+    options = find_options(Goal(), debian_13(gpus=(RTX_5080,), driver=OLD_DRIVER))
     assert kinds(options) == [OptionKind.NVRTC, OptionKind.DROPIN, OptionKind.DRIVER]
     option = plan(options, OptionKind.DRIVER)
     assert type(option.steps[0]) is PlainStep and "580 or newer" in option.steps[0].text
@@ -157,7 +151,8 @@ def test_a_driver_for_the_only_native_option_is_suggested() -> None:
 
 @pytest.mark.parametrize(("driver", "keep"), [(NEW_DRIVER, ()), (OLD_DRIVER, ("torch",))])
 def test_no_driver_where_another_option_is_available(driver: tuple[str, str], keep: tuple[str, ...]) -> None:
-    assert "new enough" in why_not(find_options(Goal(), debian_13(driver), keep=keep), OptionKind.DRIVER)
+    facts = debian_13(gpus=(RTX_5080,), driver=driver)
+    assert "new enough" in why_not(find_options(Goal(), facts, keep=keep), OptionKind.DRIVER)
 
 
 def test_the_oldest_driver_that_starts_torch_is_suggested() -> None:
@@ -182,23 +177,11 @@ def test_no_option_installs_a_torch_without_a_wheel(python: str, glibc: str) -> 
                 assert step.tag == "cpu" or step.tag in {build.tag for build in row.builds}, step
 
 
-@pytest.mark.parametrize("sources", [rasterizer("inria-v1"), NO_SOURCES, extensions(simple_knn=())])
-def test_dropins_name_the_command_for_each_rung(sources: SourceSummary) -> None:
-    """The rungs above loading are shown by level 2 (numbers) and, with a rasterizer, by a training."""
-    option = plan(find_options(Goal(), healthy(), sources=sources), OptionKind.DROPIN)
-    commands = [argv(step) for step in option.steps if isinstance(step, Confirm)]
-    trains = "simple_knn" not in sources.variants
-    assert (RungName.TRAINS in option.proves) is trains
-    assert any(item[1:4] == ("certify", "--renderer", "inria") for item in commands) is trains
-    assert RungName.COMPUTES in option.proves and any(
-        item[1:4] == ("certify", "--level", "2") for item in commands
-    )
-    reasons = [limit.why for limit in option.cannot_prove if limit.rung is RungName.TRAINS]
-    assert any("rasterizer" in reason for reason in reasons) is not trains
-
-
-def test_dropins_fall_back_to_the_cpu() -> None:
-    facts = machine(torch=TORCH_118, gpus=(RTX_5080,), driver=NEW_DRIVER)
-    option = plan(find_options(Goal(), facts, sources=rasterizer("inria-v1")), OptionKind.DROPIN)
-    words = ("splatfix", "certify", "--renderer", "inria", "--device", "cpu")
-    assert any(argv(step)[:6] == words for step in option.steps)
+def test_without_a_rasterizer_there_is_no_training() -> None:
+    """The rungs above loading are shown by level 2 (numbers) and, with a rasterizer alone, by a training."""
+    options = find_options(Goal(), healthy(), sources=extensions(simple_knn=()))
+    option = plan(options, OptionKind.DROPIN)
+    (confirmed,) = (argv(step) for step in option.steps if isinstance(step, Confirm))
+    assert confirmed[1:4] == ("certify", "--level", "2") and RungName.COMPUTES in option.proves
+    (limit,) = (limit for limit in option.cannot_prove if limit.rung is RungName.TRAINS)
+    assert "rasterizer" in limit.why and RungName.TRAINS not in option.proves

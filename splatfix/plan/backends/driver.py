@@ -1,8 +1,7 @@
 """Another driver: suggested only, and only where the driver is what stands in the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.core.step import say
@@ -14,16 +13,7 @@ from splatfix.plan.assessment import Assessment
 from splatfix.plan.backends.torch import torch_of_newer_driver
 from splatfix.plan.compose import make_option
 from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.parts import NativePart
 from splatfix.plan.steps import Reason
-
-
-class _Need(Struct, frozen=True):
-    """The oldest driver that would do, and what asks for it."""
-
-    version: tuple[int, ...]
-    reason: str
-    source: str = ""
 
 
 def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None], *, opened: bool) -> Option:
@@ -42,32 +32,61 @@ def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None],
     need = _need(assessment, opened=opened)
     if need is None:
         raise NotApplicable(f"driver {assessment.driver_version} is new enough for what is installed")
+    version, why, source = need
     for arch in assessment.context.archs:
         last = drivers.gpu_last_branch(arch)
-        if last and need.version[0] > last[0]:
-            raise NotApplicable(f"{need.reason}, but driver {last[0]} is the last for {arch.sm}")
+        if last and version[0] > last[0]:
+            raise NotApplicable(f"{why}, but driver {last[0]} is the last for {arch.sm}")
     which = "the NVIDIA driver"
     if assessment.context.facts.machine.wsl:
         which = "the Windows driver (WSL2 uses it)"
-    upgrade = say(f"upgrade {which} to {driver_words(need.version)} or newer, then reboot")
-    level = drivers.cuda_level_at_least(need.version)
-    newer = Driver(driver_words(need.version), dotted(level or ()) or None)
+    upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
+    level = drivers.cuda_level_at_least(version)
+    newer = Driver(driver_words(version), dotted(level or ()) or None)
     facts = assessment.context.facts
     machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
     following = first_with(replace(facts, machine=machine))
     if following is None:
-        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(need.reason, need.source),))
-    reasons = (Reason(f"{need.reason}; then: {following.title}", need.source), *following.reasons)
+        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
+    reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
     steps = (upgrade, *following.steps)
     option = make_option(assessment, OptionKind.DRIVER, steps, reasons, following.unsure)
     return replace(option, proves=following.proves, cannot_prove=following.cannot_prove)
 
 
-def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
-    """What asks for a newer driver than the one here; of several the one that asks for most."""
-    needs = [*_gpu_floors(assessment), *_torch_floor(assessment), *_ptx_floors(assessment)]
-    newest = max(needs, default=None, key=lambda need: need.version)
-    if newest and assessment.driver and assessment.driver < newest.version:
+def _need(assessment: Assessment, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
+    """The oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
+    the one that asks for most."""
+    needs: list[tuple[tuple[int, ...], str, str]] = []
+    for target in assessment.context.targets:
+        floor = drivers.gpu_driver_floor(target.arch)
+        if target.here and floor:
+            source = drivers.source_of_floors(None, [target.arch])
+            needs.append((floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source))
+    if cuda := assessment.context.torch_cuda:
+        floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
+        if floor:
+            source = drivers.source_of_floors(cuda, ())
+            text = f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}"
+            needs.append((floor, text, source))
+    # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
+    for part in assessment.parts:
+        versions = []
+        for group in part.code:
+            for entry in group.entries:
+                if entry.kind is EntryKind.PTX and entry.ptx_version:
+                    versions.append(entry.ptx_version)
+        of_ptx = drivers.cuda_of_ptx_isa(max(versions)) if versions else None
+        branch = drivers.first_branch_of_cuda(of_ptx) if of_ptx else None
+        if branch is None:
+            continue
+        for arch in assessment.context.archs:
+            verdict = assessment.context.judge(part.code, arch)
+            if verdict.too_new_ptx and not verdict.missing:
+                reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
+                needs.append(((branch,), reason, ""))
+    newest = max(needs, default=None, key=lambda need: need[0])
+    if newest and assessment.driver and assessment.driver < newest[0]:
         return newest
     if opened:
         return None
@@ -78,52 +97,4 @@ def _need(assessment: Assessment, *, opened: bool) -> _Need | None:
     build, floor = later
     torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
     source = drivers.source_of_floors(build.cuda, assessment.context.archs)
-    return _Need(floor, f"{torch}, needs driver {driver_words(floor)}", source)
-
-
-def _gpu_floors(assessment: Assessment) -> Iterator[_Need]:
-    """The oldest drivers for the GPUs here."""
-    for target in assessment.context.targets:
-        floor = drivers.gpu_driver_floor(target.arch)
-        if target.here and floor:
-            source = drivers.source_of_floors(None, [target.arch])
-            yield _Need(floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source)
-
-
-def _torch_floor(assessment: Assessment) -> Iterator[_Need]:
-    """The oldest driver for the CUDA of the installed torch."""
-    cuda = assessment.context.torch_cuda
-    if cuda is None:
-        return
-    floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
-    if floor:
-        source = drivers.source_of_floors(cuda, ())
-        yield _Need(floor, f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}", source)
-
-
-def _ptx_floors(assessment: Assessment) -> Iterator[_Need]:
-    """Extensions whose only hope on a target is PTX newer than the driver compiles (error 222)."""
-    for part in assessment.parts:
-        branch = _oldest_for_ptx(part)
-        if branch is None:
-            continue
-        for arch in assessment.context.archs:
-            verdict = assessment.context.judge(part.code, arch)
-            if verdict.too_new_ptx and not verdict.missing:
-                reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
-                yield _Need((branch,), reason)
-
-
-def _oldest_for_ptx(part: NativePart) -> int | None:
-    """The oldest branch of drivers that compiles the newest PTX of an extension."""
-    versions = []
-    for group in part.code:
-        for entry in group.entries:
-            if entry.kind is EntryKind.PTX and entry.ptx_version:
-                versions.append(entry.ptx_version)
-    if not versions:
-        return None
-    cuda = drivers.cuda_of_ptx_isa(max(versions))
-    if cuda is None:
-        return None
-    return drivers.first_branch_of_cuda(cuda)
+    return floor, f"{torch}, needs driver {driver_words(floor)}", source

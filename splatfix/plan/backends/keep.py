@@ -4,7 +4,6 @@ from splatfix.checks import Status, run_checks, select
 from splatfix.plan.assessment import Assessment, code_serves, torch_obstacles
 from splatfix.plan.compose import confirm, make_option
 from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.parts import NativePart
 from splatfix.plan.steps import Keep, Reason
 
 
@@ -14,9 +13,21 @@ def keep(assessment: Assessment) -> Option:
     if not assessment.parts:
         against.append("no splatting extension is installed, so there is nothing to keep")
     for part in assessment.parts:
-        objections, open_questions = _objections_to(assessment, part)
-        against += objections
-        unsure += open_questions
+        if not part.installed:
+            against.append(f"{part.name} is not installed")
+            continue
+        if part.error:
+            against.append(f"{part.name}: {part.error}")
+            continue
+        objections = []
+        for arch in () if part.anywhere else assessment.context.archs:
+            verdict = code_serves(assessment, part.code, arch)
+            if verdict.ok is False:
+                objections.append(f"{part.name} cannot run ({verdict.reason})")
+            elif verdict.ok is None:
+                unsure.append(f"{part.name} on {arch.sm}: {verdict.reason}")
+        # what else is wrong with it matters only where its code would run at all
+        against += objections or [f"{part.name}: {reason}" for reason in part.unfit]
     if not against:
         # why the installed torch itself cannot be used, beside what GPU code it carries
         findings = run_checks(assessment.context, select(("torch",)))
@@ -36,25 +47,3 @@ def keep(assessment: Assessment) -> Option:
     if dropins := ", ".join(part.name for part in parts if part.dropin):
         reasons.append(Reason(f"splatfix's drop-ins run wherever torch does: {dropins}", "pip's list"))
     return make_option(assessment, OptionKind.KEEP, steps, reasons, unsure)
-
-
-def _objections_to(assessment: Assessment, part: NativePart) -> tuple[list[str], list[str]]:
-    """What speaks against keeping one extension, and what is not known about it."""
-    if not part.installed:
-        return [f"{part.name} is not installed"], []
-    if part.error:
-        return [f"{part.name}: {part.error}"], []
-    against, unsure = [], []
-    archs = assessment.context.archs
-    if part.anywhere:
-        archs = ()
-    for arch in archs:
-        verdict = code_serves(assessment, part.code, arch)
-        if verdict.ok is False:
-            against.append(f"{part.name} cannot run ({verdict.reason})")
-        elif verdict.ok is None:
-            unsure.append(f"{part.name} on {arch.sm}: {verdict.reason}")
-    # what else is wrong with it matters only where its code would run at all
-    if not against:
-        against = [f"{part.name}: {reason}" for reason in part.unfit]
-    return against, unsure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
+from splatfix.knowledge.toolkits import provision
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
 from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
@@ -32,7 +34,6 @@ from splatfix.plan.tools import (
     tools_from_wheels,
     tools_here,
     tools_with,
-    why_none_provided,
 )
 from splatfix.plan.wheel_build import compiled_later, cuda_build, plain_build
 
@@ -61,7 +62,16 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
         raise NotApplicable("; ".join(against))
     here: Tools | None = None
     if kind in (OptionKind.PROVIDE_TOOLKIT, OptionKind.INSTALL_TOOLKIT):
-        here = _tools_without_toolkit(assessment, torch, unsure)
+        # the tools of this machine may lack only a compiler
+        with suppress(SplatfixError):
+            here = tools_here(assessment.context, torch)
+        if here and not here.before:
+            raise NotApplicable("not needed: a toolkit that fits is here")
+        toolkits = assessment.context.facts.machine.toolkits
+        if toolkits.value is None:
+            unsure.append(
+                f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
+            )
     find_tools, options = _TOOLS[kind]
     try:
         tools = find_tools(assessment.context, torch)
@@ -69,51 +79,28 @@ def native(assessment: Assessment, kind: OptionKind) -> Option:
         raise NotApplicable(error.what) from error
     reasons = tools.reasons
     if kind is OptionKind.REBUILD_PTX:
-        reasons = (_why_ptx(assessment, tools), *reasons)
-        if tools.chosen.unsure:
-            unsure.append(tools.chosen.unsure)
+        chosen = tools.chosen
+        if chosen.ptx is None:
+            raise NotApplicable(
+                f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}"
+            )
+        # a GPU newer than the toolkit: machine code of an older major does not load there, PTX does
+        newer = []
+        for arch in assessment.context.archs:
+            if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
+                newer.append(arch)
+        why_ptx = (
+            f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
+            f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
+        )
+        reasons = (Reason(why_ptx), *reasons)
+        if chosen.unsure:
+            unsure.append(chosen.unsure)
     if kind is OptionKind.INSTALL_TOOLKIT and here is not None and tools.manual > here.manual:
         raise NotApplicable(
             "the installed toolkit fits; only a host compiler is missing, which another toolkit would need too"
         )
     return make_option(assessment, kind, rebuild_steps(assessment, tools, *options), reasons, unsure)
-
-
-def _why_ptx(assessment: Assessment, tools: Tools) -> Reason:
-    """A GPU newer than the toolkit: machine code of an older major does not load there, PTX does."""
-    chosen = tools.chosen
-    if chosen.ptx is None:
-        raise NotApplicable(f"not needed: CUDA {tools.cuda} here makes machine code for {assessment.names}")
-    newer = []
-    for arch in assessment.context.archs:
-        if not any(cubin_runs_on(own, arch) for own in chosen.build_archs):
-            newer.append(arch)
-    return Reason(
-        f"CUDA {tools.cuda} does not support {names_of_archs(newer)}, and {chosen.ptx.sm} machine code does not load "
-        f"there (it runs within one major only), so {chosen.ptx.compute} PTX is embedded"
-    )
-
-
-def _tools_without_toolkit(assessment: Assessment, torch: Torch, unsure: list[str]) -> Tools | None:
-    """The tools of this machine where they lack only a compiler; None where no toolkit here fits.
-
-    Args:
-        unsure: gets what is not known about the toolkits here.
-
-    Raises:
-        NotApplicable: nothing is lacking.
-    """
-    try:
-        here = tools_here(assessment.context, torch)
-    except SplatfixError:
-        here = None
-    if here and not here.before:
-        raise NotApplicable("not needed: a toolkit that fits is here")
-    toolkits = assessment.context.facts.machine.toolkits
-    if toolkits.value is None:
-        text = f"which toolkits are here ({toolkits.error}); one that fits would make this unnecessary"
-        unsure.append(text)
-    return here
 
 
 def rebuild_steps(
@@ -198,38 +185,31 @@ def native_plan(
             build = plain_build(source, facts, str(Path(interpreter.executable).parent), share)
             notes += compiled_later(source, facts)
         builds.append(build)
-    # last: what no package cures is said before somebody installs one
-    dependencies = plan_dependencies(request, facts, sources, prebuilt)
+    notes = (*notes, *map(why_prebuilt, prebuilt.values()))
+    kind = OptionKind.REBUILD if builds else OptionKind.WHEEL
+    provide: tuple[ProvideToolkit, ...] = ()
+    if tools:
+        provide = tuple(step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit))
+        if tools.chosen.ptx:
+            kind = OptionKind.REBUILD_PTX
+        elif provide:
+            kind = OptionKind.PROVIDE_TOOLKIT
+        if tools.mismatch:
+            risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
+            notes += (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)
     wheels = Wheels(
-        kind=OptionKind.REBUILD,
+        kind=kind,
         makers=(*prebuilt.values(), *builds),
         variants={source.label: variants_of_source(source.folder) for source in sources},
-        dependencies=dependencies,
+        # last: what no package cures is said before somebody installs one
+        dependencies=plan_dependencies(request, facts, sources, prebuilt),
+        first=provide,
         considered=tuple(considered),
-        notes=(*notes, *map(why_prebuilt, prebuilt.values())),
+        notes=notes,
+        targets=context.archs if prebuilt or tools else (),
         jobs=jobs.count,
     )
-    if prebuilt:
-        wheels = replace(wheels, targets=context.archs)
-    if not builds:
-        wheels = replace(wheels, kind=OptionKind.WHEEL)
-    if tools:
-        wheels = _with_tools(wheels, context, tools)
     return installation(request, context, wheels)
-
-
-def _with_tools(wheels: Wheels, context: Context, tools: Tools) -> Wheels:
-    """The same, with what its tools make of it: the kind of build, a toolkit to unpack first, a mismatch that was forced."""
-    kind, notes = wheels.kind, wheels.notes
-    provide = tuple(step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit))
-    if tools.chosen.ptx:
-        kind = OptionKind.REBUILD_PTX
-    elif provide:
-        kind = OptionKind.PROVIDE_TOOLKIT
-    if tools.mismatch:
-        risk = "two CUDA runtimes in one process; it may crash or compute wrongly, and torch refuses it for that reason"
-        notes += (f"--force-cuda-mismatch: {tools.mismatch}: {risk}",)
-    return replace(wheels, kind=kind, first=provide, notes=notes, targets=context.archs)
 
 
 def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
@@ -287,7 +267,12 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
     ours = provided_toolkit(torch, context.machine.system)
     if ours is None:
         if request.provide_toolkit:
-            raise error.with_todo(say(why_none_provided(torch, context.machine.system)), *error.todo)
+            system, major = context.machine.system, int((torch.cuda or "0").partition(".")[0])
+            why = f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
+            offer = provision(major)
+            if system == "linux" and offer is not None:
+                why = f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."
+            raise error.with_todo(say(why), *error.todo)
         raise error
     toolkit, step, is_there = ours
     if not (is_there or request.provide_toolkit):

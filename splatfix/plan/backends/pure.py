@@ -123,16 +123,12 @@ def _reasons(replacement: Replacement) -> tuple[list[Reason], list[Reason]]:
     """What has no drop-in, and that it depends where nothing is known of the extensions."""
     must_be_native = []
     for item in replacement.native:
-        text = f"{item.module} must be built natively"
-        must_be_native.append(Reason(_with_reason(text, item.reason)))
+        texts = (f"{item.module} must be built natively", item.reason)
+        must_be_native.append(Reason(": ".join(filter(None, texts))))
     if replacement.dropins or replacement.native:
         return must_be_native, []
     text = "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
     return [], [Reason(text)]
-
-
-def _with_reason(statement: str, reason: str) -> str:
-    return f"{statement}: {reason}" if reason else statement
 
 
 def _usable_dropins(assessment: Assessment) -> Replacement:
@@ -154,17 +150,27 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
         replacement = _by_parts(
             part for part in assessment.parts if canonicalize_name(part.name) not in installed
         )
-    missing = tuple(dropin for dropin in replacement.dropins if dropin.distribution not in installed)
-    replacement = _with_hosts(assessment.context, replace(replacement, dropins=missing))
-    missing = replacement.dropins
+    missing: list[Dropin] = []
+    native = list(replacement.native)
+    for dropin in replacement.dropins:
+        if dropin.distribution in installed:
+            continue
+        try:
+            require_host(assessment.context, dropin)
+        except SplatfixError as error:
+            # its host is not here or is none that it serves: that must be built natively
+            native.append(Native(dropin.name, error.what.rstrip(".")))
+        else:
+            missing.append(dropin)
+    replacement = Replacement(tuple(missing), tuple(native))
     if replacement.useless:
         obstacles = []
         for item in replacement.native:
             # without a name the reason is about all of them, and a sentence of its own
-            obstacle = item.reason
+            subject = ""
             if item.module:
-                obstacle = _with_reason(f"nothing replaces {item.module}", item.reason)
-            obstacles.append(obstacle)
+                subject = f"nothing replaces {item.module}"
+            obstacles.append(": ".join(filter(None, (subject, item.reason))))
         others = ""
         if missing:
             others = f"; of the others {', '.join(replacement.names)} can be replaced"
@@ -172,20 +178,6 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     if assessment.parts and not missing:
         raise NotApplicable("every extension is one of splatfix's drop-ins already")
     return replacement
-
-
-def _with_hosts(context: Context, replacement: Replacement) -> Replacement:
-    """Without the drop-ins whose host is not here or is none that they serve: that must be built natively."""
-    dropins: list[Dropin] = []
-    native = list(replacement.native)
-    for dropin in replacement.dropins:
-        try:
-            require_host(context, dropin)
-        except SplatfixError as error:
-            native.append(Native(dropin.name, error.what.rstrip(".")))
-        else:
-            dropins.append(dropin)
-    return Replacement(tuple(dropins), tuple(native))
 
 
 def _by_parts(parts: Iterable[NativePart]) -> Replacement:
@@ -224,25 +216,19 @@ def _first_torch(assessment: Assessment) -> InstallTorch | None:
             ),
         )
         version, tag = best.build.torch, best.build.tag
-    elif release := _release_for_the_cpu(assessment):
-        version, tag = f"{release}.*", "cpu"
     else:
-        return None
+        # the newest release with wheels for this Python and C library
+        python, glibc = assessment.context.python, assessment.context.glibc
+        fitting = ""
+        for item in () if no_wheels(facts) else releases():
+            python_fits = python is None or item.supports_python(python) is not False
+            if python_fits and (glibc is None or item.min_glibc is None or glibc >= item.min_glibc):
+                fitting = item.release
+        if not fitting:
+            return None
+        version, tag = f"{fitting}.*", "cpu"
     step = pip(facts, "install", *pip_words(version, tag))
     return InstallTorch(command=step.command, version=version, tag=tag)
-
-
-def _release_for_the_cpu(assessment: Assessment) -> str:
-    """The newest release with wheels for this Python and C library; "" where there is none."""
-    if no_wheels(assessment.context.facts):
-        return ""
-    python, glibc = assessment.context.python, assessment.context.glibc
-    for item in reversed(releases()):
-        python_fits = python is None or item.supports_python(python) is not False
-        glibc_fits = glibc is None or item.min_glibc is None or glibc >= item.min_glibc
-        if python_fits and glibc_fits:
-            return item.release
-    return ""
 
 
 # The plan for sources at hand
@@ -284,18 +270,19 @@ def dropin_plan(request: Request, context: Context, replacement: Replacement, *,
             make = replace(make, backend="nvrtc", targets=context.archs, reasons=(_ON_A_GPU,))
         makers.append(make)
     notes = [f"not replaced, and to be built natively: {item.text}" for item in replacement.native]
+    if on_gpu:
+        # what a drop-in's note says of its speed is not so with GPU code
+        notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
+    else:
+        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
     dependencies = plan_dependencies(request, facts, ())
     wheels = Wheels(
-        kind=OptionKind.DROPIN,
+        kind=OptionKind.NVRTC if on_gpu else OptionKind.DROPIN,
         makers=tuple(makers),
         variants={dropin.distribution: dropin.serves for dropin in replacement.dropins},
         dependencies=replace(dependencies, steps=(*imports, *dependencies.steps)),
         considered=tuple(considered),
+        notes=tuple(notes),
+        targets=context.archs if on_gpu else (),
     )
-    if on_gpu:
-        # what a drop-in's note says of its speed is not so with GPU code
-        notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
-        wheels = replace(wheels, kind=OptionKind.NVRTC, targets=context.archs)
-    else:
-        notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
-    return installation(request, context, replace(wheels, notes=tuple(notes)))
+    return installation(request, context, wheels)

@@ -58,22 +58,15 @@ def other_torch(assessment: Assessment) -> Option:
         raise NotApplicable(obstacle)
     torch = assessment.context.torch
     against, _ = torch_obstacles(assessment)
+    tools = None
     if torch and not against:
         tools = tools_for(assessment.context, torch)
-        if tools is not None:
-            return _option(assessment, _cheaper_offers(assessment, torch, tools))
-    offers = offers_for(assessment)
-    if not offers:
-        raise NotApplicable(_why_no_build(assessment))
-    return _option(assessment, offers)
-
-
-def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[Offer]:
-    """The offers beside a torch that serves the targets already; it is not replaced by an older release.
-
-    Raises:
-        NotApplicable: none asks less of this machine than building for the torch that is here.
-    """
+    if torch is None or tools is None:
+        offers = offers_for(assessment)
+        if not offers:
+            raise NotApplicable(_why_no_build(assessment))
+        return _option(assessment, offers)
+    # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
     serves = f"not needed: torch {torch.version} has code for {assessment.names}"
     if tools.cost == 0:
         raise NotApplicable(f"{serves}, and a toolkit for it is here")
@@ -89,7 +82,7 @@ def _cheaper_offers(assessment: Assessment, torch: Torch, tools: Tools) -> list[
         elif least.before:
             asks = "a toolkit from PyPI wheels"
         raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({asks})")
-    return offers
+    return _option(assessment, offers)
 
 
 def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
@@ -105,7 +98,19 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
         why_driver = f"where it runs, the driver must be {oldest} or newer" if oldest else ""
     if why_driver:
         reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.context.archs)))
-    reasons += [*best.tools.reasons, *_other_reasons(assessment, best, offers)]
+    reasons += best.tools.reasons
+    # what else could be taken, and what else changes with it
+    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
+    if as_cheap:
+        names = ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3])
+        reasons.append(Reason(f"alternatives: {names}"))
+    if lost := _lost_here(assessment, build):
+        reasons.append(Reason(lost))
+    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
+    extensions = assessment.context.facts.environment.extensions.value or ()
+    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
+    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
+        reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
@@ -119,23 +124,6 @@ def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
     steps = (install, *rebuild_steps(assessment, best.tools, *options, everything=True))
     return make_option(assessment, OptionKind.OTHER_TORCH, steps, reasons, unsure)
-
-
-def _other_reasons(assessment: Assessment, best: Offer, offers: Sequence[Offer]) -> list[Reason]:
-    """What else could be taken, and what else changes with it."""
-    reasons = []
-    as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
-    if as_cheap:
-        names = ", ".join(f"torch {build.torch} {build.tag}" for build in as_cheap[:3])
-        reasons.append(Reason(f"alternatives: {names}"))
-    if lost := _lost_here(assessment, best.build):
-        reasons.append(Reason(lost))
-    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
-    extensions = assessment.context.facts.environment.extensions.value or ()
-    names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
-    if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
-        reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
-    return reasons
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
@@ -161,28 +149,23 @@ def _why_no_build(assessment: Assessment) -> str:
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
         return f"{text} under driver {assessment.driver_version}; {newer}"
-    if not builds and (obstacle := _wheel_obstacle(assessment)):
-        return f"{text}: {obstacle}"
+    if not builds:
+        # where only this Python or this glibc stands in the way
+        for name in ("python", "glibc"):
+            for item in other_builds(assessment, leaving_out=name)[:1]:
+                obstacle = wheel_obstacle(
+                    item.build,
+                    assessment.context.platform or "linux",
+                    assessment.context.facts.machine.machine,
+                    python=assessment.context.python,
+                    glibc=assessment.context.glibc,
+                )
+                if obstacle:
+                    return f"{text}: {obstacle.rstrip('.')}"
     if alone := _one_at_a_time(assessment):
         each = f"{', '.join(alone)}; name one with --target"
         return f"{text} at once; in environments of their own they are served: {each}"
     return text
-
-
-def _wheel_obstacle(assessment: Assessment) -> str:
-    """Where only this Python or this glibc stands in the way: which of them, as a clause; else ""."""
-    for name in ("python", "glibc"):
-        for item in other_builds(assessment, leaving_out=name)[:1]:
-            text = wheel_obstacle(
-                item.build,
-                assessment.context.platform or "linux",
-                assessment.context.facts.machine.machine,
-                python=assessment.context.python,
-                glibc=assessment.context.glibc,
-            )
-            if text:
-                return text.rstrip(".")
-    return ""
 
 
 def _one_at_a_time(assessment: Assessment) -> list[str]:
