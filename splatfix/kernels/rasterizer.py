@@ -290,7 +290,10 @@ def check_inputs(
     for name, tensor, shape in expected:
         if tensor is None:
             continue
-        if tensor.shape != shape and not _fits(tensor.shape, shape):
+        if tensor.shape != shape and not (
+            tensor.dim() == len(shape)
+            and all(want in (None, have) for have, want in zip(tensor.shape, shape))
+        ):
             written = ", ".join("any" if w is None else str(w) for w in shape)
             raise ValueError(f"`{name}` must have the shape ({written}), not {tuple(tensor.shape)}.")
         if tensor.dtype is not dtype or tensor.device != device:
@@ -306,11 +309,6 @@ def check_inputs(
     size = (int(settings.image_height), int(settings.image_width), 2)
     if offset is not None and tuple(offset.shape) != size:
         raise ValueError(f"`subpixel_offset` must have the shape {size}, not {tuple(offset.shape)}.")
-
-
-def _fits(shape: Sequence[int], expected: Sequence[Optional[int]]) -> bool:
-    sizes = zip(shape, expected)
-    return len(shape) == len(expected) and all(want in (None, have) for have, want in sizes)
 
 
 def refuse_values(settings: GaussianRasterizationSettings, given: Gaussians) -> None:
