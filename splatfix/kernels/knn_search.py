@@ -193,11 +193,12 @@ class Search:
             return
         squared = box_distance(self.tree.boxes[-1], q, r)
         # by leaf and, inside a leaf, by distance
-        group, order = q - frontier.first, squared.argsort()
+        group = q - frontier.first
         if squared.dtype == torch.float32:
             # The bits of a non-negative float sort as it does; one sort of integers is by far the fastest.
             order = ((group.long() << 32) | squared.view(torch.int32).long()).argsort()
         else:
+            order = squared.argsort()
             order = order.index_select(0, torch.sort(group.index_select(0, order), stable=True)[1])
         q, r, squared = q.index_select(0, order), r.index_select(0, order), squared.index_select(0, order)
         pairs = torch.bincount(q - frontier.first, minlength=frontier.width)
