@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +49,6 @@ _FOLDER = re.compile(r"(https?://[^\s'\"]+)|(?<![\w.])/[^\s:'\"]*/")
 
 def main(argv: list[str] | None = None) -> int:
     """Make one attempt and write it down."""
-    options = _options(argv)
-    with temporary_folder() as folder:
-        copy, environment = folder / "source", folder / "env"
-        shutil.copytree(options.source, copy, symlinks=True)
-        copy_environment(options.python, environment)
-        site = next(environment.glob("lib/python*/site-packages"))
-        were, before = files_of(copy), {path.name for path in site.iterdir()}
-        command, done = attempt(options, copy, environment, site)
-        row = observe(done, command, site, before, environment)
-        row["checkout"] = "unchanged" if files_of(copy) == were else "changed"
-    write_row(options.record, options.list, options.label, options.commit, options.with_, row)
-    print(json.dumps(row, indent=1))
-    return 0
-
-
-def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.builds", description=__doc__)
     add = parser.add_argument
     add("source", type=Path, help="folder with the checkout")
@@ -80,7 +64,19 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     add("--limit", type=float, default=720.0, help="seconds")
     add("--record", type=Path, default=RECORD)
     add("more", nargs="*", help="more words for splatfix install, after --")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    with temporary_folder() as folder:
+        copy, environment = folder / "source", folder / "env"
+        shutil.copytree(options.source, copy, symlinks=True)
+        copy_environment(options.python, environment)
+        site = next(environment.glob("lib/python*/site-packages"))
+        were, before = files_of(copy), {path.name for path in site.iterdir()}
+        command, done = attempt(options, copy, environment, site)
+        row = observe(done, command, site, before, environment)
+        row["checkout"] = "unchanged" if files_of(copy) == were else "changed"
+    write_row(options.record, options.list, options.label, options.commit, options.with_, row)
+    print(json.dumps(row, indent=1))
+    return 0
 
 
 def copy_environment(base: Path, copy: Path) -> None:
@@ -138,7 +134,13 @@ def observe(
     done: Completed, command: str, site: Path, before: Iterable[str], environment: Path
 ) -> dict[str, Any]:
     """What an attempt left: its end, the line that says why, and the GPU code of every library that came."""
-    came = _asked(sorted(path for path in site.iterdir() if path.name not in before))
+    new = sorted(path for path in site.iterdir() if path.name not in before)
+    # of the build itself, not of what it depends on: splatfix leaves a manifest in its wheels, pip marks what was asked for
+    infos = [path for path in new if (path / "splatfix.json").is_file()]
+    infos = infos or [path for path in new if (path / "REQUESTED").is_file()]
+    records = [(info / "RECORD").read_text(encoding="utf-8") for info in infos]
+    tops = {line.partition(",")[0].partition("/")[0] for text in records for line in text.splitlines()}
+    came = [path for path in new if path.name in tops]
     row: dict[str, Any] = {"command": command, "exit": done.returncode, "seconds": round(done.seconds)}
     if not done.ok:
         row["said"] = done.error or first_error(f"{done.stderr}\n{done.stdout}") or done.why()
@@ -146,13 +148,21 @@ def observe(
     for top in came:
         for path in sorted([top, *top.rglob("*")]):
             if path.suffix == ".so" and path.is_file():
-                row["libraries"][str(path.relative_to(site))] = _library(path)
+                # by the reader of ``splatfix inspect``: for each architecture, in how many fatbins it is
+                filled = loaded_fatbins(read_binary(path).fatbins)
+                archs: Counter[str] = Counter()
+                for fatbin in filled:
+                    archs.update({f"{entry.kind.value} {entry.arch}" for entry in fatbin.entries})
+                code = dict(sorted(archs.items()))
+                library = {"sha256": sha256_of(path), "fatbins": len(filled), "code": code}
+                row["libraries"][str(path.relative_to(site))] = library
         if (top / "splatfix.json").is_file():
             built = json.loads((top / "splatfix.json").read_text(encoding="utf-8"))
             row["edits"] = sorted({*row.get("edits", []), *built["edits"]})
             variables = built["variables"].items()
             row["variables"] = {name: value for name, value in variables if _DECIDES.search(name)}
-    modules = list(_modules(came))
+    packages = [path for path in came if path.suffix == ".so" or (path / "__init__.py").is_file()]
+    modules = [path.name.partition(".")[0] for path in packages]
     if modules:
         row["imports"] = {name: _import(environment / "bin" / "python", name) for name in modules}
     return row
@@ -165,38 +175,6 @@ def first_error(output: str) -> str:
         if _ERROR.search(line) and not _PIPS_OWN.search(text):
             return _FOLDER.sub(r"\1", text)[:300]
     return ""
-
-
-def _library(path: Path) -> dict[str, Any]:
-    """Digest and, for each architecture, in how many fatbins it is; the reader is that of ``splatfix inspect``."""
-    filled = loaded_fatbins(read_binary(path).fatbins)
-    archs: Counter[str] = Counter()
-    for fatbin in filled:
-        archs.update({f"{entry.kind.value} {entry.arch}" for entry in fatbin.entries})
-    return {
-        "sha256": sha256_of(path),
-        "fatbins": len(filled),
-        "code": dict(sorted(archs.items())),
-    }
-
-
-def _asked(came: Sequence[Path]) -> list[Path]:
-    """What came of the build itself, not of what it depends on: splatfix leaves a manifest in its wheels, and pip marks
-    what was asked for."""
-    built = [path for path in came if (path / "splatfix.json").is_file()]
-    infos = built or [path for path in came if (path / "REQUESTED").is_file()]
-    tops = set()
-    for info in infos:
-        for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
-            tops.add(line.partition(",")[0].partition("/")[0])
-    return [path for path in came if path.name in tops]
-
-
-def _modules(came: Sequence[Path]) -> Iterator[str]:
-    """What a person would import: its packages and modules."""
-    for path in came:
-        if path.suffix == ".so" or (path / "__init__.py").is_file():
-            yield path.name.partition(".")[0]
 
 
 def _import(python: Path, module: str) -> str:

@@ -24,7 +24,7 @@ from splatfix.checks import Check, all_checks
 from splatfix.checks.scene import SCENE_CHECKS
 from splatfix.cli import app
 from splatfix.core.toml import parse_toml
-from splatfix.knowledge.breakages import When, breakages
+from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.failures import Failure, failure_classes
 from tools import kernel_estimates, site, vram
 from tools.machines import raw_machines
@@ -256,7 +256,9 @@ def known_breakages() -> str:
         cure = item.cure
         if item.no_edit:
             cure = f"not edited: {item.no_edit}"
-        texts = map(_escaped, (item.symptom, _conditions(item.when), cure, "; ".join(item.sources)))
+        limits = [f"{name} {limit}" for name, limit in item.when.versions.items()]
+        when = ", ".join([*limits, *filter(None, [item.when.system, item.when.builder])])
+        texts = map(_escaped, (item.symptom, when, cure, "; ".join(item.sources)))
         rows.append((f"`{item.key}`", *texts))
     parts = [
         "# Known source breakages",
@@ -266,11 +268,6 @@ def known_breakages() -> str:
         _table(("record", "what fails", "when", "cure", "sources"), rows),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _conditions(when: When) -> str:
-    limits = [f"{name} {limit}" for name, limit in when.versions.items()]
-    return ", ".join([*limits, *filter(None, [when.system, when.builder])])
 
 
 def _section(

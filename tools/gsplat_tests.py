@@ -76,33 +76,6 @@ def results_of(document: Path) -> dict[str, Any]:
     return results
 
 
-def run_on_cpu(python: Path, argv: list[str], root: Path, folder: Path) -> None:
-    """Run a program as ``splatfix certify --repo`` runs a trainer. Ends the tool where it failed.
-
-    Args:
-        root: where its own code lies.
-        folder: for all that it writes.
-    """
-    subject = SimpleNamespace(
-        gaps=Gaps((), (), ()),
-        source=root,
-        rehearsed=True,
-        extensions=("gsplat",),
-        needed=(),
-        dropins=None,
-        threads=Threads(1, ""),
-    )
-    inside, observed = make_folder(folder / "inside"), make_folder(folder / "observed")
-    variables = stage_inside(inside, cast("Any", subject), observed, (folder,))
-    # no compiler is found by a program that looks for one
-    variables["PATH"] = os.pathsep.join((str(folder / "inside" / "bin"), str(python.parent)))
-    variables["TORCHDYNAMO_DISABLE"] = "1"
-    log = folder / "tests.log"
-    done = ProcessRunner().run([str(python), *argv], timeout=3 * 3600.0, env=variables, cwd=folder, log=log)
-    if not done.ok:
-        sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
-
-
 def main() -> int:
     """Run them, and replace that part of the record."""
     parser = argparse.ArgumentParser(
@@ -117,7 +90,25 @@ def main() -> int:
     driver.write_text(_DRIVER, encoding="utf-8")
     results = out / "results.xml"
     tests = [str(root / "tests" / name) for name in TESTS]
-    run_on_cpu(options.python, [str(driver), str(results), *tests], root, out)
+    # as ``splatfix certify --repo`` runs a trainer
+    subject = SimpleNamespace(
+        gaps=Gaps((), (), ()),
+        source=root,
+        rehearsed=True,
+        extensions=("gsplat",),
+        needed=(),
+        dropins=None,
+        threads=Threads(1, ""),
+    )
+    inside, observed = make_folder(out / "inside"), make_folder(out / "observed")
+    variables = stage_inside(inside, cast("Any", subject), observed, (out,))
+    # no compiler is found by a program that looks for one
+    variables["PATH"] = os.pathsep.join((str(inside / "bin"), str(options.python.parent)))
+    variables["TORCHDYNAMO_DISABLE"] = "1"
+    argv, log = [str(options.python), str(driver), str(results), *tests], out / "tests.log"
+    done = ProcessRunner().run(argv, timeout=3 * 3600.0, env=variables, cwd=out, log=log)
+    if not done.ok:
+        sys.exit(f"{' '.join(argv)}: {done.why()}; see {log}")
     found = results_of(results)
     print(json.dumps(found, indent=1))
     record = object_in(RECORD) | {"date": datetime.date.today().isoformat(), "tests": found}

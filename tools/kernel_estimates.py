@@ -44,11 +44,15 @@ def _milliseconds(kernel: Mapping[str, Any], counted: Mapping[str, Any], gpu: Ma
         # of Gaussians in lanes an addition for a pair, of pixels in lanes one for each that takes it
         each = work["pairs"] if any(loop["shuffles"] for loop in counted["loops"]) else work["lanes"]
         atomics = counted["atomics"] * each * gaussians
+    # read and written of every Gaussian, pair or pixel
+    pairs = work["pairs_of_squares" if kernel.get("squares") else "pairs"]
+    number = {"gaussian": gaussians, "pair": pairs * gaussians, "pixel": ASSUMPTIONS["pixels"]}
+    moved = sum((read + written) * number[what] for what, (read, written) in kernel["bytes"].items())
     seconds = (
         _instructions(kernel, counted) / (clocks * _SCHEDULERS * gpu["issued"]),
         doubles / (clocks * gpu["double"]),
         atomics / (clocks * gpu["atomics"]),
-        _bytes(kernel) / (_OF_BANDWIDTH * gpu["bandwidth"]),
+        moved / (_OF_BANDWIDTH * gpu["bandwidth"]),
     )
     return 1e3 * float(max(seconds))
 
@@ -75,17 +79,6 @@ def _steps(kernel: Mapping[str, Any], counted: Mapping[str, Any]) -> Iterator[fl
     ):
         whole, short = loop["instructions"] / loop["steps"], loop["shortest"] / loop["steps"]
         yield whole * taken + short * (all_steps - taken)
-
-
-def _bytes(kernel: Mapping[str, Any]) -> float:
-    work = ASSUMPTIONS["work"]
-    pairs = work["pairs_of_squares" if kernel.get("squares") else "pairs"]
-    number = {"gaussian": 1.0, "pair": pairs}
-    total = 0.0
-    for what, (read, written) in kernel["bytes"].items():
-        each = ASSUMPTIONS["pixels"] if what == "pixel" else number[what] * ASSUMPTIONS["gaussians"]
-        total += (read + written) * each
-    return total
 
 
 def markdown(record: Mapping[str, Any]) -> str:

@@ -87,7 +87,8 @@ class Kernel:
             for head in successors:
                 if head in self._dominators[start]:
                     bodies.setdefault(head, {head}).update(self._reaching(start, head))
-        bodies = {head: body for head, body in bodies.items() if self._size(body) >= _SMALLEST}
+        sizes = {head: sum(len(self._blocks[start]) for start in body) for head, body in bodies.items()}
+        bodies = {head: body for head, body in bodies.items() if sizes[head] >= _SMALLEST}
         innermost = [
             head for head, body in bodies.items() if not any(head != k and k in body for k in bodies)
         ]
@@ -105,9 +106,6 @@ class Kernel:
             current.append(item)
             begins = item.target is not None or item.ends
         return blocks
-
-    def _size(self, body: set[int]) -> int:
-        return sum(len(self._blocks[start]) for start in body)
 
     @cached_property
     def _successors(self) -> dict[int, list[int]]:
@@ -202,8 +200,11 @@ def read_resources(cubin: Path) -> dict[str, tuple[int, int]]:
 
 
 def _read(what: str, cubin: Path) -> str:
-    argv = [_cuobjdump(), what, str(cubin)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    beside = sorted(Path(sys.prefix).glob("lib/python*/site-packages/nvidia/*/bin/cuobjdump"))
+    program = shutil.which("cuobjdump") or next(map(str, beside), None)
+    if program is None:
+        raise FileNotFoundError("There is no cuobjdump: install CUDA's, or pip install nvidia-cuda-cuobjdump")
+    return subprocess.run([program, what, str(cubin)], capture_output=True, text=True, check=True).stdout
 
 
 def _kernels(text: str) -> Iterator[tuple[str, Kernel]]:
@@ -213,11 +214,3 @@ def _kernels(text: str) -> Iterator[tuple[str, Kernel]]:
             part.split("\n", 1)[0].strip(),
             Kernel([Instruction(int(m[1], 16), bool(m[2]), m[3], m[4]) for m in found]),
         )
-
-
-def _cuobjdump() -> str:
-    beside = sorted(Path(sys.prefix).glob("lib/python*/site-packages/nvidia/*/bin/cuobjdump"))
-    path = shutil.which("cuobjdump") or next(map(str, beside), None)
-    if path is None:
-        raise FileNotFoundError("There is no cuobjdump: install CUDA's, or pip install nvidia-cuda-cuobjdump")
-    return path

@@ -326,34 +326,27 @@ class _Writer:
             target = Step
         name = str(target.__name__)
         if arguments:  # a generic: what it is about goes into the name
-            name += "_" + _label(arguments[0])
+            words = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(arguments[0])))
+            # ``tuple_Gpu`` for ``tuple[Gpu, ...]``
+            name = "_".join([name, *(word for word in words if word != "class")])
         if self._kinds.setdefault(name, (target, arguments)) != (target, arguments):
             raise ValueError(f"two types are called {name}")
         if name not in self.definitions:
             self.definitions[name] = {}  # it may refer to itself
-            self.definitions[name] = self._object(target, arguments)
+            hints = _STEP if target is Step else _hints(target, arguments)
+            properties = {field: self.of(kind) for field, kind in hints.items()}
+            for field, text in _field_docs(target).items():
+                if field in properties:
+                    properties[field]["description"] = text
+            self.definitions[name] = {
+                "description": (inspect.getdoc(target) or "").partition("\n")[0],
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                # a step that splatfix does itself has the fields of its kind too
+                "additionalProperties": target is Step,
+            }
         return name
-
-    def _object(self, target: Any, arguments: tuple[Any, ...]) -> Schema:
-        hints = _STEP if target is Step else _hints(target, arguments)
-        properties = {name: self.of(kind) for name, kind in hints.items()}
-        for name, text in _field_docs(target).items():
-            if name in properties:
-                properties[name]["description"] = text
-        return {
-            "description": (inspect.getdoc(target) or "").partition("\n")[0],
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            # a step that splatfix does itself has the fields of its kind too
-            "additionalProperties": target is Step,
-        }
-
-
-def _label(kind: Any) -> str:
-    """``tuple_Gpu`` for ``tuple[Gpu, ...]``."""
-    names = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(kind)))
-    return "_".join(word for word in names if word != "class")
 
 
 _RENAMED: dict[type, tuple[str, str]] = {

@@ -46,26 +46,19 @@ class Row(Struct, frozen=True):
 
 def compared() -> Sequence[Row]:
     """Every row, the worst first."""
-    rows = [*_published(), *_loading(), *_evaluation(), *_smoke()]
-    return sorted(rows, key=lambda row: -abs(row.error))
-
-
-def _published() -> Iterator[Row]:
+    rows: list[Row] = []
     for name in ("gsplat", "inria"):
         for run, error in left_out(families()[name]):
-            yield Row(name, run.name, run.bytes, run.bytes * (1.0 + error))
+            rows.append(Row(name, run.name, run.bytes, run.bytes * (1.0 + error)))
     family = families()["gsplat"]
     known = rates(family)
     for run in published_runs()["gsplat-mcmc"]:
-        yield Row("mcmc", run.name, run.bytes, allocated(family, run, known.gaussian, known.pixel))
-
-
-def _loading() -> Iterator[Row]:
-    photos, width, height = ISSUE_559
-    phase = card_phases(Need("inria-v1", photos, width, height, Span(1, 1, 1)))["loading"]
+        rows.append(Row("mcmc", run.name, run.bytes, allocated(family, run, known.gaussian, known.pixel)))
+    phase = card_phases(Need("inria-v1", *ISSUE_559, Span(1, 1, 1)))["loading"]
     assert phase is not None
     kept = next(part.bytes for part in phase.parts if part.name == "photos")
-    yield Row("loading", "gaussian-splatting issue 559: photos", ALLOCATED_559, kept)
+    rows.append(Row("loading", "gaussian-splatting issue 559: photos", ALLOCATED_559, kept))
+    return sorted([*rows, *_evaluation(), *_smoke()], key=lambda row: -abs(row.error))
 
 
 def _evaluation() -> Iterator[Row]:
@@ -92,6 +85,10 @@ def _of_mip(scene: str, count: float, *, autograd: bool) -> float:
 def _smoke() -> Iterator[Row]:
     rows = json.loads(RECORD.read_text(encoding="utf-8"))["rows"]
     for row in rows:
+        in_view, size = IN_VIEW, read_scene_size(samples_folder() / row["scene"])
+        # as the scene's folder tells it before any run
+        if not isinstance(size, str) and size.in_view is not None:
+            in_view = Span(size.in_view, size.in_view, size.in_view)
         need = Need(
             stack="smoke",
             photos=row["photos"],
@@ -101,7 +98,7 @@ def _smoke() -> Iterator[Row]:
             points=row["points"],
             strategy=row["strategy"],
             channels=row["photos_held"] // (row["photos"] * row["width"] * row["height"]),
-            in_view=_in_view(row["scene"]),
+            in_view=in_view,
         )
         name = f"smoke {row['scene']}, {row['strategy']}"
         own, totals = {}, {}
@@ -132,14 +129,6 @@ def _smoke() -> Iterator[Row]:
         if row["strategy"] == "mcmc":
             count = mcmc_count(row["points"], SHORT_DENSIFICATIONS)
         yield Row("smoke count", f"{name}: Gaussians", row["final"], count)
-
-
-def _in_view(scene: str) -> Span:
-    """As the scene's folder tells it before any run."""
-    size = read_scene_size(samples_folder() / scene)
-    if isinstance(size, str) or size.in_view is None:
-        return IN_VIEW
-    return Span(size.in_view, size.in_view, size.in_view)
 
 
 def markdown() -> str:

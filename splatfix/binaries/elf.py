@@ -220,29 +220,26 @@ class Elf:
     def fatbins(self) -> tuple[Fatbin, ...]:
         """The fat binaries of the file; a file without section names is searched for them."""
         if self._names is None:
+            # what the loader maps, merged where it touches
+            ranges: list[tuple[int, int]] = []
+            for segment in sorted(self.segments, key=lambda one: one.offset):
+                if segment.type != PT_LOAD or not segment.file_size:
+                    continue
+                start, end = segment.offset, min(segment.offset + segment.file_size, self.reader.size)
+                # overlapping segments would have a fatbin read twice
+                if ranges and start <= ranges[-1][1]:
+                    ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
+                else:
+                    ranges.append((start, end))
             budget = fatbin.Budget()
             fatbins: list[Fatbin] = []
-            for start, end in self._loaded_ranges():
+            for start, end in ranges:
                 fatbins += fatbin.search(self.reader, start, end, budget)
             return tuple(fatbins)
         named = self.named_sections(fatbin.ELF_SECTIONS)
         return fatbin.walk_sections(
             self.reader, [(name, section.offset, section.size, section.size) for name, section in named]
         )
-
-    def _loaded_ranges(self) -> list[tuple[int, int]]:
-        """File ranges that the loader maps, merged where they touch."""
-        ranges: list[tuple[int, int]] = []
-        for segment in sorted(self.segments, key=lambda one: one.offset):
-            if segment.type != PT_LOAD or not segment.file_size:
-                continue
-            start, end = segment.offset, min(segment.offset + segment.file_size, self.reader.size)
-            # overlapping segments would have a fatbin read twice
-            if ranges and start <= ranges[-1][1]:
-                ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
-            else:
-                ranges.append((start, end))
-        return ranges
 
     # -- dynamic linking --------------------------------------------------------------------------------------
 

@@ -32,8 +32,7 @@ _ENTRY = struct.Struct("<HHIQIIHHIIIQ")
 _KINDS = {1: EntryKind.PTX, 2: EntryKind.SASS, 8: EntryKind.LTO}
 
 _FLAG_DEBUG = 0x2
-_FLAG_LZ4 = 0x2000
-_FLAG_ZSTD = 0x8000
+_COMPRESSED = {0x2000: "lz4", 0x8000: "zstd"}  # by flag
 _FLAG_A = 0x100000
 _FLAG_F = 0x200000
 
@@ -155,21 +154,13 @@ def _read_entries(
                     kind=kind,
                     arch=arch_name(arch, flags & (_FLAG_A | _FLAG_F)),
                     ptx_version=(major, minor) if kind is EntryKind.PTX else None,
-                    compressed=_compression(flags),
+                    compressed=next((name for flag, name in _COMPRESSED.items() if flags & flag), None),
                     offset=offset,
                     debug=bool(flags & _FLAG_DEBUG),
                 )
             )
         offset += header + payload
     return entries, unknown
-
-
-def _compression(flags: int) -> str | None:
-    if flags & _FLAG_LZ4:
-        return "lz4"
-    if flags & _FLAG_ZSTD:
-        return "zstd"
-    return None
 
 
 def search(reader: Reader, start: int, end: int, budget: Budget) -> list[Fatbin]:

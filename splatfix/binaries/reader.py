@@ -49,9 +49,31 @@ def parse(reader: Reader, path: str) -> Binary:
     try:
         head = reader.take(0, min(4, reader.size), "the file's first bytes")
         if head == ELF_MAGIC:
-            return _parse_elf(reader, path)
+            elf = Elf(reader)
+            if elf.machine_number == MACHINE_CUDA:
+                return Binary(path, "elf", elf.machine, reader.size, (_cubin(elf),))
+            return Binary(
+                path=path,
+                format="elf",
+                machine=elf.machine,
+                size=reader.size,
+                fatbins=elf.fatbins(),
+                needed=elf.needed(),
+                rpath=elf.rpath(),
+                soname=elf.soname(),
+            )
         if head[:2] == PE_MAGIC:
-            return _parse_pe(reader, path)
+            pe = Pe(reader)
+            return Binary(
+                path=path,
+                format="pe",
+                machine=pe.machine,
+                size=reader.size,
+                fatbins=pe.fatbins(),
+                needed=pe.imported_libraries(),
+                soname=pe.own_name(),
+                delay_needed=pe.delayed_libraries(),
+            )
         if head == FATBIN_MAGIC:
             boxes = walk(reader, "(fatbin)", 0, reader.size, Budget())
             return Binary(path, "fatbin", "cuda", reader.size, tuple(boxes))
@@ -64,36 +86,6 @@ def parse(reader: Reader, path: str) -> Binary:
     # static libraries and macOS's binaries among them: they are named in paths.py, where a person pointed at one
     raise BinaryError(
         f"{path}: neither an ELF nor a PE file nor a CUDA fat binary nor PTX (it starts with {head.hex()!r})"
-    )
-
-
-def _parse_elf(reader: Reader, path: str) -> Binary:
-    elf = Elf(reader)
-    if elf.machine_number == MACHINE_CUDA:
-        return Binary(path, "elf", elf.machine, reader.size, (_cubin(elf),))
-    return Binary(
-        path=path,
-        format="elf",
-        machine=elf.machine,
-        size=reader.size,
-        fatbins=elf.fatbins(),
-        needed=elf.needed(),
-        rpath=elf.rpath(),
-        soname=elf.soname(),
-    )
-
-
-def _parse_pe(reader: Reader, path: str) -> Binary:
-    pe = Pe(reader)
-    return Binary(
-        path=path,
-        format="pe",
-        machine=pe.machine,
-        size=reader.size,
-        fatbins=pe.fatbins(),
-        needed=pe.imported_libraries(),
-        soname=pe.own_name(),
-        delay_needed=pe.delayed_libraries(),
     )
 
 
@@ -162,19 +154,13 @@ def _cubin(elf: Elf) -> Fatbin:
     if number == 0:
         raise BinaryError(f"the cubin's flags {elf.flags:#x} name no architecture")
     arch = arch_name(number, variant)
-    noted = _noted_arch(elf)
-    if noted is not None and noted[1] == number:
-        arch = noted[0]
+    for _, section in elf.named_sections((_TOOLKIT_NOTE,)):
+        raw = elf.reader.take(section.offset, min(section.size, _NOTE_LIMIT), "the toolkit note")
+        noted = _COMMAND_LINE_ARCH.search(raw)
+        if noted:
+            if int(noted[2]) == number:
+                arch = noted[1].decode("ascii")
+            break
     debug = bool(elf.named_sections((".debug_info",)))
     entry = FatbinEntry(EntryKind.SASS, arch, None, None, 0, debug)
     return Fatbin(0, SECTION, (entry,))
-
-
-def _noted_arch(elf: Elf) -> tuple[str, int] | None:
-    """`("sm_100a", 100)` from the command line in the toolkit note, if it is there."""
-    for _, section in elf.named_sections((_TOOLKIT_NOTE,)):
-        raw = elf.reader.take(section.offset, min(section.size, _NOTE_LIMIT), "the toolkit note")
-        match = _COMMAND_LINE_ARCH.search(raw)
-        if match:
-            return match[1].decode("ascii"), int(match[2])
-    return None

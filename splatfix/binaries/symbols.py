@@ -27,7 +27,6 @@ from splatfix.binaries.elf import (
     SHT_DYNSYM,
     DynamicTable,
     Elf,
-    ElfSection,
 )
 from splatfix.binaries.elf import MAGIC as ELF_MAGIC
 from splatfix.binaries.model import BinaryError
@@ -184,29 +183,28 @@ class DynamicSymbols:
         strong: dict[str, None] = {}
         weak: dict[str, None] = {}
         length = 0
-        for name_at, binding, section in self._scan(self._undefined_end()):
+        end = self._count()
+        if DT_GNU_HASH in self.table.values:
+            buckets, first, blooms, _, behind = self._gnu_header()
+            # Hashed symbols are defined ones and stand at the end. An empty table says nothing: linkers then
+            # write one empty bucket and a meaningless first index.
+            first_bucket = behind + blooms * self.elf.bits // 8
+            if buckets > 1 or (buckets == 1 and self._word(first_bucket, "GNU hash bucket") != 0):
+                end = min(end, first)
+        for name_at, binding, section in self._scan(end):
             if section or binding == _LOCAL or not name_at:
                 continue
-            name = decode(self._name(name_at))
+            name = decode(self.elf.dynamic_raw(self.table, name_at, "a symbol's name", _NAME_LIMIT))
             length += len(name)
             (weak if binding == _WEAK else strong)[name] = None
             if length > _MAX_NAME_TEXT or len(strong) + len(weak) > _MAX_UNDEFINED:
                 raise BinaryError("implausibly many or long undefined symbols: not a real library")
         return tuple(strong), tuple(weak)
 
-    def _undefined_end(self) -> int:
-        total = self._count()
-        if DT_GNU_HASH in self.table.values:
-            buckets, first, *_ = self._gnu_header()
-            # Hashed symbols are defined ones and stand at the end. An empty table says nothing: linkers then
-            # write one empty bucket and a meaningless first index.
-            if buckets > 1 or (buckets == 1 and self._gnu_has_symbols()):
-                return min(total, first)
-        return total
-
     def _count(self) -> int:
         """Number of symbols: from the section table, else from DT_HASH, else from where the strings start."""
-        section = next((one for one in self._dynsym_sections() if one.offset == self.start), None)
+        tables = (one for one in self.elf.sections() if one.type == SHT_DYNSYM)
+        section = next((one for one in tables if one.offset == self.start), None)
         size = self.elf.layout.symbol.size
         if section is not None:
             count = section.size // size
@@ -221,9 +219,6 @@ class DynamicSymbols:
         if count > _MAX_SYMBOLS:
             raise BinaryError(f"the file claims {counted(count, 'dynamic symbol')}: not a real library")
         return count
-
-    def _dynsym_sections(self) -> Iterator[ElfSection]:
-        return (one for one in self.elf.sections() if one.type == SHT_DYNSYM)
 
     # -- what it has ------------------------------------------------------------------------------------------
 
@@ -243,10 +238,6 @@ class DynamicSymbols:
         offset = self.elf.file_offset(self.table.values[DT_GNU_HASH], "the GNU hash table")
         buckets, first, blooms, shift = (self._word(offset + 4 * i, "GNU hash table") for i in range(4))
         return buckets, first, blooms, shift, offset + 16
-
-    def _gnu_has_symbols(self) -> bool:
-        _, _, blooms, _, offset = self._gnu_header()
-        return self._word(offset + blooms * self.elf.bits // 8, "GNU hash bucket") != 0
 
     def _defined_gnu(self, searched: dict[str, bytes]) -> set[str]:
         buckets, first, blooms, shift, bloom_at = self._gnu_header()
@@ -342,9 +333,6 @@ class DynamicSymbols:
         if offset + len(name) + 1 > self.table.strings_end:
             return False
         return self.reader.take(offset, len(name) + 1, "a symbol's name") == name + b"\0"
-
-    def _name(self, name_at: int) -> bytes:
-        return self.elf.dynamic_raw(self.table, name_at, "a symbol's name", _NAME_LIMIT)
 
 
 def wanted_versions(elf: Elf) -> tuple[tuple[str, str], ...]:

@@ -72,21 +72,16 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
     for member in selected:
         label = f"{name}!{member.name}"
         try:
-            binaries.append(_read_member(reader, member, label))
+            with opened_member(reader, member) as contents:
+                binaries.append(parse(contents, label))
         except BinaryError as error:
+            named = error
+            if not str(error).startswith(label):  # what `parse` says already begins with it
+                named = BinaryError(f"{label}: {error}")
             if on_error is None:
-                raise
-            on_error(label, error)
+                raise named from error
+            on_error(label, named)
     return tuple(binaries)
-
-
-def _read_member(reader: Reader, member: Member, label: str) -> Binary:
-    try:
-        with opened_member(reader, member) as contents:
-            return parse(contents, label)
-    except BinaryError as error:
-        # what `parse` says already begins with the label
-        raise error if str(error).startswith(label) else BinaryError(f"{label}: {error}") from error
 
 
 @contextmanager

@@ -140,7 +140,18 @@ def _image_message(lines: Sequence[str]) -> BuildFailure | None:
 
 def _first_message(lines: Sequence[str]) -> BuildFailure | None:
     """The first message of the first kind that the output has, wherever in it the others stand."""
-    for kind, matches in _kinds():
+    # the cause of the others first: a full disk or a killed compiler makes everything else fail too
+    kinds: tuple[tuple[str, Callable[[str], object]], ...] = (
+        ("disk-full", _known_message("disk-full")),
+        ("killed", _known_message("killed")),
+        ("compiler", _COMPILER.search),
+        ("cmake", _CMAKE.match),
+        ("linker", _LINKER.search),
+        ("no-program", _known_message("no-program")),
+        ("python", lambda line: _EXCEPTION.match(line) and not _CONSEQUENCE.search(line)),
+        ("pip", _PIP.match),
+    )
+    for kind, matches in kinds:
         index = _first_index(lines, matches)
         if kind == "python":
             index = _first_index(_without_handled(lines), matches)
@@ -153,20 +164,6 @@ def _first_message(lines: Sequence[str]) -> BuildFailure | None:
             failure = _in_setup(failure, lines[:index])
         return failure
     return None
-
-
-def _kinds() -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Kinds of messages, the cause of the others first: a full disk or a killed compiler makes everything else fail too."""
-    return (
-        ("disk-full", _known_message("disk-full")),
-        ("killed", _known_message("killed")),
-        ("compiler", _COMPILER.search),
-        ("cmake", _CMAKE.match),
-        ("linker", _LINKER.search),
-        ("no-program", _known_message("no-program")),
-        ("python", lambda line: _EXCEPTION.match(line) and not _CONSEQUENCE.search(line)),
-        ("pip", _PIP.match),
-    )
 
 
 def _known_message(kind: str) -> Callable[[str], object]:

@@ -95,26 +95,19 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
     everything = "\n".join(line.text for line in lines).replace("-", "_")
     modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
-    return Explanation(_causes(lines, machine), _first_error(lines), count, size, dropins)
+    causes = _ranked(Log(lines), machine)
+    if not causes:  # with the wraps of a terminal undone
+        ends = lines
+        if len(lines) > 2 * _ENDS:
+            ends = [*lines[:_ENDS], *lines[-_ENDS:]]
+        causes = _ranked(Log(unwrapped(ends)), machine)
+    return Explanation(causes, _first_error(lines), count, size, dropins)
 
 
-def _causes(lines: Sequence[Line], machine: MachineEvidence) -> tuple[FailureCause, ...]:
-    """The causes by the lines; where there is none, with the wraps of a terminal undone."""
-    log = Log(lines)
-    causes = _ranked(find_signs(log, machine.toolkit), log, machine)
-    if causes:
-        return causes
-    if len(lines) > 2 * _ENDS:
-        lines = [*lines[:_ENDS], *lines[-_ENDS:]]
-    log = Log(unwrapped(lines))
-    return _ranked(find_signs(log, machine.toolkit), log, machine)
-
-
-def _ranked(
-    signs: Mapping[str, Sequence[Sign]], log: Log, machine: MachineEvidence
-) -> tuple[FailureCause, ...]:
+def _ranked(log: Log, machine: MachineEvidence) -> tuple[FailureCause, ...]:
     """Causes by confidence, those that are likelier than not. What another cause explains comes after it; rivals take from
     each other's confidence."""
+    signs = find_signs(log, machine.toolkit)
     scores = {}
     for name, of_failure in signs.items():
         score = _together(of_failure)
@@ -195,32 +188,30 @@ def _together(signs: Sequence[Sign]) -> float:
 
 def _cause_among(scores: Mapping[str, float], name: str) -> str:
     """The failure of which this one is a consequence, the surest where several are; "" where none is."""
+    others = scores.keys() - {name}
+    causes = {other for other in others if name in failures()[other].explains}
     least = max(LIKELY, _AS_SURE * scores[name])
     if failure_class(name) is None:
         # what is no class of the vocabulary gives way to any class that is likely at all
+        causes |= {other for other in others if failure_class(other) is not None}
         least = _LEAST_CONFIDENCE
-    causes = [other for other in scores if scores[other] >= least and _explains(other, name)]
-    return max(causes, key=lambda other: scores[other], default="")
-
-
-def _explains(cause: str, name: str) -> bool:
-    if cause == name:
-        return False
-    if name in failures()[cause].explains:
-        return True
-    return failure_class(cause) is not None and failure_class(name) is None
+    likely = [other for other in scores if other in causes and scores[other] >= least]
+    return max(likely, key=lambda other: scores[other], default="")
 
 
 def _cause(name: str, confidence: float, signs: Sequence[Sign], explained_by: str) -> FailureCause:
     lines = {sign.line.number: sign.line.text for sign in signs}
     numbers = tuple(sorted(lines)[:_LINES_SHOWN])
+    # of a message that is no class of the vocabulary its record says what to do
+    meanings = (explain_message(lines[number]) for number in numbers)
+    steps = (meaning.steps for meaning in meanings if meaning is not None and meaning.key == name)
     return FailureCause(
         name=name,
         confidence=round(confidence, 3),
         lines=tuple(without_credentials(lines[number]) for number in numbers),
         line_numbers=numbers,
         why=failures()[name].why,
-        fix=fix_of(name) or _steps_of_message(name, [lines[number] for number in numbers]),
+        fix=fix_of(name) or next(steps, ()),
         consequence_of=explained_by,
     )
 
@@ -235,15 +226,6 @@ def fix_of(name: str) -> tuple[Step, ...]:
         text = "On the machine where it failed, look for what leads there"
         steps.append(run("splatfix", "diagnose", "--only", failure.checks[0], text=text))
     return tuple(steps)
-
-
-def _steps_of_message(name: str, lines: Sequence[str]) -> tuple[Step, ...]:
-    """What the record of a message that is no class of the vocabulary says to do."""
-    for line in lines:
-        meaning = explain_message(line)
-        if meaning is not None and meaning.key == name:
-            return meaning.steps
-    return ()
 
 
 def known_classes() -> tuple[KnownClass, ...]:

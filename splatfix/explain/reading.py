@@ -190,7 +190,11 @@ class _Keeper:
         number, counted = lines_before + 1, 0
         for turn, at in enumerate(places):
             if len(self._kept) <= _MOST or turn % every == 0:
-                first = self._before(block, at)
+                first = at
+                for _ in range(_BEFORE):
+                    if first == 0:
+                        break
+                    first = block.rfind(b"\n", 0, first - 1) + 1
                 number, counted = number + block.count(b"\n", counted, first), first
                 self._keep_around(block, first, at, number)
         self.count = lines_before + block.count(b"\n")
@@ -223,14 +227,6 @@ class _Keeper:
                     break
                 at = block.find(word, end)
         return sorted(starts)
-
-    def _before(self, block: bytes, begin: int) -> int:
-        """Where the first line stands that is kept with the one that begins here."""
-        for _ in range(_BEFORE):
-            if begin == 0:
-                break
-            begin = block.rfind(b"\n", 0, begin - 1) + 1
-        return begin
 
     def _keep_around(self, block: bytes, first: int, begin: int, number: int) -> None:
         """Keep the lines from ``first`` (which has this number) to those after ``begin``."""

@@ -77,10 +77,6 @@ class Sign(Struct, frozen=True):
     """It is only warned of, and the log has an error."""
 
 
-def _is_told(text: str) -> bool:
-    return bool(_SPOKEN_OF.search(text) or (_TOLD.search(text) and not _MESSAGE.search(text)))
-
-
 class Log(Struct, frozen=True, dict=True):
     """The lines of a log as patterns are looked for in them."""
 
@@ -134,8 +130,11 @@ class Log(Struct, frozen=True, dict=True):
     @cached_property
     def told(self) -> frozenset[int]:
         """Numbers of the lines in which somebody tells of it in words of their own, or of a message: no program said them."""
-        numbers = zip((line.number for line in self.lines), self.texts, strict=True)
-        return frozenset(at for at, text in numbers if _is_told(text))
+        return frozenset(
+            line.number
+            for line, text in zip(self.lines, self.texts, strict=True)
+            if _SPOKEN_OF.search(text) or (_TOLD.search(text) and not _MESSAGE.search(text))
+        )
 
     @cached_property
     def stops(self) -> frozenset[int]:

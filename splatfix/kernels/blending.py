@@ -127,23 +127,18 @@ class Alpha(NamedTuple):
 _Visit = Callable[[Tensor, Alpha, Tensor], None]
 
 
-def _pair_rows(scene: ProjectedScene, chunk_tiles: Tensor, first: int, depth: int) -> Tensor:
-    """[K * G] table rows of a chunk, depth-major; tiles that end early get the padding row."""
-    start = scene.pairs.start.index_select(0, chunk_tiles)
-    remaining = scene.pairs.length.index_select(0, chunk_tiles) - first
-    rank = torch.arange(depth, device=start.device)[:, None]
-    position = (start + first + rank).clamp_max(scene.pairs.gaussian.numel() - 1)
-    rows = scene.pairs.gaussian.index_select(0, position.view(-1)).to(torch.int64)
-    padding = (rank >= remaining).view(-1)
-    return rows.masked_fill_(padding, scene.features.shape[0] - 1)
-
-
 def _alpha(
     scene: ProjectedScene, work: _Workspace, tiles: Tensor, first: int, depth: int, before: Tensor
 ) -> Alpha:
     """Evaluate a chunk: one matrix product for the power, elementwise rules, a loop over depth for transmittance."""
     groups = tiles.numel()
-    index = _pair_rows(scene, tiles, first, depth)
+    # depth-major; tiles that end early get the padding row
+    start = scene.pairs.start.index_select(0, tiles)
+    ranks = torch.arange(first, first + depth, device=start.device)[:, None]
+    position = (start + ranks).clamp_max(scene.pairs.gaussian.numel() - 1)
+    index = scene.pairs.gaussian.index_select(0, position.view(-1)).to(torch.int64)
+    padding = (ranks >= scene.pairs.length.index_select(0, tiles)).view(-1)
+    index.masked_fill_(padding, scene.features.shape[0] - 1)
     x, y, aa, bb, cc, log_opacity = scene.geometry.index_select(0, index).unbind(1)
     dx = (x.view(depth, groups) - scene.center_x.index_select(0, tiles)).view(-1)
     dy = (y.view(depth, groups) - scene.center_y.index_select(0, tiles)).view(-1)

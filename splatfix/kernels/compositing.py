@@ -88,9 +88,14 @@ def composite(
         raise ValueError("A pose has two parts: give both of `theta` and `rho`, or none.")
     seen_from = means3D
     if theta is not None and rho is not None:
-        pose = _Pose(settings.viewmatrix.detach().to(means3D)[:3, :3], _change(theta), _change(rho))
-        seen_from = means3D + pose.shift
-        means3D, rotations, cov3D_precomp = _moved(settings, pose, means3D, rotations, cov3D_precomp)
+        # changes of the camera's pose by nothing, of which there are derivatives
+        turn_by, move_by = (part.reshape(3) - part.reshape(3).detach() for part in (theta, rho))
+        turn = settings.viewmatrix.detach().to(means3D)[:3, :3]  # for row vectors: world to view
+        # the camera's center moves the other way
+        seen_from = means3D + move_by @ turn.t()
+        means3D, rotations, cov3D_precomp = _moved(
+            settings, turn_by, move_by, means3D, rotations, cov3D_precomp
+        )
     if absolute is not None:
         if means2D is None:
             means2D = torch.zeros_like(means3D)
@@ -142,37 +147,20 @@ def _shortest_axes(
     return torch.where((seen * axes.detach()).sum(1, keepdim=True) > 0, -axes, axes)
 
 
-class _Pose(NamedTuple):
-    """A change of the camera's pose by nothing, of which there are derivatives."""
-
-    turn: Tensor  # [3, 3], for row vectors: world to view
-    theta: Tensor
-    rho: Tensor
-
-    @property
-    def shift(self) -> Tensor:
-        """[3] of the camera's center, against its sign, in the world."""
-        return self.rho @ self.turn.t()
-
-
-def _change(part: Tensor) -> Tensor:
-    """[3] zeros with the derivative of a part of the pose."""
-    flat = part.reshape(3)
-    return flat - flat.detach()
-
-
 def _moved(
     settings: GaussianRasterizationSettings,
-    pose: _Pose,
+    theta: Tensor,
+    rho: Tensor,
     means3D: Tensor,
     rotations: Optional[Tensor],
     cov3D_precomp: Optional[Tensor],
 ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
     """The Gaussians where the camera, had it stayed, would see them as the moved one does."""
-    in_view = means3D.detach() @ pose.turn + settings.viewmatrix.detach().to(means3D)[3, :3]
-    turned = torch.cross(pose.theta.expand_as(in_view), in_view, dim=1)
-    means3D = means3D + (pose.rho + turned) @ pose.turn.t()
-    axis = pose.theta @ pose.turn.t()
+    view = settings.viewmatrix.detach().to(means3D)
+    in_view = means3D.detach() @ view[:3, :3] + view[3, :3]
+    turned = torch.cross(theta.expand_as(in_view), in_view, dim=1)
+    means3D = means3D + (rho + turned) @ view[:3, :3].t()
+    axis = theta @ view[:3, :3].t()
     x, y, z = axis.unbind()
     nothing = torch.zeros_like(x)
     if rotations is not None:

@@ -23,19 +23,14 @@ def sums(
     count = means3D.shape[0]
     counts = torch.zeros(count, 3, dtype=torch.int32, device=means3D.device)
     sums_of = means3D.new_zeros(count, 4)
-    if not count:
-        return _in_order(counts, sums_of)
-    frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
-    _, pairs = arrange(frame, plain(given))
-    weights: Optional[Tensor] = None
-    if pixel_weights is not None:
-        weights = pixel_weights.detach().to(means3D).contiguous()
-    arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height]
-    kernels = module("contributions.cu", {}, means3D)
-    kernels.launch("contribute", frame.grid, 256, [*arguments, counts, sums_of])
-    return _in_order(counts, sums_of)
-
-
-def _in_order(counts: Tensor, sums_of: Tensor) -> Tuple[Tensor, ...]:
+    if count:
+        frame = frame_of(settings, means3D)._replace(background=means3D.new_zeros(1))
+        _, pairs = arrange(frame, plain(given))
+        weights: Optional[Tensor] = None
+        if pixel_weights is not None:
+            weights = pixel_weights.detach().to(means3D).contiguous()
+        arguments = [pairs.ranges, pairs.gaussians, pairs.splats, weights, frame.width, frame.height]
+        kernels = module("contributions.cu", {}, means3D)
+        kernels.launch("contribute", frame.grid, 256, [*arguments, counts, sums_of])
     pixels, near, strongest = counts.unbind(1)
     return (pixels, *sums_of.unbind(1), near, strongest)

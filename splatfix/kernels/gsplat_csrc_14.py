@@ -112,7 +112,9 @@ def isect_tiles(means2d: Tensor, radii: Tensor, *others: Any) -> Any:
 
 def world_to_cam_fwd(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
     """[N, 3], [N, 3, 3], [C, 4, 4] -> centers [C, N, 3] and covariances [C, N, 3, 3] in view space."""
-    return _to_camera(means, covars, viewmats)
+    turn = viewmats[:, None, :3, :3]
+    means_c = (turn @ means[..., None])[..., 0] + viewmats[:, None, :3, 3]
+    return means_c, turn @ covars @ turn.transpose(-1, -2)
 
 
 def world_to_cam_bwd(
@@ -127,16 +129,10 @@ def world_to_cam_bwd(
 ) -> tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
     """Gradients of `means`, `covars`, `viewmats`."""
     needed = (means_requires_grad, covars_requires_grad, viewmats_requires_grad)
-    found = gradients(_to_camera, (means, covars, viewmats), (v_means_c, v_covars_c), needed)
+    found = gradients(world_to_cam_fwd, (means, covars, viewmats), (v_means_c, v_covars_c), needed)
     return found[0], found[1], found[2]
 
 
 def _both(radii: Tensor) -> Tensor:
     """One radius for x and y."""
     return radii[..., None].expand(*radii.shape, 2).contiguous()
-
-
-def _to_camera(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
-    turn = viewmats[:, None, :3, :3]
-    means_c = (turn @ means[..., None])[..., 0] + viewmats[:, None, :3, 3]
-    return means_c, turn @ covars @ turn.transpose(-1, -2)

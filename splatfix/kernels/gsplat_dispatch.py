@@ -67,17 +67,15 @@ def gradients(
         for output, given in zip(outputs, upstream)
         if given is not None and output.requires_grad
     ]
-    if not flow or not targets:
-        return [
-            torch.zeros_like(leaf) if wish and leaf is not None else None
-            for leaf, wish in zip(leaves, wanted)
-        ]
-    found = iter(torch.autograd.grad([o for o, _ in flow], targets, [g for _, g in flow], allow_unused=True))
+    found: Sequence[Optional[Tensor]] = [None] * len(targets)
+    if flow and targets:
+        into, given = zip(*flow)
+        found = torch.autograd.grad(into, targets, given, allow_unused=True)
+    left = iter(found)
     result: List[Optional[Tensor]] = []
     for leaf, wish in zip(leaves, wanted):
-        if not wish or leaf is None:
-            result.append(None)
-            continue
-        gradient = next(found)
-        result.append(torch.zeros_like(leaf) if gradient is None else gradient)
+        gradient = next(left) if wish else None
+        if wish and gradient is None and leaf is not None:
+            gradient = torch.zeros_like(leaf)
+        result.append(gradient)
     return result

@@ -41,7 +41,20 @@ def _scene(
     indefinite = (a * c - b * b <= 0) | (a <= 0)
 
     def reaches(gaussian: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        return _least(table, gaussian, first, last) | indefinite.index_select(0, gaussian)[:, None]
+        """Whether alpha reaches 1/255 between the first and last pixel centers [M, S, 2] of cells; a little too often."""
+        one = table.index_select(0, gaussian)[:, None]
+        middle, (aa, bb, cc, least_log) = one[..., :2], one[..., 2:].float().unbind(2)
+        low_x, low_y = (first - middle).float().unbind(2)
+        high_x, high_y = (last - middle).float().unbind(2)
+        near_x, near_y = low_x.clamp_min(0.0).minimum(high_x), low_y.clamp_min(0.0).minimum(high_y)
+        # a convex function has its least value in a rectangle on the edges that face its center, or there
+        opposite_x = (-0.5 * bb / aa * near_y).maximum(low_x).minimum(high_x)
+        opposite_y = (-0.5 * bb / cc * near_x).maximum(low_y).minimum(high_y)
+        needed = -least_log - math.log2(255.0) - 1e-4
+        along_x = 0.999996 * (aa * opposite_x**2 + cc * near_y**2) + bb * opposite_x * near_y
+        along_y = 0.999996 * (aa * near_x**2 + cc * opposite_y**2) + bb * near_x * opposite_y
+        reached = torch.maximum(along_x, along_y) >= needed
+        return reached | indefinite.index_select(0, gaussian)[:, None]
 
     cells = cells_of(grid, reaches, means2d, masks, ranks)
     ceiling = None
@@ -58,22 +71,6 @@ def _scene(
     return cells, ProjectedScene(
         table, ceiling, features, cells.pairs, center_x, center_y, basis, inside, rules
     )
-
-
-def _least(table: Tensor, gaussian: Tensor, first: Tensor, last: Tensor) -> Tensor:
-    """Whether alpha reaches 1/255 between the first and last pixel centers [M, S, 2] of cells; a little too often."""
-    one = table.index_select(0, gaussian)[:, None]
-    center, (aa, bb, cc, log_opacity) = one[..., :2], one[..., 2:].float().unbind(2)
-    low_x, low_y = (first - center).float().unbind(2)
-    high_x, high_y = (last - center).float().unbind(2)
-    near_x, near_y = low_x.clamp_min(0.0).minimum(high_x), low_y.clamp_min(0.0).minimum(high_y)
-    # a convex function has its least value in a rectangle on the edges that face its center, or there
-    opposite_x = (-0.5 * bb / aa * near_y).maximum(low_x).minimum(high_x)
-    opposite_y = (-0.5 * bb / cc * near_x).maximum(low_y).minimum(high_y)
-    needed = -log_opacity - math.log2(255.0) - 1e-4
-    along_x = 0.999996 * (aa * opposite_x**2 + cc * near_y**2) + bb * opposite_x * near_y
-    along_y = 0.999996 * (aa * near_x**2 + cc * opposite_y**2) + bb * near_x * opposite_y
-    return torch.maximum(along_x, along_y) >= needed
 
 
 @served

@@ -62,10 +62,23 @@ def distCUDA2(
     Raises:
         ValueError, TypeError: wrong shape, dtype, values or engine; the message says what to change.
     """
-    points = _checked(points)
-    count = points.shape[0]
+    global _last_engine
+    if points.dim() != 2 or points.shape[1] != 3:
+        raise ValueError(f"points must have shape [N, 3], not {tuple(points.shape)}.")
+    if points.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"points must be float32 or float64, not {points.dtype}; call .float() first.")
+    points, count = points.detach(), points.shape[0]
+    if not bool(torch.isfinite(points).all()):
+        bad = int((~torch.isfinite(points).all(1)).sum())
+        raise ValueError(f"{bad} of the {count} points hold NaN or infinity; remove them first.")
     if count < 4:
-        return _few_points(points)
+        # every missing neighbor counts as FLT_MAX, in single precision, as in the extension
+        _last_engine = "torch"
+        squared = (points.unsqueeze(0) - points.unsqueeze(1)).square_().sum(2).float()
+        squared.fill_diagonal_(torch.finfo(torch.float32).max)
+        missing = squared.new_full((count, 4), torch.finfo(torch.float32).max)
+        nearest = torch.cat([squared, missing], 1).sort(1)[0]
+        return ((nearest[:, 0] + nearest[:, 1] + nearest[:, 2]) / 3).to(points.dtype)
     chosen = choose_engine(engine, points)
     on_gpu = None
     if engine is None:
@@ -80,7 +93,7 @@ def distCUDA2(
         for rows, squared, _ in in_spatial_order(ask, points, 4, budget_bytes):
             # Of the four nearest, one zero is the point itself, whichever duplicate the library named first.
             result[rows] = squared[:, 1:].mean(1)
-    _remember(chosen)
+    _last_engine = chosen
     return result
 
 
@@ -106,31 +119,3 @@ def available_engines(device: str = "cpu") -> Tuple[str, ...]:
 def last_engine() -> str:
     """The engine of the last call in this process, or "none"."""
     return _last_engine
-
-
-def _remember(engine: str) -> None:
-    global _last_engine
-    _last_engine = engine
-
-
-def _few_points(points: Tensor) -> Tensor:
-    """Fewer than 4 points: every missing neighbor counts as FLT_MAX, in single precision, as in the extension."""
-    count = points.shape[0]
-    _remember("torch")
-    squared = (points.unsqueeze(0) - points.unsqueeze(1)).square_().sum(2).float()
-    squared.fill_diagonal_(torch.finfo(torch.float32).max)
-    missing = squared.new_full((count, 4), torch.finfo(torch.float32).max)
-    nearest = torch.cat([squared, missing], 1).sort(1)[0]
-    return ((nearest[:, 0] + nearest[:, 1] + nearest[:, 2]) / 3).to(points.dtype)
-
-
-def _checked(points: Tensor) -> Tensor:
-    if points.dim() != 2 or points.shape[1] != 3:
-        raise ValueError(f"points must have shape [N, 3], not {tuple(points.shape)}.")
-    if points.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"points must be float32 or float64, not {points.dtype}; call .float() first.")
-    points = points.detach()
-    if not bool(torch.isfinite(points).all()):
-        bad = int((~torch.isfinite(points).all(1)).sum())
-        raise ValueError(f"{bad} of the {points.shape[0]} points hold NaN or infinity; remove them first.")
-    return points

@@ -95,17 +95,13 @@ class Search:
         step = max(1, self.budget // (128 * tree.size))
         for start in range(0, hard.numel(), step):
             some = hard[start : start + step]
-            members = ids.index_select(0, some).view(-1).long()
-            result[members[members < self.count]] = self._of_members(some)
+            members = ids.index_select(0, some)
+            real = members < self.count
+            queries = tree.rows.index_select(0, some).view(-1, 3, tree.size).transpose(1, 2)[real]
+            squared, _ = self.nearest(queries, 4)
+            # of the 4 nearest, one zero is the point itself
+            result[members[real].long()] = squared[:, 1:].mean(1)
         return result[: self.count]
-
-    def _of_members(self, leaves: Tensor) -> Tensor:
-        """The same for the points of some leaves, one by one: of the 4 nearest, one zero is the point itself."""
-        tree = self.tree
-        real = tree.ids.view(-1, tree.size).index_select(0, leaves) < self.count
-        queries = tree.rows.index_select(0, leaves).view(-1, 3, tree.size).transpose(1, 2)[real]
-        squared, _ = self.nearest(queries, 4)
-        return squared[:, 1:].mean(1)
 
     def _within_blocks(self) -> Tensor:
         """[3, size, leaves]: each point's three smallest squared distances inside its block of four leaves."""
@@ -132,7 +128,7 @@ class Search:
         return best
 
     def _all_leaves(self, best: Tensor, radii: List[Tensor]) -> Tensor:
-        """Walk down from (root, root), improving `best`; returns the leaves [n] that are left to `_of_members`."""
+        """Walk down from (root, root), improving `best`; returns the leaves [n] whose points are left to `nearest`."""
         root = torch.zeros(1, dtype=torch.int32, device=self.device)
         hard: list[Tensor] = [torch.zeros(0, dtype=torch.int64, device=self.device)]
         work = [_Frontier(0, 0, 1, root, root)]
@@ -196,7 +192,14 @@ class Search:
         if not q.numel():
             return
         squared = box_distance(self.tree.boxes[-1], q, r)
-        order = _order_by(q - frontier.first, squared)
+        # by leaf and, inside a leaf, by distance
+        group = q - frontier.first
+        if squared.dtype == torch.float32:
+            # The bits of a non-negative float sort as it does; one sort of integers is by far the fastest.
+            order = ((group.long() << 32) | squared.view(torch.int32).long()).argsort()
+        else:
+            order = squared.argsort()
+            order = order.index_select(0, torch.sort(group.index_select(0, order), stable=True)[1])
         q, r, squared = q.index_select(0, order), r.index_select(0, order), squared.index_select(0, order)
         pairs = torch.bincount(q - frontier.first, minlength=frontier.width)
         nexts = pairs.cumsum(0) - pairs
@@ -232,13 +235,14 @@ class Search:
         index = torch.empty(count, k, dtype=torch.int64, device=self.device)
         if self._flat is None:
             self._flat = [torch.cat([level[side] for level in self.tree.boxes]) for side in range(6)]
+        flat = self._flat
 
         def answer(rows: range) -> None:
             start, batch = rows.start, len(rows)
             while start < rows.stop:
                 here = slice(start, min(start + batch, rows.stop))
                 try:
-                    squared[here], index[here] = self._depth_first(queries[here], k)
+                    squared[here], index[here] = _Walk(queries[here], k, self.tree, flat, self.count).run()
                 except (RuntimeError, MemoryError) as error:
                     batch = half_batch(batch, 1, error)
                     continue
@@ -250,10 +254,6 @@ class Search:
             answer, [range(at, min(at + batch, count)) for at in range(0, count, batch)], self.threads
         )
         return squared, index
-
-    def _depth_first(self, queries: Tensor, k: int) -> Tuple[Tensor, Tensor]:
-        assert self._flat is not None
-        return _Walk(queries, k, self.tree, self._flat, self.count).run()
 
 
 class _Walk:
@@ -348,15 +348,6 @@ def _insert(best: Tensor, candidate: Tensor) -> None:
     torch.minimum(best[0], candidate, out=best[0])
 
 
-def _order_by(group: Tensor, squared: Tensor) -> Tensor:
-    """The order that sorts by group and, inside a group, by distance."""
-    if squared.dtype == torch.float32:
-        # The bits of a non-negative float sort as it does; one sort of integers is by far the fastest.
-        return ((group.long() << 32) | squared.view(torch.int32).long()).argsort()
-    order = squared.argsort()
-    return order.index_select(0, torch.sort(group.index_select(0, order), stable=True)[1])
-
-
 def _split(frontier: _Frontier) -> List[_Frontier]:
     """The same pairs in two halves, by their first nodes."""
     half = frontier.width // 2
@@ -372,25 +363,22 @@ def _split(frontier: _Frontier) -> List[_Frontier]:
     return parts
 
 
+_warned = False
+
+
 def half_batch(size: int, least: int, error: BaseException) -> int:
     """Half the batch after an out-of-memory error, with one warning per process; any other error is raised again."""
+    global _warned
     # torch's own class for it came with 1.13, and allocators of other devices raise a RuntimeError with one of these
     message = str(error).lower()
     phrases = ("out of memory", "not enough memory", "can't allocate memory")
     short_of_memory = isinstance(error, MemoryError) or any(phrase in message for phrase in phrases)
     if not short_of_memory or size // 2 < least:
         raise error
-    _warn_once(f"splatfix kNN ran out of memory and goes on with batches of {size // 2}: {error}")
+    if not _warned:
+        _warned = True
+        message = f"splatfix kNN ran out of memory and goes on with batches of {size // 2}: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return size // 2
-
-
-_warned = False
-
-
-def _warn_once(message: str) -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(message, RuntimeWarning, stacklevel=2)

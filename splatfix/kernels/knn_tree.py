@@ -80,11 +80,17 @@ def build_tree(points: Tensor, threads: int) -> Tree:
     _halve([*xyz, ids], together)
     below = list(zip(*(column.view(1 << together, -1) for column in (*xyz, ids))))
     in_parallel(lambda columns: _halve(columns, depth - together), below, threads)
-    boxes = _boxes(xyz, depth)
+    low = [side.view(1 << depth, -1).amin(1) for side in xyz]
+    high = [side.view(1 << depth, -1).amax(1) for side in xyz]
+    levels = [low + high]
+    for _ in range(depth):
+        low = [side.view(-1, 2).amin(1) for side in low]
+        high = [side.view(-1, 2).amax(1) for side in high]
+        levels.append(low + high)
     rows = torch.stack([side.view(-1, size) for side in xyz], 1).view(-1, 3 * size)
     padding = (ids == count).view(-1, 1, size)
     rows.view(-1, 3, size).masked_fill_(padding, _FAR_AWAY)
-    return Tree(depth, size, rows, ids, boxes)
+    return Tree(depth, size, rows, ids, levels[::-1])
 
 
 def _halve(columns: Sequence[Tensor], levels: int) -> None:
@@ -122,17 +128,6 @@ def _halves(values: Tensor, order: Tensor) -> None:
     # Row by row, so that the flat positions of the upper half count from the start of their row.
     above = upper.view(-1).nonzero().view(nodes, -1)
     order[:, half:] = above.sub_(torch.arange(0, nodes * length, length).unsqueeze(1))
-
-
-def _boxes(xyz: Sequence[Tensor], depth: int) -> List[List[Tensor]]:
-    low = [side.view(1 << depth, -1).amin(1) for side in xyz]
-    high = [side.view(1 << depth, -1).amax(1) for side in xyz]
-    levels = [low + high]
-    for _ in range(depth):
-        low = [side.view(-1, 2).amin(1) for side in low]
-        high = [side.view(-1, 2).amax(1) for side in high]
-        levels.append(low + high)
-    return levels[::-1]
 
 
 def boxes_of_levels(leaves: Tensor, depth: int) -> List[Tensor]:

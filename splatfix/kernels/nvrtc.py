@@ -423,12 +423,6 @@ class _Driver:
             return NoKernels(message)
         return RuntimeError(message)
 
-    def context_of(self, device: int) -> ctypes.c_void_p:
-        handle, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(handle), device)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
-        return context
-
 
 class _Passed:
     """What a launch passes, packed into one buffer; the driver copies it."""
@@ -491,12 +485,10 @@ def _packs(kind: str, number: Any) -> bool:
     return True
 
 
-def _stream(device: int) -> int:
-    """torch's current one, as the driver calls it; torch has a faster way to it, which is private."""
-    return torch.cuda.current_stream(device).cuda_stream
-
-
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
+# as the driver calls it; torch's faster way to it is private
+_current_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
+)
 
 
 class Module:
@@ -505,9 +497,11 @@ class Module:
     def __init__(self, driver: _Driver, code: bytes, device: int) -> None:
         self._driver, self._device = driver, device
         self._kernels: Dict[str, _Kernel] = {}
-        self._module = ctypes.c_void_p()
+        self._module, self._context = ctypes.c_void_p(), ctypes.c_void_p()
+        handle = ctypes.c_int()
         with torch.cuda.device(device):
-            self._context = driver.context_of(device)
+            driver.call("cuDeviceGet", ctypes.byref(handle), device)
+            driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), handle)
             driver.call("cuCtxSetCurrent", self._context)
             driver.call("cuModuleLoadData", ctypes.byref(self._module), code)
         self._current = self._context.value
@@ -526,7 +520,11 @@ class Module:
                 driver.call("cuCtxSetCurrent", self._context)
                 self.launch(name, grid, threads, arguments)
             return
-        kernel = self._kernels.get(name) or self._find(name, arguments)
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            function = ctypes.c_void_p()
+            driver.call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            kernel = self._kernels[name] = _Kernel(function, arguments)
         # a function called for each of a frame's hundred arguments would take longer than the launches
         try:
             values = [
@@ -541,12 +539,6 @@ class Module:
         code = driver.launch_kernel(kernel.function, *grid, threads, 1, 1, 0, stream, None, passed.extra)
         if code:
             raise driver.error("cuLaunchKernel", code)
-
-    def _find(self, name: str, arguments: Sequence[Any]) -> _Kernel:
-        function = ctypes.c_void_p()
-        self._driver.call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
-        self._kernels[name] = _Kernel(function, arguments)
-        return self._kernels[name]
 
 
 _driver: Optional[_Driver] = None

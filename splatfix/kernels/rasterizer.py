@@ -65,7 +65,6 @@ from splatfix.kernels.blending import (
 )
 from splatfix.kernels.projection import (
     NEAR,
-    Ellipses,
     GaussianRasterizationSettings,
     Gaussians,
     camera_of,
@@ -107,68 +106,8 @@ class _Plan(NamedTuple):
     tiles: tuple[int, int]  # rows, columns
 
 
-def _forward(
-    ctx: Any,
-    settings: GaussianRasterizationSettings,
-    budget_bytes: int,
-    used: Optional[Tensor],
-    given: Gaussians,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Project, list, blend; leaves a `_Plan` in `ctx` if a gradient may be asked for."""
-    means3D = given.means3D
-    height, width = int(settings.image_height), int(settings.image_width)
-    _, radius, order, scene, count = arrange(settings, given)
-    differentiable = any(ctx.needs_input_grad)
-    pixels = scene.features.new_zeros(1, scene.features.shape[0])
-
-    def count_pixels(chosen: Tensor, state: Alpha, weights: Tensor) -> None:
-        blended = (weights > 0).view(-1, chosen.numel(), AREA) * scene.inside.index_select(0, chosen)
-        add_rows(pixels, state.rows, blended.sum(-1).view(1, -1))
-
-    cells = chunk_cells(budget_bytes, means3D)
-    visit = None if used is None else count_pixels
-    sums, chunks = blend(scene, scene.features.shape[1], cells, differentiable, visit)
-    if used is not None:
-        used.index_copy_(0, order, (pixels[0, :-1] > 0).to(used.dtype))
-
-    tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
-    image = to_image(sums, tiles, scene.pairs.tile, height, width)
-    depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
-    background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
-    color = image[:count] + (1.0 - alpha) * background
-    if differentiable:
-        ctx.save_for_backward(*given)
-        ctx.plan = _Plan(settings, order, scene, chunks, tiles)
-    ctx.set_materialize_grads(False)
-    ctx.mark_non_differentiable(radius)
-    # of views of one tensor autograd lets nobody edit one in place
-    return color, radius, invdepth.clone(), alpha.clone(), depth.clone()
-
-
-def _backward(
-    ctx: Any,
-    color: Optional[Tensor],
-    invdepth: Optional[Tensor],
-    alpha: Optional[Tensor],
-    depth: Optional[Tensor],
-) -> tuple[Optional[Tensor], ...]:
-    """Gradients of the inputs of `_Rasterize.forward`, from those of the images."""
-    plan: _Plan = ctx.plan
-    scene, settings = plan.scene, plan.settings
-    inputs = Gaussians(*ctx.saved_tensors)
-    upstream, behind = _upstream(plan, (color, depth, invdepth, alpha), scene.features)
-    means2D = inputs.means2D
-    absolute = settings.kernel_size is not None or (means2D is not None and means2D.shape[1] > 3)
-    pulled = blend_backward(scene, plan.chunks, upstream, behind, with_absolute=absolute)
-    needed = ctx.needs_input_grad[3:]
-    gradients = _pull_through_projection(plan, inputs, needed, pulled)
-    if means2D is not None and needed[1]:
-        gradients[1] = _screen_gradient(plan, pulled, means2D)
-    return (None, None, None, *gradients)
-
-
 class _Rasterize(torch.autograd.Function):
-    """`Gaussians` -> color, radii, 1/depth, alpha, depth."""
+    """`Gaussians` -> color, radii, 1/depth, alpha, depth. Leaves a `_Plan` in `ctx` if a gradient may be asked for."""
 
     @staticmethod
     def forward(
@@ -179,8 +118,35 @@ class _Rasterize(torch.autograd.Function):
         *inputs: Any,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         given = Gaussians(*inputs)
-        with full_precision(given.means3D.device):
-            return _forward(ctx, settings, budget_bytes, used, given)
+        means3D = given.means3D
+        height, width = int(settings.image_height), int(settings.image_width)
+        differentiable = any(ctx.needs_input_grad)
+        with full_precision(means3D.device):
+            _, radius, order, scene, count = arrange(settings, given)
+            pixels = scene.features.new_zeros(1, scene.features.shape[0])
+
+            def count_pixels(chosen: Tensor, state: Alpha, weights: Tensor) -> None:
+                blended = (weights > 0).view(-1, chosen.numel(), AREA) * scene.inside.index_select(0, chosen)
+                add_rows(pixels, state.rows, blended.sum(-1).view(1, -1))
+
+            cells = chunk_cells(budget_bytes, means3D)
+            visit = None if used is None else count_pixels
+            sums, chunks = blend(scene, scene.features.shape[1], cells, differentiable, visit)
+        if used is not None:
+            used.index_copy_(0, order, (pixels[0, :-1] > 0).to(used.dtype))
+
+        tiles = ((height + TILE - 1) // TILE, (width + TILE - 1) // TILE)
+        image = to_image(sums, tiles, scene.pairs.tile, height, width)
+        depth, invdepth, alpha = image[count : count + 1], image[count + 1 : count + 2], image[count + 2 :]
+        background = settings.bg.detach().to(means3D).reshape(-1, 1, 1)
+        color = image[:count] + (1.0 - alpha) * background
+        if differentiable:
+            ctx.save_for_backward(*given)
+            ctx.plan = _Plan(settings, order, scene, chunks, tiles)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(radius)
+        # of views of one tensor autograd lets nobody edit one in place
+        return color, radius, invdepth.clone(), alpha.clone(), depth.clone()
 
     @staticmethod
     @once_differentiable
@@ -192,27 +158,27 @@ class _Rasterize(torch.autograd.Function):
         alpha: Optional[Tensor],
         depth: Optional[Tensor],
     ) -> tuple[Optional[Tensor], ...]:
-        with full_precision(ctx.plan.order.device):
-            return _backward(ctx, color, invdepth, alpha, depth)
-
-
-def _upstream(plan: _Plan, images: Sequence[Optional[Tensor]], features: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of (color, depth, inverse depth, alpha) -> [N, channels, 64] per tile and what the background adds."""
-    color, extras = images[0], images[1:]
-    count = features.shape[1] - 3
-    height, width = int(plan.settings.image_height), int(plan.settings.image_width)
-    if color is None:
-        color = features.new_zeros(count, height, width)
-    background = plan.settings.bg.detach().to(features).reshape(-1, 1)
-    parts = [color]
-    if any(extra is not None for extra in extras):
-        parts += [color.new_zeros(1, height, width) if extra is None else extra for extra in extras]
-    upstream = to_tiles(torch.cat(parts), plan.tiles, plan.scene.pairs.tile)
-    return upstream, (upstream[:, :count] * background).sum(1)
-
-
-def _conic(splats: Ellipses) -> tuple[Tensor, Tensor, Tensor]:
-    return splats.c / splats.det, -splats.b / splats.det, splats.a / splats.det
+        plan: _Plan = ctx.plan
+        scene, settings = plan.scene, plan.settings
+        inputs = Gaussians(*ctx.saved_tensors)
+        means2D, needed = inputs.means2D, ctx.needs_input_grad[3:]
+        count = scene.features.shape[1] - 3
+        size = int(settings.image_height), int(settings.image_width)
+        if color is None:
+            color = scene.features.new_zeros(count, *size)
+        parts, extras = [color], (depth, invdepth, alpha)
+        if any(extra is not None for extra in extras):
+            parts += [color.new_zeros(1, *size) if extra is None else extra for extra in extras]
+        with full_precision(plan.order.device):
+            upstream = to_tiles(torch.cat(parts), plan.tiles, scene.pairs.tile)
+            background = settings.bg.detach().to(scene.features).reshape(-1, 1)
+            behind = (upstream[:, :count] * background).sum(1)
+            absolute = settings.kernel_size is not None or (means2D is not None and means2D.shape[1] > 3)
+            pulled = blend_backward(scene, plan.chunks, upstream, behind, with_absolute=absolute)
+            gradients = _pull_through_projection(plan, inputs, needed, pulled)
+            if means2D is not None and needed[1]:
+                gradients[1] = _screen_gradient(plan, pulled, means2D)
+        return (None, None, None, *gradients)
 
 
 def _pull_through_projection(
@@ -231,16 +197,17 @@ def _pull_through_projection(
             leaf.requires_grad_(True)
         splats = project(camera_of(settings, leaves.means3D), settings, leaves)
         colors = colors_of(settings, leaves)
-        conic = _conic(splats)
+        conic = splats.c / splats.det, -splats.b / splats.det, splats.a / splats.det
 
-    gx, gy = _position_gradient(splats, pulled)
-    m0, _, _, mxx, mxy, myy = pulled.moments.unbind(0)
+    conic_a, conic_b, conic_c = (entry.detach() for entry in conic)
+    m0, mx, my, mxx, mxy, myy = pulled.moments.unbind(0)
     damping = splats.det.detach() ** 2
     damping = damping / (damping + 1e-7)
     count = colors.shape[1]
     flow = [
-        (splats.x, gx),
-        (splats.y, gy),
+        # in pixels: power = -(A dx^2 + C dy^2) / 2 - B dx dy
+        (splats.x, -(conic_a * mx + conic_b * my)),
+        (splats.y, -(conic_c * my + conic_b * mx)),
         (conic[0], -0.5 * mxx * damping),
         (conic[1], -mxy * damping),
         (conic[2], -0.5 * myy * damping),
@@ -261,13 +228,6 @@ def _pull_through_projection(
             if gradient is not None and source is not None:
                 gradients[k] = torch.zeros_like(source).index_copy_(0, plan.order, gradient)
     return gradients
-
-
-def _position_gradient(splats: Ellipses, pulled: PairGradients) -> tuple[Tensor, Tensor]:
-    """dL/d(x, y) in pixels: power = -(A dx^2 + C dy^2) / 2 - B dx dy."""
-    conic_a, conic_b, conic_c = (entry.detach() for entry in _conic(splats))
-    _, mx, my, _, _, _ = pulled.moments.unbind(0)
-    return -(conic_a * mx + conic_b * my), -(conic_c * my + conic_b * mx)
 
 
 def _screen_gradient(plan: _Plan, pulled: PairGradients, means2D: Tensor) -> Tensor:
@@ -330,7 +290,10 @@ def check_inputs(
     for name, tensor, shape in expected:
         if tensor is None:
             continue
-        if tensor.shape != shape and not _fits(tensor.shape, shape):
+        if tensor.shape != shape and not (
+            tensor.dim() == len(shape)
+            and all(want in (None, have) for have, want in zip(tensor.shape, shape))
+        ):
             written = ", ".join("any" if w is None else str(w) for w in shape)
             raise ValueError(f"`{name}` must have the shape ({written}), not {tuple(tensor.shape)}.")
         if tensor.dtype is not dtype or tensor.device != device:
@@ -346,11 +309,6 @@ def check_inputs(
     size = (int(settings.image_height), int(settings.image_width), 2)
     if offset is not None and tuple(offset.shape) != size:
         raise ValueError(f"`subpixel_offset` must have the shape {size}, not {tuple(offset.shape)}.")
-
-
-def _fits(shape: Sequence[int], expected: Sequence[Optional[int]]) -> bool:
-    sizes = zip(shape, expected)
-    return len(shape) == len(expected) and all(want in (None, have) for have, want in sizes)
 
 
 def refuse_values(settings: GaussianRasterizationSettings, given: Gaussians) -> None:

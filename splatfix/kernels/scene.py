@@ -64,16 +64,6 @@ def non_finite_rows(given: Gaussians) -> Optional[Tensor]:
     return bad
 
 
-def _visible_order(splats: Ellipses, reach: Reach, like: Tensor) -> Tensor:
-    """Indices of the visible Gaussians, front to back, ties by index."""
-    # The 1/255 bound is exact per pair and pixel later; the slack here is for rounding.
-    index = ((reach.radius > 0) & (splats.opacity >= ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
-    depth = splats.z.index_select(0, index).to(like.dtype)
-    # depth > 0, so its bits sort as it does, and integers sort faster
-    bits = depth.view(torch.int32 if depth.dtype == torch.float32 else torch.int64)
-    return index.index_select(0, torch.sort(bits, stable=True)[1])
-
-
 def _tables(splats: Ellipses, colors: Tensor) -> tuple[Tensor, Optional[Tensor], Tensor]:
     """`geometry`, `ceiling` and `features` of `ProjectedScene`, padding row included."""
     log_opacity = torch.log2(splats.opacity)
@@ -137,7 +127,12 @@ def arrange(settings: GaussianRasterizationSettings, given: Gaussians) -> Arrang
     broken = non_finite_rows(given)
     if broken is not None:
         reach.radius[broken] = 0
-    order = _visible_order(splats, reach, means3D)
+    # The 1/255 bound is exact per pair and pixel later; the slack here is for rounding.
+    index = ((reach.radius > 0) & (splats.opacity >= ALPHA_MIN * (1 - 1e-6))).nonzero().view(-1)
+    depth = splats.z.index_select(0, index).to(means3D.dtype)
+    # front to back, ties by index; depth > 0, so its bits sort as it does, and integers sort faster
+    bits = depth.view(torch.int32 if depth.dtype == torch.float32 else torch.int64)
+    order = index.index_select(0, torch.sort(bits, stable=True)[1])
     visible = Ellipses(*(field.index_select(0, order) for field in splats))
     ordered = Reach(*(field.index_select(0, order) for field in reach))
     margin = 1e-3

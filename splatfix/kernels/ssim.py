@@ -112,7 +112,10 @@ class _MeanSSIM(torch.autograd.Function):
             total, grad = _by_strips(img1, img2, padding, wants_gradient)
         else:
             total, grad = _by_volumes(img1, img2, padding, wants_gradient)
-        ctx.scale = 1.0 / _pixels_counted(img1, padding)
+        count = img1.shape[0] * img1.shape[1]
+        for size in img1.shape[2:]:
+            count *= size - 2 * _cropped(padding)
+        ctx.scale = 1.0 / count
         if grad is not None:
             ctx.save_for_backward(grad)
         mean_ssim: Tensor = total * ctx.scale
@@ -164,18 +167,8 @@ def _map_and_derivatives(
     return ssim
 
 
-def _fill_maps(maps: Sequence[Tensor], x: Tensor, y: Tensor) -> None:
-    """Write the maps to blur: x, y, x^2 + y^2, 2xy, of the shifted images."""
-    first, second, squares, product = maps
-    torch.sub(x, SHIFT, out=first)
-    torch.sub(y, SHIFT, out=second)
-    torch.mul(first, first, out=squares)
-    squares.addcmul_(second, second)
-    torch.mul(first, second, out=product).mul_(2)
-
-
 _OUTSIDE = [-SHIFT, -SHIFT, 2 * SHIFT * SHIFT, 2 * SHIFT * SHIFT]
-"""The same maps where the image is zero, beyond its border."""
+"""The maps to blur, x, y, x^2 + y^2, 2xy of the shifted images, where the image is zero, beyond its border."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -194,7 +187,11 @@ def _by_strips(
     grad = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_gradient else None
     planes = max(1, min(x.shape[0], budget // (blur.columns * 2 * _MIN_STRIP_ROWS)))
     total = torch.zeros((), dtype=blur.sum_type, device=x.device)
-    with _full_precision(img1.device):
+    precision: ContextManager[Any] = contextlib.nullcontext()
+    if img1.device.type in ("cpu", "cuda"):
+        # autocast rounds convolutions to half, which E[x^2] - E[x]^2 does not survive
+        precision = torch.autocast(img1.device.type, enabled=False)
+    with precision:
         for start in range(0, x.shape[0], planes):
             group = slice(start, start + planes)
             total += _sweep(
@@ -251,7 +248,13 @@ def _sweep(
             total += _map_and_derivatives(mu1, mu2, squares, product, slots).sum()
         if grad is not None and derivatives is not None:
             centered = maps[:2, :, :rows, HALO : HALO + width]
-            _emit_gradient(blur(derivatives), centered[0], centered[1], grad, top - HALO)
+            # rows of the gradient (halved): blurred d/dE[x] + x d/dE[x^2 + y^2] + y d/dE[2xy], in that order
+            start, stop = max(0, top - HALO), min(height, top - HALO + rows)
+            if start < stop:
+                here = slice(start - top + HALO, stop - top + HALO)
+                dmu, dsquares, dxy = blur(derivatives)[:, :, here, :width]
+                torch.addcmul(dmu, dsquares, centered[0][:, here], value=-1, out=grad[:, start:stop])
+                grad[:, start:stop].addcmul_(dxy, centered[1][:, here])
             derivatives[:, :, : 2 * HALO] = derivatives[:, :, rows:].clone()
         maps[:, :, : 2 * HALO] = maps[:, :, rows:].clone()
     return total
@@ -262,24 +265,13 @@ def _load_rows(maps: Tensor, x: Tensor, y: Tensor, top: int, outside: Tensor) ->
     height, width = x.shape[-2:]
     count = max(0, min(maps.shape[2], height - top))
     if count:
-        rows = slice(top, top + count)
-        _fill_maps(maps[:, :, :count, HALO : HALO + width].unbind(0), x[:, rows], y[:, rows])
+        first, second, squares, product = maps[:, :, :count, HALO : HALO + width].unbind(0)
+        torch.sub(x[:, top : top + count], SHIFT, out=first)
+        torch.sub(y[:, top : top + count], SHIFT, out=second)
+        torch.mul(first, first, out=squares)
+        squares.addcmul_(second, second)
+        torch.mul(first, second, out=product).mul_(2)
     maps[:, :, count:] = outside
-
-
-def _emit_gradient(blurred: Tensor, x: Tensor, y: Tensor, grad: Tensor, top: int) -> None:
-    """Rows `top` on of the gradient (halved): blurred d/dE[x] + x d/dE[x^2 + y^2] + y d/dE[2xy], in that order.
-
-    `x` and `y` are the shifted images, from the same row on.
-    """
-    height, width = grad.shape[-2:]
-    first, bottom = max(0, top), min(height, top + blurred.shape[2])
-    if first >= bottom:
-        return
-    here, rows = slice(first - top, bottom - top), slice(first, bottom)
-    dmu, dsquares, dxy = blurred[:, :, here, :width]
-    torch.addcmul(dmu, dsquares, x[:, here], value=-1, out=grad[:, rows])
-    grad[:, rows].addcmul_(dxy, y[:, here])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -310,7 +302,10 @@ class _Blur:
         self._weights = weights.to(like.device, non_blocking=True)
         self._way = _way_to_blur(like)
         if self._way == "onednn":
-            self.columns = _padded_columns(width)
+            # the halo and whole blocks of 16, off the strides that collide in a CPU's cache
+            self.columns = -(-width // _BLOCK) * _BLOCK + _BLOCK
+            if self.columns % 256 == 0:
+                self.columns += _BLOCK
             self._vertical = self._weights.view(1, 1, 1, -1).repeat(self.columns, 1, 1, 1)
             self._toeplitz = _toeplitz(self._weights)
 
@@ -339,14 +334,6 @@ def _way_to_blur(like: Tensor) -> str:
     if like.device.type == "cpu" and like.dtype == torch.float32 and has_onednn:
         return "onednn"
     return "shifts"
-
-
-def _padded_columns(width: int) -> int:
-    """Columns of a map buffer: the halo and whole blocks of 16, off the strides that collide in a CPU's cache."""
-    columns = -(-width // _BLOCK) * _BLOCK + _BLOCK
-    if columns % 256 == 0:
-        columns += _BLOCK
-    return columns
 
 
 def _vertical_channels(maps: Tensor, weights: Tensor) -> Tensor:
@@ -385,13 +372,6 @@ def _shifted_sums(maps: Tensor, dim: int) -> Tensor:
         if shift != HALO:
             out = out.add_(maps.narrow(dim, shift, length), alpha=WINDOW[shift])
     return out
-
-
-def _full_precision(device: torch.device) -> ContextManager[Any]:
-    """Keep autocast from rounding the convolutions to half: E[x^2] - E[x]^2 does not survive it."""
-    if device.type in ("cpu", "cuda"):
-        return torch.autocast(device.type, enabled=False)
-    return contextlib.nullcontext()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -462,13 +442,6 @@ def _is_compiling() -> bool:
 def _cropped(padding: str) -> int:
     """Pixels that are left out at each border."""
     return HALO if padding == "valid" else 0
-
-
-def _pixels_counted(image: Tensor, padding: str) -> int:
-    count = image.shape[0] * image.shape[1]
-    for size in image.shape[2:]:
-        count *= size - 2 * _cropped(padding)
-    return count
 
 
 def _check(img1: Tensor, img2: Tensor, padding: str, dims: int) -> None:

@@ -123,17 +123,12 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
         note="; ".join(notes),
     )
     if "faces" in row["parts"] and made.serves:
-        return replace(made, declared=_declared(made.serves[0]))
+        face = variant(made.serves[0])
+        assert face and face.settings is not None and face.forward is not None and face.returns is not None
+        results = [role_of_result(name) for name in face.returns]
+        read = [("its face", "the tables")]
+        return replace(made, declared=declare(face.module, face.settings, face.forward, results, read=read))
     return made
-
-
-def _declared(key: str) -> DeclaredFace:
-    row = variant(key)
-    assert (
-        row is not None and row.settings is not None and row.forward is not None and row.returns is not None
-    )
-    results = [role_of_result(name) for name in row.returns]
-    return declare(row.module, row.settings, row.forward, results, read=[("its face", "the tables")])
 
 
 def declared_dropin(face: DeclaredFace) -> Dropin:

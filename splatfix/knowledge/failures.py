@@ -6,7 +6,6 @@ to their class, or are a failure of their own. ``data/failures/README.md`` descr
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -84,7 +83,16 @@ def spelled(name: str) -> str:
 @cached
 def failures() -> Mapping[str, Failure]:
     """All failures by name, with what the breakage records know of them."""
-    known = {name: _failure(name, row) for name, row in table("failures").items()}
+    known = {}
+    for name, row in table("failures").items():
+        # one without a rank is no class of the vocabulary
+        failure_class, where = name if row.get("rank") else "", f"failures.{name}"
+        wordings = tuple(
+            decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
+            for wording in row.get("wording", ())
+        )
+        messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
+        known[name] = decode(Failure, row, where, name=name, wordings=wordings, messages=messages)
     for record in breakages():
         name = spelled(record.failure_class or record.key)
         failure = known.get(name) or Failure(name, why=record.symptom, sources=record.sources)
@@ -140,20 +148,6 @@ def observations() -> Mapping[str, LogPattern]:
     """What else a log can say, by name: wordings ask for it."""
     rows = table("log_observations")["observations"].items()
     return {name: LogPattern(text=text, any_case=False) for name, text in rows}
-
-
-def _failure(name: str, row: Mapping[str, Any]) -> Failure:
-    failure_class = ""
-    # one without a rank is no class of the vocabulary
-    if row.get("rank"):
-        failure_class = name
-    where = f"failures.{name}"
-    wordings = tuple(
-        decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
-        for wording in row.get("wording", ())
-    )
-    messages = tuple(message_of(name, message, failure_class) for message in row.get("message", ()))
-    return decode(Failure, row, where, name=name, wordings=wordings, messages=messages)
 
 
 def _with_breakage(failure: Failure, record: Breakage) -> Failure:

@@ -67,7 +67,9 @@ def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
         if name == "SUBPATTERN":
             candidates.append(_best(list(argument[-1])))
         elif name == "BRANCH":
-            candidates.append(_of_branches([_best(list(branch)) for branch in argument[1]]))
+            branches = [_best(list(branch)) for branch in argument[1]]
+            if all(branches):  # else one of them can match without any
+                candidates.append(tuple(text for branch in branches for text in branch))
         elif name in REPEATS and argument[0] > 0:
             candidates.append(_best(list(argument[2])))
     if run:
@@ -78,10 +80,3 @@ def _best(tokens: Sequence[Any]) -> tuple[str, ...]:
     # long literals are rare in logs, so they spare most searches; of equally long ones fewer are cheaper to look for
     best = max(candidates, key=lambda texts: (min(map(len, texts)), -len(texts)))
     return tuple(dict.fromkeys(text.lower() for text in best))
-
-
-def _of_branches(branches: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """One literal of each alternative; none where an alternative has none, as it can match without any."""
-    if not all(branches):
-        return ()
-    return tuple(text for branch in branches for text in branch)

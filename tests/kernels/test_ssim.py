@@ -124,19 +124,15 @@ def make_pair(
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
     y = torch.rand(b, c, h, w, generator=generator, dtype=dtype)
-    if kind == "picture":
-        return picture(b, c, h, w, seed=seed, dtype=dtype)
-    if kind == "equal":
-        return x, x.clone()
-    if kind == "zeros":
-        return x, torch.zeros_like(x)
-    if kind == "constant":
-        return torch.full_like(x, 0.25), torch.full_like(x, 0.75)
-    if kind == "opposite":
-        return x, 1 - x
-    if kind == "beyond":  # renders leave [0, 1] before they are clamped
-        return 3 * x - 1, y
-    return x, y
+    return {
+        "noise": (x, y),
+        "picture": picture(b, c, h, w, seed=seed, dtype=dtype),
+        "equal": (x, x.clone()),
+        "zeros": (x, torch.zeros_like(x)),
+        "constant": (torch.full_like(x, 0.25), torch.full_like(x, 0.75)),
+        "opposite": (x, 1 - x),
+        "beyond": (3 * x - 1, y),  # renders leave [0, 1] before they are clamped
+    }[kind]
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from splatfix.kernels import surfels_cuda
 from splatfix.kernels.surfels import rasterize_surfels
 
 from . import surfel_reference as reference
-from .compare import SURFELS, Drawn, assert_agree, map_by_map
+from .compare import SURFELS, Drawn, Render, assert_agree, map_by_map
 from .scenes import Inputs, discs, edge_on, facing, look_at, rand
 from .surfel_cases import CASES, SETTINGS
 
@@ -107,15 +108,15 @@ def test_what_is_not_finite_is_left_out() -> None:
         rasterize_surfels(settings._replace(debug=True), means2D=None, **leaves)
 
 
-def test_the_gradient_of_an_empty_pixel_is_not_read() -> None:
+@pytest.mark.parametrize("draw", [rasterize_surfels, surfels_cuda.rasterize], ids=["PyTorch", "CUDA"])
+def test_the_gradient_of_an_empty_pixel_is_not_read(draw: Render, emulated: None) -> None:
     """2DGS's render() divides the depth by alpha and writes 0 over NaN: the gradient of 0 / 0 is NaN all the same."""
-    inputs = discs(3, seed=46, size=(0.1, 0.2))
+    inputs = discs(3, seed=46, size=(0.1, 0.2)) | {"means2D": torch.zeros(3, 3, dtype=torch.float64)}
     leaves = {name: item.requires_grad_() for name, item in inputs.items()}
-    points = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
-    result = rasterize_surfels(SETTINGS, means2D=points, **leaves)
-    assert (result.allmap[1] == 0).any() and (result.allmap[1] > 0).any()
-    torch.nan_to_num(result.allmap[0] / result.allmap[1]).sum().backward()
-    for item in (leaves["means3D"], leaves["scales"], leaves["rotations"], points):
+    _, _, maps = draw(SETTINGS, *(leaves.get(name) for name in SURFELS))
+    assert (maps[1] == 0).any() and (maps[1] > 0).any()
+    torch.nan_to_num(maps[0] / maps[1]).sum().backward()
+    for item in (leaves[name] for name in ("means3D", "scales", "rotations", "means2D")):
         assert item.grad is not None and torch.isfinite(item.grad).all() and item.grad.abs().sum() > 0
 
 

@@ -102,13 +102,7 @@ class TestCubins:
     @pytest.mark.parametrize(
         ("cubin", "device", "runs"),
         [
-            ("8.6", "8.9", True),  # an RTX 4090 needs no sm_89 code
-            ("8.9", "8.6", False),
-            ("9.0", "12.0", False),  # no bare cubin crosses majors
-            ("9.0a", "9.0", True),
-            ("10.0a", "10.0", True),
-            ("10.0a", "10.3", False),
-            ("12.0a", "12.1", False),
+            ("8.6", "8.9", True),  # an RTX 4090 needs no sm_89 code; torch's table has the other plain ones
             ("10.0f", "10.3", True),
             ("10.0f", "10.7", True),
             ("10.3f", "10.0", False),

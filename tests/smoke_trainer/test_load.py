@@ -194,23 +194,17 @@ def test_a_scene_nearer_than_the_near_plane_has_a_note(scene_folder):
     assert any("10 of 10 views show none" in note for note in load_scene(str(folder)).notes)
 
 
-def keep_two(folder: Path) -> Path:
-    """One view to train on, one held out, and no points."""
-    for path in sorted((folder / "images").iterdir())[2:]:
-        path.unlink()
-    points = folder / "sparse" / "0" / "points3D.txt"
-    points.write_text("")
-    return points
-
-
 def test_one_training_view_has_a_scale_and_visible_points(scene_folder, short_run):
-    points = keep_two(scene_folder("colmap-text"))
-    scene = load_scene(str(points.parents[2]), random_points=5000)
+    folder = scene_folder("colmap-text")
+    for path in sorted((folder / "images").iterdir())[2:]:  # one to train on, one held out
+        path.unlink()
+    (folder / "sparse" / "0" / "points3D.txt").write_text("")
+    scene = load_scene(str(folder), random_points=5000)
     assert len(scene.train) == 1 and len(scene.points.xyz) == 5000
     distance = np.median(np.linalg.norm(scene.points.xyz - scene.train[0].position, axis=1))
     assert scene.extent == pytest.approx(1.1 * distance, rel=1e-6) and scene.extent > 1
     assert not any("show none of the points" in note for note in scene.notes)
-    document = train(short_run(5, scene=str(points.parents[2]), random_points=2000)).document
+    document = train(short_run(5, scene=str(folder), random_points=2000)).document
     assert document["status"] == "ok" and document["gradients"]["xyz"]["min"] > 0
 
 

@@ -61,17 +61,3 @@ def test_a_closed_pipe_is_no_error():
     done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
-
-
-def test_an_open_pipe_gets_output_and_exit_code():
-    done = subprocess.run(
-        [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 6)
-    done = subprocess.run(
-        [sys.executable, "-m", "smoke_trainer.data", "no/such"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2 and "folder not found" in done.stderr

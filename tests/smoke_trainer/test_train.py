@@ -110,19 +110,15 @@ def test_a_resumed_run_is_bit_identical(strategy, short_run):
     first = short_run(12, out="first", strategy=strategy, background="random", checkpoint_every=5)
     assert train(uninterrupted).status == "ok"
 
-    def stop_later(state):
+    checkpoint, kept = first.out / "checkpoint.pt", first.out / "kept.pt"
+
+    def keep_that_of_5_and_stop(state):
+        if state.iteration == 6:
+            kept.write_bytes(checkpoint.read_bytes())
         if state.iteration == 7:
             signal.raise_signal(signal.SIGINT)
 
-    checkpoint = first.out / "checkpoint.pt"
-    kept = first.out / "kept.pt"
-
-    def keep_checkpoint_of_5(state):
-        if state.iteration == 6:
-            kept.write_bytes(checkpoint.read_bytes())
-        stop_later(state)
-
-    stopped = train(first, keep_checkpoint_of_5)
+    stopped = train(first, keep_that_of_5_and_stop)
     assert (stopped.status, stopped.exit_code) == ("interrupted", 3)
     assert read_checkpoint(checkpoint, torch.device("cpu"))["iteration"] == 7 == len(lines(first))
     assert read_checkpoint(kept, torch.device("cpu"))["iteration"] == 5

@@ -26,8 +26,8 @@ class Parts:
         about = {"source": f"simulated: {source}", "system": system, "machine": machine}
         paths: dict[str, Any] = {"exists": [], "links": {}, "scripts": [], "modified": {}}
         self.raw = RawMachine(about, paths=paths)
-        self.site = ""
-        """The site-packages folder of its Python."""
+        self.site = self.cudart = ""
+        """The site-packages folder of its Python, and the number of torch's CUDA runtime library."""
 
     def file(self, path: str, text: str) -> None:
         self.raw.files[path] = text
@@ -262,23 +262,18 @@ class Parts:
         names = ["c10", "torch", "torch_cpu", "torch_python"]
         if cuda:
             names += ["c10_cuda", "torch_cuda"]
-            self._cuda_runtime(cuda.split(".")[0])
+            major = cuda.split(".")[0]
+            # CUDA 11 numbered its runtime library, which comes with torch's own NVIDIA packages, by minor version
+            self.cudart = "11.0" if major == "11" else major
+            folder = "cu13" if major == "13" else "cuda_runtime"
+            runtime = f"{self.site}/nvidia/{folder}/lib/libcudart.so.{self.cudart}"
+            if self.windows:
+                runtime = f"{self.site}/torch/lib/cudart64_{major}.dll"
+            self.exists(runtime)
         for name in names:
             path = f"{package}/lib/{name}.dll" if self.windows else f"{package}/lib/lib{name}.so"
             code = [f"sass sm_{arch}" for arch in archs.split()] if name == "torch_cuda" else []
             self._binary(path, 10**8, [], code, 400)
-        # CUDA 11 numbered its runtime library by minor version
-        major = (cuda or "").split(".")[0]
-        self.cudart = "11.0" if major == "11" else major
-
-    def _cuda_runtime(self, major: str) -> None:
-        """The runtime library, which comes with torch's own NVIDIA packages."""
-        if self.windows:
-            self.exists(f"{self.site}/torch/lib/cudart64_{major}.dll")
-            return
-        folder = "cu13" if major == "13" else "cuda_runtime"
-        number = "11.0" if major == "11" else major
-        self.exists(f"{self.site}/nvidia/{folder}/lib/libcudart.so.{number}")
 
     def extension(self, package: str, code: Sequence[str], version: str = "0.0.0") -> None:
         """A compiled splatting extension, built here from source, with one fatbin per .cu file."""

@@ -82,26 +82,6 @@ def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype, emulated: N
     assert float(result[3].detach().min()) < 0.999
 
 
-@BOTH
-def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> None:
-    inputs = cloud(20)
-    inputs["means3D"][1, 0] = float("nan")
-    inputs["scales"][2, 1] = float("inf")
-    inputs["rotations"][3, 2] = float("nan")
-    inputs["opacities"][4] = float("nan")
-    inputs["shs"][5, 3, 1] = float("-inf")
-    result = compare(look_at(40, 30), inputs, dtype)
-    assert not result[1][1:6].any() and result[1].any()
-
-
-def test_one_that_a_warp_lists(emulated: None) -> None:
-    """More tiles than a thread lists alone, beside small ones in the same warp."""
-    inputs = cloud(40, size=(0.01, 0.05))
-    inputs["scales"][7] = 3.0
-    inputs["opacities"][7] = 0.3
-    compare(look_at(260, 200), inputs)
-
-
 @needs_compiler
 @pytest.mark.parametrize("listed", ["slack + 4e-3", "slack - 9e-3", "0 * slack + 20", "compact"])
 def test_lists_that_are_not_as_counted(listed: str, monkeypatch: pytest.MonkeyPatch) -> None:

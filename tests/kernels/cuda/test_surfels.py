@@ -1,5 +1,9 @@
-"""surfels.cu, emulated, against the pure-PyTorch surfels: image, maps, radii and every gradient."""
+"""surfels.cu, emulated, against the pure-PyTorch surfels: image, maps, radii and every gradient.
 
+What holds of Gaussians in the same words is asked of both here.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +14,9 @@ from splatfix.kernels.surfels import rasterize_surfels
 
 from ..compare import BOTH, SURFELS, Drawn, assert_agree, map_by_map
 from ..gaussian_cases import with_opacities
-from ..scenes import Inputs, discs, look_at, rand
+from ..scenes import Inputs, cloud, discs, look_at, rand
 from ..surfel_cases import CASES
+from . import test_rasterizer as gaussians
 
 COLOR, *MAPS = (0, *range(2, 9))
 """What `map_by_map` gives: color, radii, and depth, alpha, normal (three), median and distortion."""
@@ -23,6 +28,11 @@ def compare(
     value, gradient = (1e-10, 1e-8) if dtype == torch.float64 else (2e-5 * slack, 2e-4 * slack)
     both = (map_by_map(rasterize_surfels), map_by_map(surfels_cuda.rasterize))
     return assert_agree(*both, settings, inputs, dtype, value, gradient, names=SURFELS, **options)[0]
+
+
+SPLATS = pytest.mark.parametrize(
+    ("compare", "scene"), [(gaussians.compare, cloud), (compare, discs)], ids=["Gaussians", "surfels"]
+)
 
 
 @BOTH
@@ -48,8 +58,11 @@ def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: Non
 
 
 @BOTH
-def test_what_is_not_finite_is_left_out(dtype: torch.dtype, emulated: None) -> None:
-    inputs = discs(20, seed=5)
+@SPLATS
+def test_what_is_not_finite_is_left_out(
+    compare: Callable[..., Drawn], scene: Callable[..., Inputs], dtype: torch.dtype, emulated: None
+) -> None:
+    inputs = scene(20)
     inputs["means3D"][1, 0] = float("nan")
     inputs["scales"][2, 1] = float("inf")
     inputs["rotations"][3, 2] = float("nan")
@@ -65,21 +78,15 @@ def test_channels(channels: int, emulated: None) -> None:
     compare(look_at(40, 30, bg=rand(channels)), inputs)
 
 
-def test_one_that_a_warp_lists(emulated: None) -> None:
+@SPLATS
+def test_one_that_a_warp_lists(
+    compare: Callable[..., Drawn], scene: Callable[..., Inputs], emulated: None
+) -> None:
     """More tiles than a thread lists alone, beside small ones in the same warp."""
-    inputs = discs(40, seed=8, size=(0.01, 0.05))
+    inputs = scene(40, size=(0.01, 0.05))
     inputs["scales"][7] = 3.0
     inputs["opacities"][7] = 0.3
     compare(look_at(260, 200), inputs)
-
-
-def test_what_comes_back_for_a_pixel_that_meets_nothing_is_not_read(emulated: None) -> None:
-    """2DGS divides depth by alpha: there it is NaN."""
-    inputs = {name: value.requires_grad_() for name, value in discs(3, seed=9, size=(0.05, 0.1)).items()}
-    _, _, maps = surfels_cuda.rasterize(look_at(60, 50), *(inputs.get(name) for name in SURFELS))
-    assert float(maps[1].detach().min()) == 0
-    (maps[0] / maps[1]).sum().backward()
-    assert all(bool(value.grad.isfinite().all()) for value in inputs.values() if value.grad is not None)
 
 
 def test_what_the_kernels_do_not_serve() -> None:

@@ -16,22 +16,14 @@ from splatfix.kernels.ssim_cuda import mean_ssim
 from tests.smoke_trainer.conftest import short_run_in  # noqa: F401
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({}, id="default"),
-        pytest.param({"antialiasing": True}, id="antialiased", marks=pytest.mark.slow),
-    ],
-)
 def test_it_learns_the_same(
-    changes: dict[str, Any],
     short_run_in: Callable[[Path], Callable[..., Any]],  # noqa: F811
     emulated: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch.set_num_threads(1)
-    plain = train(short_run_in(tmp_path)(30, out="plain", **changes)).document
+    plain = train(short_run_in(tmp_path)(30, out="plain")).document
     calls = {"rasterizer": 0, "ssim": 0, "knn": 0}
 
     def counted(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +39,7 @@ def test_it_learns_the_same(
     monkeypatch.setattr(rasterizer, "_by_cuda_kernels", counted("rasterizer", drawn))
     monkeypatch.setattr(ssim, "_by_cuda_kernels", counted("ssim", mean_ssim))
     monkeypatch.setattr(knn, "_by_cuda_kernels", counted("knn", mean_of_three))
-    result = train(short_run_in(tmp_path)(30, out="emulated", **changes)).document
+    result = train(short_run_in(tmp_path)(30, out="emulated")).document
     assert calls["rasterizer"] > 30 and calls["ssim"] >= 30 and calls["knn"] == 1
     assert result["status"] == plain["status"] == "ok"
     ours, theirs = (lines(tmp_path / out) for out in ("emulated", "plain"))
