@@ -114,12 +114,18 @@ def sources_in(
                     "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
                 )
             sources[str(path)] = source
-    by_name: dict[str, str] = {}
-    for source in sources.values():
-        other = by_name.setdefault(canonicalize_name(source.label), source.folder)
-        if other != source.folder:
+    for label in {source.label for source in sources.values()}:
+        of_one_name = canonicalize_name(label)
+        twins = [item for item in sources.values() if canonicalize_name(item.label) == of_one_name]
+        if len(twins) > 1:
+            others = [item.folder for item in sources.values() if item not in twins]
+            todo = [run("splatfix", "install", twin.folder, *others) for twin in twins]
+            folders = " and ".join(twin.folder for twin in twins)
             raise SplatfixError.of(
-                "plan.same-name-twice", other=other, source_folder=source.folder, source_label=source.label
+                "plan.same-name-twice",
+                todo=(say("Name the one you want:"), *todo),
+                folders=folders,
+                label=twins[0].label,
             )
     return tuple(sources.values()), tuple(notes)
 

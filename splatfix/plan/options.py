@@ -288,18 +288,21 @@ def plan_install(
     Raises:
         SplatfixError: what is wrong with the request, the sources, the environment or the machine.
     """
-    if mended_by_name(request):
-        plan = mend_plan(request, context)
-    elif request.backend == "auto":
-        plan = _first_possible(request, context, prebuilt)
-    elif request.backend in ("native", "wheels"):
-        plan = _native(request, context, prebuilt)
-    elif request.backend in WITHOUT_COMPILER:
-        plan = _with_dropins(request, context)
-    else:
-        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
-        problem = f"{request.backend!r} is not a backend."
-        raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
+    try:
+        if mended_by_name(request):
+            plan = mend_plan(request, context)
+        elif request.backend == "auto":
+            plan = _first_possible(request, context, prebuilt)
+        elif request.backend in ("native", "wheels"):
+            plan = _native(request, context, prebuilt)
+        elif request.backend in WITHOUT_COMPILER:
+            plan = _with_dropins(request, context)
+        else:
+            choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
+            problem = f"{request.backend!r} is not a backend."
+            raise usage_error("unknown-backend", problem, say(f"Choose {choices}."))
+    except SplatfixError as error:
+        raise error.with_todo(*(_for_targets(step, request) for step in error.todo)) from error
     notes = plan.notes
     if command := removed_by(context.facts):
         note = (
@@ -395,10 +398,7 @@ def _with_next_best(
 
 def _with_dropins(request: Request, context: Context) -> InstallPlan:
     """By the backend that was named; its refusal names the best of the others."""
-    try:
-        replacement = choose_dropins(request.sources, context.checkout, request.backend)
-    except SplatfixError as error:
-        raise error.with_todo(*(_for_targets(step, request) for step in error.todo)) from error
+    replacement = choose_dropins(request.sources, context.checkout, request.backend)
     on_gpu = request.backend == "nvrtc"
     try:
         return dropin_plan(request, context, replacement, on_gpu=on_gpu)
