@@ -88,7 +88,7 @@ def certify_in_container(
         certificate = certificate_of(outcome, job)
         write_json(out / PROVENANCE, _provenance(lane, engine, image, outcome, no_gpu))
     finally:
-        engine.close()
+        engine.client.close()
     return ContainerResult(certificate, outcome.exit_code, image)
 
 

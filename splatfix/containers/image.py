@@ -215,7 +215,18 @@ def follow_build(
                 pending = ""
             if error := _error_of(answer):
                 hear([pending, error])
-                raise _build_failed(lane, kept.all(), log, error)
+                failure = explain_image_build(kept.all(), error)
+                reason = failure.lines[0] if failure.lines else "no reason given"
+                if failure.failure_class:
+                    reason += f" [{failure.failure_class}]"
+                raise SplatfixError.of(
+                    "containers.image-not-built",
+                    lane=lane.name,
+                    reason=reason,
+                    log=log,
+                    todo=failure.todo[:1],
+                    details={"log": str(log), "engine": error},
+                )
         hear([pending])
 
 
@@ -228,23 +239,6 @@ def _error_of(answer: Mapping[str, Any]) -> str:
     if isinstance(detail, Mapping):
         return str(detail.get("message") or answer.get("error") or f"exit code: {detail.get('code')}")
     return str(answer.get("error") or "")
-
-
-def _build_failed(lane: Lane, lines: list[str], log: Path, error: str) -> SplatfixError:
-    """The line that says it, with the class where one is recognised."""
-    failure = explain_image_build(lines, error)
-    reason = failure.lines[0] if failure.lines else "no reason given"
-    if failure.failure_class:
-        reason += f" [{failure.failure_class}]"
-    details = {"log": str(log), "engine": error}
-    return SplatfixError.of(
-        "containers.image-not-built",
-        lane=lane.name,
-        reason=reason,
-        log=log,
-        todo=failure.todo[:1],
-        details=details,
-    )
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:

@@ -14,8 +14,6 @@ from typing import IO
 from splatfix.core.errors import SplatfixError
 from splatfix.core.threads import start
 
-_PIECE = 1 << 16
-
 
 def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -> int:
     """Run a command; its output goes where ours goes as it appears, and both streams go into ``copy``.
@@ -39,11 +37,10 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         ) from error
     assert process.stdout is not None and process.stderr is not None
     lock = threading.Lock()
-    ends = (2 if quiet else 1, 2)
     sys.stdout.flush()
     pieces: dict[IO[bytes], Iterator[None]] = {}
     threads = []
-    for source, end in ((process.stdout, ends[0]), (process.stderr, ends[1])):
+    for source, end in ((process.stdout, 2 if quiet else 1), (process.stderr, 2)):
         pieces[source] = _copy(source, end, copy, lock)
     with _supervised(process):
         for source in tuple(pieces):
@@ -51,7 +48,11 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
             if start(thread):
                 threads.append(thread)
                 del pieces[source]
-        _by_turns(pieces)
+        # streams for which no thread could be started, by turns (on Windows those are not waited for together)
+        while pieces:
+            for source in select.select(list(pieces), [], [])[0]:
+                if next(pieces[source], pieces) is pieces:
+                    del pieces[source]
         code = process.wait()
         for thread in threads:
             thread.join()
@@ -63,7 +64,7 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
 def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) -> Iterator[None]:
     """Pass on what is there as soon as it is, a piece a turn; a reader of ours that has gone stops the copy to it only."""
     there = True
-    while piece := os.read(source.fileno(), _PIECE):
+    while piece := os.read(source.fileno(), 1 << 16):
         with lock:
             copy.write(piece)
         while there and piece:
@@ -72,14 +73,6 @@ def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) ->
             except OSError:
                 there = False
         yield
-
-
-def _by_turns(pieces: dict[IO[bytes], Iterator[None]]) -> None:
-    """The same of streams for which no thread could be started (on Windows those are not waited for together)."""
-    while pieces:
-        for source in select.select(list(pieces), [], [])[0]:
-            if next(pieces[source], pieces) is pieces:
-                del pieces[source]
 
 
 @contextlib.contextmanager

@@ -11,13 +11,10 @@ from splatfix.core.limits import MOST_INSTALLED, MOST_TEXT
 StrPath = str | os.PathLike[str]
 
 # A device or a pipe put in the place of a file after it was looked at neither blocks nor becomes our terminal.
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
+NEVER_WAITING = 0
+for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+    NEVER_WAITING |= getattr(os, _flag, 0)
+_FLAGS = os.O_RDONLY | NEVER_WAITING
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",

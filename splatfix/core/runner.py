@@ -115,7 +115,14 @@ class ProcessRunner:
             return Completed(command, None, error=f"{command[0]} was not started: interrupted")
         _watch()
         mark = f"{_OWN}{next(_numbers)}"
-        variables = {**_in_scratch(isolated(env)), MARK: mark}
+        variables = {**isolated(env), MARK: mark}
+        # a folder for temporary files that does not outlive us, unless the caller has named another: killed compilers and
+        # pips leave theirs
+        names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
+        if all(variables.get(name) == os.environ.get(name) for name in names) and (
+            folder := process_folder()
+        ):
+            variables |= dict.fromkeys(names, str(folder))
         program = find_program(command[0], variables["PATH"])
         if program is None:
             return Completed(
@@ -259,18 +266,6 @@ def _watch() -> None:
                 start_new_session=True,
             )
             _watchdogs.append(started)
-
-
-def _in_scratch(env: dict[str, str]) -> dict[str, str]:
-    """The variables with a folder for temporary files that does not outlive us, unless the caller has named another:
-    killed compilers and pips leave theirs."""
-    names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
-    if any(env.get(name) != os.environ.get(name) for name in names):
-        return env
-    folder = process_folder()
-    if folder is None:
-        return env
-    return {**env, **dict.fromkeys(names, str(folder))}
 
 
 @contextmanager

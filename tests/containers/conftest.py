@@ -43,7 +43,7 @@ def docker_engine() -> Iterator[Engine]:
                     patched.setenv("DOCKER_HOST", host)
                     yield engine
                 _remove_lane_images(engine)
-                engine.close()
+                engine.client.close()
             finally:
                 engine_script("stop", folder)
         return
@@ -56,7 +56,7 @@ def docker_engine() -> Iterator[Engine]:
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
     yield engine
-    engine.close()
+    engine.client.close()
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def doomed_engine(docker_engine: Engine) -> Iterator[tuple[Path, Engine]]:
             engine_script("base", folder)
             engine = connect({"DOCKER_HOST": host})
             yield folder, engine
-            engine.close()
+            engine.client.close()
         finally:
             engine_script("stop", folder)
             subprocess.run(["umount", "--lazy", folder], check=True)
@@ -110,7 +110,7 @@ def podman_engine() -> Iterator[Engine]:
             engine = connect({"DOCKER_HOST": engine_script("podman", folder)})
             engine_script("base", folder)
             yield engine
-            engine.close()
+            engine.client.close()
         finally:
             engine_script("unpodman", folder)
 
