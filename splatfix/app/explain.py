@@ -74,10 +74,10 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
                 if facts is None:
                     facts, facts_from = _facts_of_command(request.command)
                 copy.seek(0)
-                explanation = _Machine.of(facts).explain(copy)
+                explanation = _explained(copy, facts)
     else:
         with _opened(request) as stream:
-            explanation = _Machine.of(facts).explain(stream)
+            explanation = _explained(stream, facts)
     exit_code: int = Exit.OK
     collect: tuple[Step, ...] = ()
     if explanation is not None and not explanation.recognised:
@@ -182,60 +182,50 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
         return None, ""  # the words of the log alone still name most causes
 
 
-class _Machine(Struct, frozen=True):
-    """The machine where it failed: what the checks find on it, and what answers a class there."""
-
-    evidence: MachineEvidence
-    answers: Answers
-    findings: tuple[Finding, ...] = ()
-    known: bool = False
-    """Its facts are known."""
-
-    @classmethod
-    def of(cls, facts: Facts | None) -> _Machine:
-        if facts is None:
-            return cls(MachineEvidence(), Answers())
+def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
+    """Why it failed by its words, and by what the checks find on the machine where it failed, if that is known."""
+    evidence, answers, findings = MachineEvidence(), Answers(), None
+    if facts is not None:
         context = make_context(facts, Goal())
-        findings = tuple(run_checks(context, select((), ())))
-        return cls(_evidence(context, findings), Answers(context), findings, known=True)
+        findings = run_checks(context, select((), ()))
+        evidence, answers = _evidence(context, findings), Answers(context)
+    explanation = read_log(log, evidence)
+    causes = [_fitted(cause, explanation.dropins, answers, findings) for cause in explanation.causes]
+    return replace(explanation, causes=tuple(causes))
 
-    def explain(self, log: IO[bytes]) -> Explanation:
-        explanation = read_log(log, self.evidence)
-        causes = [self.fitted(cause, explanation.dropins) for cause in explanation.causes]
-        return replace(explanation, causes=tuple(causes))
 
-    def fitted(self, cause: FailureCause, dropins: Sequence[str] = ()) -> FailureCause:
-        """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
+def _fitted(
+    cause: FailureCause, dropins: Sequence[str], answers: Answers, findings: Sequence[Finding] | None
+) -> FailureCause:
+    """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
 
-        What helps everywhere is said where no check has a command; where to look is no question any more once the facts
-        are known.
-        """
-        failure = failure_class(cause.name)
-        if failure is None:
-            return cause
-        answer = self.answers.to(failure)
-        without_compiler = self.answers.without_compiler(failure, dropins)
-        if not self.known:
-            return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
-        # what the checks that predict the class and found something ask for
-        steps: list[Step] = []
-        for finding in self.findings:
-            if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
-                steps.extend(finding.remedy)
-        # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
-        general = cause.fix[:1]
-        if any(step.command for step in steps):
-            general = ()
-        elif not steps and answer and answer[0].command is None:
-            # a plan that begins by hand speaks of what stands in its way next: the log's own cause leads
-            steps = [*general, *answer]
-        else:
-            steps += answer
-        if not any(step.command and "nvrtc" in step.command.argv for step in steps):
-            steps += without_compiler
-        if not steps:
-            return replace(cause, fix=tuple(dict.fromkeys(cause.fix)))
-        return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
+    What helps everywhere is said where no check has a command; where to look is no question any more once the facts
+    are known.
+    """
+    failure = failure_class(cause.name)
+    if failure is None:
+        return cause
+    answer = answers.to(failure)
+    without_compiler = answers.without_compiler(failure, dropins)
+    if findings is None:
+        return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
+    # what the checks that predict the class and found something ask for
+    steps: list[Step] = []
+    for finding in findings:
+        if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
+            steps.extend(finding.remedy)
+    # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
+    general = cause.fix[:1]
+    if any(step.command for step in steps):
+        general = ()
+    elif not steps and answer and answer[0].command is None:
+        # a plan that begins by hand speaks of what stands in its way next: the log's own cause leads
+        steps = [*general, *answer]
+    else:
+        steps += answer
+    if not any(step.command and "nvrtc" in step.command.argv for step in steps):
+        steps += without_compiler
+    return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))
 
 
 def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -280,7 +280,8 @@ def _follow(
         if not later(job.lane.timeout_s, expire):
             progress("no thread can be started on this machine: the lane's time limit is not kept")
         try:
-            output.read(stream)
+            for out, err in stream:
+                output.feed(out or b"", err or b"")
         except KeyboardInterrupt:
             output.interrupted = True
             progress("interrupted: what runs in the container was told to end")
@@ -304,11 +305,6 @@ class ContainerOutput:
         self._partial = {"out": b"", "err": b""}
         self.expired = self.interrupted = False
         self.last_lines: list[str] = []
-
-    def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Take what comes until the container ends."""
-        for out, err in stream:
-            self.feed(out or b"", err or b"")
 
     def feed(self, out: bytes, err: bytes) -> None:
         """Take what came on each stream."""
