@@ -406,8 +406,9 @@ class TestDoomed:
         error = refused(run, engine, image, tmp_path, ["sleep", "300"], name="doomed")
         assert time.monotonic() - started < 30
         assert (error.code, error.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
-        assert "othing was certified" in error.meaning
+        assert "while running the container" in error.what and "othing was certified" in error.meaning
         volumes = error.details["volumes"]
+        assert error.todo[-1].line().endswith(f"docker volume rm --force {' '.join(volumes)}")
         assert len(volumes) == 2 and all(name[:12] in error.meaning for name in volumes)
         engine_script("start", folder)
         assert sweep(engine) == 0, "our own lives"

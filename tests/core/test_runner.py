@@ -32,22 +32,17 @@ def pipes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("pipes")
 def test_output_and_code_come_back() -> None:
-    done = RUNNER.run(
-        python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(4)"), timeout=20
-    )
-    assert (done.returncode, done.stdout, done.stderr, done.ok) == (4, "out\n", "err\n", False)
+    """What is no UTF-8 is replaced."""
+    code = "import sys; sys.stdout.buffer.write(b'out\\xff\\n'); print('err', file=sys.stderr); sys.exit(4)"
+    done = RUNNER.run(python(code), timeout=20)
+    assert (done.returncode, done.stdout, done.stderr, done.ok) == (4, "out\ufffd\n", "err\n", False)
     assert done.why() == "exit code 4: err"
 
 
-def test_a_program_that_is_not_there_is_told_not_raised() -> None:
+def test_a_program_that_is_not_there_and_a_signal_are_told_not_raised() -> None:
     done = RUNNER.run(["no-such-program-here"], timeout=5)
-    assert done.returncode is None
-    assert "could not start no-such-program-here" in done.why()
-
-
-def test_a_signal_is_named() -> None:
-    done = RUNNER.run(python("import os; os.abort()"), timeout=20)
-    assert done.why() == "ended by SIGABRT"
+    assert done.returncode is None and "could not start no-such-program-here" in done.why()
+    assert RUNNER.run(python("import os; os.abort()"), timeout=20).why() == "ended by SIGABRT"
 
 
 # writes its number and that of its child, which may be in another process group, as ninja starts compilers; neither ends
@@ -160,11 +155,6 @@ def test_a_child_that_closes_both_streams_and_goes_on_is_ended() -> None:
     assert (done.returncode, done.stdout, done.why()) == (None, "said\n", "no answer within 2 s")
 
 
-def test_output_that_is_not_utf8_is_replaced() -> None:
-    done = RUNNER.run(python("import sys; sys.stdout.buffer.write(b'\\xff\\n')"), timeout=20)
-    assert done.stdout == "\ufffd\n"
-
-
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.parametrize("group", [(), ("group",)])
 def test_another_thread_stops_it_with_its_children(
@@ -184,11 +174,10 @@ def test_a_child_writes_no_bytecode_unless_it_is_told_to(tmp_path: Path) -> None
     (tmp_path / "module_of_theirs.py").write_text("answer = 42\n")
     argv = [sys.executable, "-c", "import module_of_theirs"]
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    assert ProcessRunner().run(argv, timeout=30, cwd=tmp_path, env=clean).ok
+    assert RUNNER.run(argv, timeout=30, cwd=tmp_path, env=clean).ok
     assert not (tmp_path / "__pycache__").exists()
-    assert (
-        ProcessRunner().run(argv, timeout=30, cwd=tmp_path, env={**clean, "PYTHONDONTWRITEBYTECODE": ""}).ok
-    )
+    told = {**clean, "PYTHONDONTWRITEBYTECODE": ""}
+    assert RUNNER.run(argv, timeout=30, cwd=tmp_path, env=told).ok
     assert (tmp_path / "__pycache__").exists()
 
 

@@ -25,7 +25,7 @@ def test_diagnosis_of(machines: Machines, name: str) -> None:
     loud, targets, first = expected.loud, expected.targets, expected.first
     found = machines.diagnose(expected.scenario, healthy=True)
     assert (found.loud, found.targets) == (loud, targets)
-    assert all(item["status"] != "crash" for item in found.document["findings"])
+    assert all(item["status"] != "crash" for item in found.said.document["findings"])
     exit_code = 0
     if "unknown" in loud.values():
         exit_code = 3
@@ -74,7 +74,7 @@ def test_a_container_and_a_missing_part_have_a_remedy_of_their_own(
     found = machines.diagnose(replace(Scenario((RTX_3090,)), **change))  # type: ignore[arg-type]
     steps = [
         " ".join([step["text"], *step["argv"]])
-        for item in found.document["findings"]
+        for item in found.said.document["findings"]
         if item["check"] == "cuda-does-not-start"
         for step in item["remedy"]
     ]
@@ -127,7 +127,7 @@ def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
 
 def test_a_card_for_a_virtual_machine_is_given_back(machines: Machines) -> None:
     found = machines.diagnose(SCENARIOS["one for a virtual machine, and no other"].scenario)
-    (row,) = [item for item in found.document["findings"] if item["check"] == "gpu-without-driver"]
+    (row,) = [item for item in found.said.document["findings"] if item["check"] == "gpu-without-driver"]
     assert any("0000:41:00.0" in (step["command"] or "") for step in row["remedy"])
     assert not any("Install" in step["text"] for step in row["remedy"])
     assert "10de:2204" in json.dumps(row["remedy"])
