@@ -63,7 +63,11 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     Raises:
         SplatfixError: no such file, no facts, nothing to read (exit code 2).
     """
-    facts, facts_from = _facts(request)
+    facts, facts_from = None, ""
+    if request.facts_file is not None:
+        facts, facts_from = load(request.facts_file), str(request.facts_file)
+    elif request.python is not None:
+        facts, facts_from = _facts_here(request.python)
     command_exit_code: int | None = None
     explanation: Explanation | None = None
     if request.command:
@@ -151,15 +155,6 @@ def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
         raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
     with stream:
         yield stream
-
-
-def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:
-    """Facts of the machine where it failed, and where they are from."""
-    if request.facts_file is not None:
-        return load(request.facts_file), str(request.facts_file)
-    if request.python is not None:
-        return _facts_here(request.python)
-    return None, ""
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:

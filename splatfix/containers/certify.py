@@ -86,9 +86,29 @@ def certify_in_container(
         with naming_what_is_left(out):
             outcome = run_in_container(engine, job, progress)
         certificate = certificate_of(outcome, job)
-        write_json(out / PROVENANCE, _provenance(lane, engine, image, outcome, no_gpu))
+        packages = read_inside(engine, image, PACKAGES)
+        built = read_inside(engine, image, BUILT)
     finally:
         engine.client.close()
+    made_in = {
+        "schema_version": 2,
+        "lane": lane.name,
+        "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
+        "base_image": {"name": image.base_image, "id": image.base_id},
+        "engine": {
+            "kind": engine.kind,
+            "version": engine.version,
+            "arch": engine.arch,
+            "rootless": engine.rootless,
+            "limits": engine.limits,
+        },
+        "packages": (packages or b"").decode().splitlines(),
+        "built": json.loads(built) if built else None,
+        "no_gpu": no_gpu,
+        "exit_code": outcome.exit_code,
+        "seconds": round(outcome.seconds, 3),
+    }
+    write_json(out / PROVENANCE, made_in)
     return ContainerResult(certificate, outcome.exit_code, image)
 
 
@@ -212,32 +232,6 @@ def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, An
     if code == Exit.UNDETERMINED:
         missing.exit_code = Exit.UNDETERMINED
     raise missing
-
-
-def _provenance(
-    lane: Lane, engine: Engine, image: Image, outcome: ContainerOutcome, no_gpu: str
-) -> dict[str, Any]:
-    """What the certificate was made in, for ``container.json``."""
-    packages = read_inside(engine, image, PACKAGES)
-    built = read_inside(engine, image, BUILT)
-    return {
-        "schema_version": 2,
-        "lane": lane.name,
-        "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
-        "base_image": {"name": image.base_image, "id": image.base_id},
-        "engine": {
-            "kind": engine.kind,
-            "version": engine.version,
-            "arch": engine.arch,
-            "rootless": engine.rootless,
-            "limits": engine.limits,
-        },
-        "packages": (packages or b"").decode().splitlines(),
-        "built": json.loads(built) if built else None,
-        "no_gpu": no_gpu,
-        "exit_code": outcome.exit_code,
-        "seconds": round(outcome.seconds, 3),
-    }
 
 
 def read_certificates(path: Path | None) -> bytes:

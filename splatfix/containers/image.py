@@ -27,7 +27,7 @@ from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
 from splatfix.core.reading import read_text
 from splatfix.core.redact import without_credentials
-from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
+from splatfix.core.resources import KERNELS, SMOKE_TRAINER, bundled
 from splatfix.core.step import target_options
 from splatfix.explain import explain_image_build
 
@@ -95,9 +95,9 @@ def own_source() -> dict[str, Path]:
 
     The layout is that of an installed wheel, also where splatfix runs from a checkout.
     """
-    package = kernels_folder().parent
+    package = KERNELS.parent
     files = dict(_files(package.name, package))
-    files |= _files("smoke_trainer", smoke_trainer_folder())
+    files |= _files("smoke_trainer", SMOKE_TRAINER)
     if not (package / "_bundled").is_dir():
         for name in BUNDLED:
             files |= _files(f"{package.name}/_bundled/{name}", bundled(name))

@@ -108,7 +108,16 @@ def run_in_container(
         with engine_errors("running the container"):
             exit_code = int(container.wait()["StatusCode"])
             container.reload()
-        files = _fetch_report(container, job.out)
+        with tempfile.TemporaryFile() as file:  # also from an engine on another machine
+            with engine_errors("copying the report"):
+                blocks, _ = container.get_archive(REPORT_FOLDER)
+                for block in blocks:
+                    file.write(block)
+                    if file.tell() > MOST_REPORT:
+                        raise _too_large(f"is larger than {MOST_REPORT >> 30} GiB, and was not copied")
+            is_empty = not file.tell()  # Podman, where the image lacks the folder
+            file.seek(0)
+            files = () if is_empty else unpack_report(file, job.out)
         if output.interrupted:
             raise KeyboardInterrupt
         if output.expired:
@@ -329,21 +338,6 @@ class ContainerOutput:
             self.last_lines = [*self.last_lines[-19:], line]
         if stream == "err":
             self._progress(line)
-
-
-def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
-    """Copy the container's report folder into ``out``, also from an engine on another machine."""
-    with tempfile.TemporaryFile() as file:
-        with engine_errors("copying the report"):
-            blocks, _ = container.get_archive(REPORT_FOLDER)
-            for block in blocks:
-                file.write(block)
-                if file.tell() > MOST_REPORT:
-                    raise _too_large(f"is larger than {MOST_REPORT >> 30} GiB, and was not copied")
-        if not file.tell():  # Podman, where the image lacks the folder
-            return ()
-        file.seek(0)
-        return unpack_report(file, out)
 
 
 def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:

@@ -1,6 +1,5 @@
 """Runs a command as typed, on the user's own terminal and without a time limit, and keeps a copy of what it says."""
 
-import contextlib
 import os
 import select
 import signal
@@ -42,7 +41,10 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
     threads = []
     for source, end in ((process.stdout, 2 if quiet else 1), (process.stderr, 2)):
         pieces[source] = _copy(source, end, copy, lock)
-    with _supervised(process):
+    # Ctrl-C is left to the command (same terminal), and SIGTERM passed on
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    on_terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
         for source in tuple(pieces):
             thread = threading.Thread(target=deque, args=(pieces[source], 0), daemon=True)
             if start(thread):
@@ -56,6 +58,12 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         code = process.wait()
         for thread in threads:
             thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, on_terminate)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
     if code < 0:
         return 128 - code
     return code
@@ -73,18 +81,3 @@ def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) ->
             except OSError:
                 there = False
         yield
-
-
-@contextlib.contextmanager
-def _supervised(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when we fail."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    on_terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, on_terminate)
-        if process.poll() is None:
-            process.kill()
-            process.wait()

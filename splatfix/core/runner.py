@@ -292,30 +292,6 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
             watcher.join()
 
 
-@contextmanager
-def _ended_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[threading.Event]:
-    """While this lasts, the process is ended when the time is over, which sets the event."""
-    expired = threading.Event()
-
-    def expire(*_: object) -> None:
-        expired.set()
-        _end(process)
-
-    watchdog, before = threading.Timer(seconds, expire), None
-    watchdog.daemon = True
-    is_main = threading.current_thread() is threading.main_thread()
-    if not start(watchdog) and is_main and sys.platform != "win32":
-        before = signal.signal(signal.SIGALRM, expire)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield expired
-    finally:
-        watchdog.cancel()
-        if before is not None and sys.platform != "win32":
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-
-
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
     """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
     read = read_pipes
@@ -352,17 +328,35 @@ def _follow(
 
     What an installer says fits in memory many times over: of more, the middle is not kept.
     """
-    kept = KeptLines()
-    with _ended_after(timeout, process) as expired, ExitStack() as stack:
-        sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
-        assert process.stdout is not None
-        for line in map(without_credentials, iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")):
-            kept.add(line)
-            if sink:
-                sink.write(line)
-            if on_line:
-                on_line(line.rstrip("\n"))
-        process.wait()
+    kept, expired = KeptLines(), threading.Event()
+
+    def expire(*_: object) -> None:
+        expired.set()
+        _end(process)
+
+    watchdog, before = threading.Timer(timeout, expire), None
+    watchdog.daemon = True
+    is_main = threading.current_thread() is threading.main_thread()
+    if not start(watchdog) and is_main and sys.platform != "win32":
+        before = signal.signal(signal.SIGALRM, expire)
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+    try:
+        with ExitStack() as stack:
+            sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
+            assert process.stdout is not None
+            read = partial(process.stdout.readline, LONGEST_OUTPUT_LINE)
+            for line in map(without_credentials, iter(read, "")):
+                kept.add(line)
+                if sink:
+                    sink.write(line)
+                if on_line:
+                    on_line(line.rstrip("\n"))
+            process.wait()
+    finally:
+        watchdog.cancel()
+        if before is not None and sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
     if expired.is_set():
         return "", "", _no_answer(timeout)
     return "".join(kept.all()), "", ""
