@@ -85,7 +85,13 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     exit_code: int = Exit.OK
     collect: tuple[Step, ...] = ()
     if explanation is not None and not explanation.recognised:
-        exit_code, collect = Exit.UNDETERMINED, what_to_collect(request)
+        exit_code = Exit.UNDETERMINED
+        start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
+        again = say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1.")
+        collect = (say(start), again)
+        if request.facts_file is None and request.python is None:
+            save = ("splatfix", "diagnose", "--save", "facts.json")
+            collect = (say(start), run(*save, text="Facts of the machine, for --facts"), again)
     if command_exit_code is not None:
         exit_code = command_exit_code
 
@@ -122,19 +128,6 @@ def list_classes(name: str = "") -> Result:
             report.show_list(console, classes)
 
     return Result("explain", lambda: report.document(None, classes=classes), text)
-
-
-def what_to_collect(request: ExplainRequest) -> tuple[Step, ...]:
-    """What helps where nothing is recognised."""
-    steps = [
-        say("Give the whole log, from the command on: the cause stands at the first error, not the last.")
-    ]
-    if request.facts_file is None and request.python is None:
-        steps.append(
-            run("splatfix", "diagnose", "--save", "facts.json", text="Facts of the machine, for --facts")
-        )
-    steps.append(say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."))
-    return tuple(steps)
 
 
 @contextmanager

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
@@ -18,7 +16,6 @@ from splatfix.containers.image import (
     CHECKOUT,
     OWN,
     PACKAGES,
-    Image,
     ImageRecipe,
     build_image,
     own_source,
@@ -42,22 +39,13 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
 
-class ContainerResult(Struct, frozen=True):
-    """A certificate from a container, and the image that it was made in."""
-
-    certificate: dict[str, Any]
-    exit_code: int
-    """The certificate's own."""
-    image: Image
-
-
 def certify_in_container(
     request: ContainerRequest,
     lane: Lane,
     out: Path,
     progress: Callable[[str], None],
-) -> ContainerResult:
-    """Certify inside a container of a lane and copy the report.
+) -> tuple[dict[str, Any], int]:
+    """Certify inside a container of a lane and copy the report: the certificate, and its exit code.
 
     Args:
         lane: one of those that were asked for.
@@ -109,7 +97,7 @@ def certify_in_container(
         "seconds": round(outcome.seconds, 3),
     }
     write_json(out / PROVENANCE, made_in)
-    return ContainerResult(certificate, outcome.exit_code, image)
+    return certificate, outcome.exit_code
 
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:

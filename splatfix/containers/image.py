@@ -213,7 +213,11 @@ def follow_build(
             if len(pending) > LONGEST_OUTPUT_LINE:  # a progress bar without an end
                 hear([pending])
                 pending = ""
-            if error := _error_of(answer):
+            # of the two fields `error` is the older one (moby, pkg/jsonmessage); the newer may have a code alone
+            error = str(answer.get("error") or "")
+            if isinstance(detail := answer.get("errorDetail"), Mapping):
+                error = str(detail.get("message") or error or f"exit code: {detail.get('code')}")
+            if error:
                 hear([pending, error])
                 failure = explain_image_build(kept.all(), error)
                 reason = failure.lines[0] if failure.lines else "no reason given"
@@ -228,17 +232,6 @@ def follow_build(
                     details={"log": str(log), "engine": error},
                 )
         hear([pending])
-
-
-def _error_of(answer: Mapping[str, Any]) -> str:
-    """The engine's message where a build failed; "" for any other answer.
-
-    Of the two fields ``error`` is the older one (moby, pkg/jsonmessage); the newer may have a code alone.
-    """
-    detail = answer.get("errorDetail")
-    if isinstance(detail, Mapping):
-        return str(detail.get("message") or answer.get("error") or f"exit code: {detail.get('code')}")
-    return str(answer.get("error") or "")
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:

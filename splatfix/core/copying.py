@@ -172,7 +172,10 @@ class SourceFiles:
                 if self._is_top(folder):
                     is_output = is_output or entry.name in _SKIP_AT_TOP
                 if entry.name == ".git" and is_folder and self._with_commit:
-                    yield from self._commit(path, name)
+                    for file in sorted(path.rglob("*")):
+                        place = file.relative_to(path).as_posix()
+                        if _GIT.fullmatch(place) and not file.is_symlink() and file.is_file():
+                            yield Entry(f"{name}/{place}", file)
                 elif is_output or entry.name in _SKIP_ANYWHERE:
                     continue
                 elif left_out := self._left_out(path, name):
@@ -185,12 +188,6 @@ class SourceFiles:
                 elif entry.is_file():
                     yield Entry(name, path)
             pending += reversed(below)
-
-    def _commit(self, git: Path, inside: str) -> Iterator[Entry]:
-        for path in sorted(git.rglob("*")):
-            name = path.relative_to(git).as_posix()
-            if _GIT.fullmatch(name) and not path.is_symlink() and path.is_file():
-                yield Entry(f"{inside}/{name}", path)
 
     def _is_top(self, folder: Path) -> bool:
         return folder in (self.source, self.repository)

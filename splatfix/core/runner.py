@@ -21,7 +21,7 @@ from msgspec.structs import force_setattr
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
-from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes, read_pipes_by_threads
+from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes
 from splatfix.core.redact import without_credentials
 from splatfix.core.scratch import process_folder
 from splatfix.core.threads import start
@@ -294,15 +294,12 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
 
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
     """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
-    read = read_pipes
-    if os.name == "nt":
-        read = read_pipes_by_threads
     assert process.stdout is not None and process.stderr is not None
     until = time.monotonic() + timeout
     stdout, stderr, reason = "", "", _no_answer(timeout)
     with process.stdout, process.stderr:
         try:
-            (stdout, stderr), is_whole = read([process.stdout, process.stderr], timeout)
+            (stdout, stderr), is_whole = read_pipes([process.stdout, process.stderr], timeout)
             if is_whole:
                 process.wait(max(0.0, until - time.monotonic()))
                 reason = ""

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-@pytest.fixture(params=[output.read_pipes, output.read_pipes_by_threads])
+@pytest.fixture(params=[False, True])
 def pipes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As pipes are read here, and as they are on Windows."""
-    monkeypatch.setattr("splatfix.core.runner.read_pipes", request.param)
+    read = partial(output.read_pipes, by_threads=request.param)
+    monkeypatch.setattr("splatfix.core.runner.read_pipes", read)
 
 
 @pytest.mark.usefixtures("pipes")
@@ -124,7 +126,7 @@ def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPa
 def test_a_reader_that_was_given_up_takes_nothing_from_the_next_child() -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(read_end) as pipe:
-        assert output.read_pipes_by_threads([pipe], 0.1) == ([""], False)
+        assert output.read_pipes([pipe], 0.1, by_threads=True) == ([""], False)
     second, to_second = os.pipe()
     os.dup2(second, read_end)  # the number is given to somebody else, as it mostly is by itself
     for descriptor, said in ((write_end, b"late"), (to_second, b"theirs")):
