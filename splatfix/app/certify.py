@@ -153,13 +153,11 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 def next_step(made: Certificate, python: str | None) -> Step | None:
     """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and for
     a container's environment, of which nothing is left."""
-    if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
-        return None
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
         first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
-        if first and first.code == MENDS:
-            return None  # its steps stand with the stack
+        if _in_container(made) or (first and first.code == MENDS):  # whose steps stand with the stack
+            return None
         if step := way_out(made.kernels, made.scenes, python, made.diagnosis):
             return step
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")

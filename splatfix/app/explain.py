@@ -17,7 +17,7 @@ from rich.console import Console
 from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
@@ -176,7 +176,26 @@ def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
     if facts is not None:
         context = make_context(facts, Goal())
         findings = run_checks(context, select((), ()))
-        evidence, answers = _evidence(context, findings), Answers(context)
+        answers = Answers(context)
+        # which classes the checks predict on that machine, and of which they see all and found nothing
+        codes: dict[Status, set[str]] = {status: set() for status in Status}
+        for finding in findings:
+            codes[finding.status].add(finding.code)
+        # a warning is what may fail; here something has failed
+        failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
+        # what was not looked at says nothing
+        passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
+        predicted, ruled_out = set(), set()
+        for failure in failure_classes():
+            if failed.intersection(failure.checks):
+                predicted.add(failure.name)
+            # of a class with a limit the checks do not see all: that they found nothing does not rule it out
+            if failure.checks and not failure.limit and passed.issuperset(failure.checks):
+                ruled_out.add(failure.name)
+        version = None
+        if context.build_toolkit and context.build_toolkit.version:
+            version = pair(context.build_toolkit.version)
+        evidence = MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)
     explanation = read_log(log, evidence)
     causes = [_fitted(cause, explanation.dropins, answers, findings) for cause in explanation.causes]
     return replace(explanation, causes=tuple(causes))
@@ -214,25 +233,3 @@ def _fitted(
     if not any(step.command and "nvrtc" in step.command.argv for step in steps):
         steps += without_compiler
     return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))
-
-
-def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
-    """Which classes the checks predict on that machine, and of which they see all and found nothing."""
-    codes: dict[Status, set[str]] = {status: set() for status in Status}
-    for finding in findings:
-        codes[finding.status].add(finding.code)
-    # a warning is what may fail; here something has failed
-    failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
-    # what was not looked at says nothing
-    passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
-    predicted, ruled_out = set(), set()
-    for failure in failure_classes():
-        if failed.intersection(failure.checks):
-            predicted.add(failure.name)
-        # of a class with a limit the checks do not see all: that they found nothing does not rule it out
-        if failure.checks and not failure.limit and passed.issuperset(failure.checks):
-            ruled_out.add(failure.name)
-    version = None
-    if context.build_toolkit and context.build_toolkit.version:
-        version = pair(context.build_toolkit.version)
-    return MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)

@@ -11,14 +11,12 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts
 from splatfix.install import InstalledItem, InstallOutcome
 
-Verify = Callable[[str, str], tuple[KernelCheck, ...]]
-
 
 def measured(
     outcome: InstallOutcome,
     facts: Facts,
     take_back: Callable[[str, str], object],
-    verify: Verify = check_kernels,
+    verify: Callable[[str, str], tuple[KernelCheck, ...]] = check_kernels,
 ) -> InstallOutcome:
     """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 

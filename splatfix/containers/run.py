@@ -246,11 +246,6 @@ def _left(container: Any, lost: SplatfixError, before: SplatfixError | None) -> 
     )
 
 
-def _stop(container: Any, **signal: str) -> None:
-    with suppress(sdk().errors.APIError):  # it has just ended
-        container.kill(**signal)
-
-
 def _follow(
     engine: Engine,
     container: Any,
@@ -265,11 +260,14 @@ def _follow(
         timers[-1].daemon = True
         return start(timers[-1])
 
+    def stop(signal: str = "SIGTERM") -> None:
+        with suppress(sdk().errors.APIError):  # it has just ended
+            container.kill(signal)
+
     def end() -> None:
-        terminate = partial(_stop, container, signal="SIGTERM")
-        terminate()
-        later(2, terminate)  # a shell that was just started does not hear the first; it heeds one only
-        later(_GRACE_S, partial(_stop, container))
+        stop()
+        later(2, stop)  # a shell that was just started does not hear the first; it heeds one only
+        later(_GRACE_S, partial(stop, "SIGKILL"))
 
     def expire() -> None:
         output.expired = True

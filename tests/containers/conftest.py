@@ -42,7 +42,13 @@ def docker_engine() -> Iterator[Engine]:
                 with pytest.MonkeyPatch.context() as patched:
                     patched.setenv("DOCKER_HOST", host)
                     yield engine
-                _remove_lane_images(engine)
+                # All but the newest: one image for each edit of splatfix would fill the disk in time. What else a build left
+                # is its cache, and goes after a week.
+                engine.client.images.prune(filters={"dangling": True, "until": "168h"})
+                images = engine.client.images.list(filters={"label": LANE_LABEL})
+                images.sort(key=lambda image: image.attrs["Created"])
+                for image in images[:-1]:
+                    engine.client.images.remove(image.id, force=True)
                 engine.client.close()
             finally:
                 engine_script("stop", folder)
@@ -113,16 +119,6 @@ def podman_engine() -> Iterator[Engine]:
             engine.client.close()
         finally:
             engine_script("unpodman", folder)
-
-
-def _remove_lane_images(engine: Engine) -> None:
-    """All but the newest: one image for each edit of splatfix would fill the disk in time. What else a build left is its
-    cache, and goes after a week."""
-    engine.client.images.prune(filters={"dangling": True, "until": "168h"})
-    images = engine.client.images.list(filters={"label": LANE_LABEL})
-    images.sort(key=lambda image: image.attrs["Created"])
-    for image in images[:-1]:
-        engine.client.images.remove(image.id, force=True)
 
 
 def engine_script(action: str, folder: Path) -> str:

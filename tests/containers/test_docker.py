@@ -13,6 +13,7 @@ import time
 import uuid
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -211,18 +212,22 @@ class TestRun:
     def test_a_killed_gpu_probe_leaves_no_image(
         self, docker_engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        engine = docker_engine
-        if engine.kind == "Podman":
+        if docker_engine.kind == "Podman":
             pytest.skip("Podman is asked in another way")
         monkeypatch.setattr("splatfix.core.lock._started", lambda pid: "1")  # what the label will say
+        killed = Mock(side_effect=KeyboardInterrupt)
         monkeypatch.setattr("docker.models.containers.ContainerCollection.create", killed)
         monkeypatch.setattr("docker.models.images.ImageCollection.remove", killed)
         with pytest.raises(KeyboardInterrupt):
-            require_gpu(engine)
+            require_gpu(docker_engine)
         monkeypatch.undo()
-        probes = [image for image in engine.client.images.list() if "splatfix-gpu-probe" in str(image.tags)]
-        assert len(probes) == 1 and sweep(engine) == 1
-        assert not any("splatfix-gpu-probe" in str(image.tags) for image in engine.client.images.list())
+        probes = [
+            image for image in docker_engine.client.images.list() if "splatfix-gpu-probe" in str(image.tags)
+        ]
+        assert len(probes) == 1 and sweep(docker_engine) == 1
+        assert not any(
+            "splatfix-gpu-probe" in str(image.tags) for image in docker_engine.client.images.list()
+        )
 
 
 def look_around(engine: Engine, image: Image, out: Path) -> None:
@@ -245,10 +250,6 @@ def look_around(engine: Engine, image: Image, out: Path) -> None:
     assert containers_of(engine, lane) == []
 
 
-def killed(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path) -> str:
     """A process is sent ``number`` while its container runs, and not before a sweep has left that alone; its stderr."""
     script = (
@@ -261,9 +262,8 @@ def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path
         "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
         "run_in_container(connect({'DOCKER_HOST': sys.argv[1]}), job, print)\n"
     )
-    engine = docker_engine
     child = subprocess.Popen(
-        [sys.executable, "-c", script, engine.endpoint.host, BASE_IMAGE, lane],
+        [sys.executable, "-c", script, docker_engine.endpoint.host, BASE_IMAGE, lane],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.PIPE,
@@ -271,11 +271,11 @@ def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path
     )
     try:
         deadline = time.monotonic() + 60
-        while not any(c.status == "running" for c in containers_of(engine, lane)):
+        while not any(c.status == "running" for c in containers_of(docker_engine, lane)):
             assert time.monotonic() < deadline
             assert child.poll() is None
             time.sleep(0.1)
-        assert sweep(engine) == 0, "it is not dead"
+        assert sweep(docker_engine) == 0, "it is not dead"
         child.send_signal(number)
         return child.communicate(timeout=60)[1]
     finally:

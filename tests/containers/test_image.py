@@ -103,5 +103,4 @@ def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
 def test_bundled_data_is_that_of_the_wheel() -> None:
     project = parse_toml((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert {f"splatfix/_bundled/{name}" for name in BUNDLED} == set(included.values())
-    assert set(included) == set(BUNDLED)
+    assert included == {name: f"splatfix/_bundled/{name}" for name in BUNDLED}

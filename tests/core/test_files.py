@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -23,10 +24,7 @@ def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file_and_says_what_lies_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
     target = tmp_path / "a.json"
     target.write_text("old")
     error = refused(files.write_text, target, "new")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -97,10 +98,7 @@ def test_a_sweep_before_the_lock_takes_only_the_name(tmp_path: Path, monkeypatch
 def test_a_file_system_without_locks_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    def refuse(*_: object) -> None:
-        raise OSError(9, "Bad file descriptor")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(9, "Bad file descriptor")))
     folder = ScratchFolder(tmp_path, PREFIX)
     assert sweep([tmp_path]) == () and folder.path.is_dir()
     folder.remove()

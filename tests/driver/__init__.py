@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +159,6 @@ class Said:
     document: dict[str, Any]
 
     @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
-
-    @property
     def first(self) -> str:
         """The first thing to do: a command, or the sentence of a step without one; "" where nothing is suggested."""
         advice = (self.document["options"] or {}).get("advice") or {}
@@ -285,9 +281,6 @@ A100 = Card("NVIDIA A100-SXM4-40GB", "8.0", 40960, "0000:07:00.0", "20b0", 0xA10
 def h100s(number: int) -> tuple[Card, ...]:
     """Cards of an HGX board."""
     return tuple(
-        replace(
-            Card("NVIDIA H100 80GB HBM3", "9.0", 81559, f"0000:{0x10 + place:02x}:00.0", "2330", mig=0),
-            number=place + 1,
-        )
-        for place in range(number)
+        Card("NVIDIA H100 80GB HBM3", "9.0", 81559, f"0000:{15 + place:02x}:00.0", "2330", place, mig=0)
+        for place in range(1, number + 1)
     )

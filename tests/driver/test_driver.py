@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+import venv
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,16 @@ from tests.driver.scenarios import BOTH, MEDIUM, NO_UVM, SCENARIOS, SMALL, SWAPP
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("gcc") is None, reason="needs gcc on Linux"
 )
+
+
+@pytest.fixture(scope="session")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Diagnoses scenarios on simulated libraries, compiled once; see :mod:`tests.driver`."""
+    folder = tmp_path_factory.mktemp("driver")
+    venv.create(folder / "venv", symlinks=True, with_pip=False)
+    found = Machines(folder, folder / "venv" / "bin" / "python")
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -34,7 +46,7 @@ def test_diagnosis_of(machines: Machines, name: str) -> None:
     said = found.healthy
     assert said is not None
     assert (said.exit_code, said.first) == (exit_code, first)
-    assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
+    assert not first or "rebuild" not in said.text.splitlines()[1] or name == "old driver, and hidden"
     without = found.said  # torch is missing as well
     torch = "'torch==" if targets else "splatfix diagnose --python"
     assert without.exit_code == 1
@@ -109,7 +121,7 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
 
 
 def overview(found: Diagnosis) -> str:
-    return next(line for line in found.said.lines if line.startswith("  GPU "))
+    return next(line for line in found.said.text.splitlines() if line.startswith("  GPU "))
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:

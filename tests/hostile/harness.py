@@ -75,7 +75,9 @@ def run_one(case: Case) -> str:
         megabytes = usage.ru_maxrss / 1024 - float((folder / "began").read_text())
         return f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
     finally:
-        _remove(folder)
+        # all of it, also what may not be listed, or is nested deeper than Python recurses
+        for argv in (["chmod", "-R", "u+rwX", str(folder)], ["rm", "-rf", str(folder)]):
+            subprocess.run(argv, check=False, stderr=subprocess.DEVNULL)
 
 
 def _in_child(case: Case, folder: Path) -> int:
@@ -97,9 +99,3 @@ def _in_child(case: Case, folder: Path) -> int:
         (folder / "why").write_text(traceback.format_exc(limit=-8), errors="replace")
         return 1
     return 0
-
-
-def _remove(folder: Path) -> None:
-    """All of it, also what may not be listed, or is nested deeper than Python recurses."""
-    for argv in (["chmod", "-R", "u+rwX", str(folder)], ["rm", "-rf", str(folder)]):
-        subprocess.run(argv, check=False, stderr=subprocess.DEVNULL)
