@@ -212,22 +212,19 @@ class TestRun:
     def test_a_killed_gpu_probe_leaves_no_image(
         self, docker_engine: Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        if docker_engine.kind == "Podman":
+        engine = docker_engine
+        if engine.kind == "Podman":
             pytest.skip("Podman is asked in another way")
         monkeypatch.setattr("splatfix.core.lock._started", lambda pid: "1")  # what the label will say
         killed = Mock(side_effect=KeyboardInterrupt)
         monkeypatch.setattr("docker.models.containers.ContainerCollection.create", killed)
         monkeypatch.setattr("docker.models.images.ImageCollection.remove", killed)
         with pytest.raises(KeyboardInterrupt):
-            require_gpu(docker_engine)
+            require_gpu(engine)
         monkeypatch.undo()
-        probes = [
-            image for image in docker_engine.client.images.list() if "splatfix-gpu-probe" in str(image.tags)
-        ]
-        assert len(probes) == 1 and sweep(docker_engine) == 1
-        assert not any(
-            "splatfix-gpu-probe" in str(image.tags) for image in docker_engine.client.images.list()
-        )
+        probes = [image for image in engine.client.images.list() if "splatfix-gpu-probe" in str(image.tags)]
+        assert len(probes) == 1 and sweep(engine) == 1
+        assert not any("splatfix-gpu-probe" in str(image.tags) for image in engine.client.images.list())
 
 
 def look_around(engine: Engine, image: Image, out: Path) -> None:
