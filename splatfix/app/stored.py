@@ -23,7 +23,6 @@ from splatfix.report.documents import SCHEMA_VERSION
 
 NAME = "certificate.json"
 _MAKE_ONE = ("splatfix", "certify", "--out", "splatfix-report")
-_VERDICTS = [item.value for item in Verdict]
 
 
 class Stored(Struct, frozen=True):
@@ -93,7 +92,7 @@ def read_stored(path: Path) -> Stored:
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"
-        or document.get("verdict") not in _VERDICTS
+        or document.get("verdict") not in [item.value for item in Verdict]
     ):
         problem = f"{file} is not a certificate.json of splatfix certify."
         raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))

@@ -69,7 +69,8 @@ def read_part(path: StrPath, offset: int, most: int) -> bytes:
     """Bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
         with _opened(path) as (handle, _):
-            os.lseek(handle, offset, os.SEEK_SET)
+            if offset:
+                os.lseek(handle, offset, os.SEEK_SET)
             return _up_to(handle, most)
     except (OSError, ValueError):
         return b""
