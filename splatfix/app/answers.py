@@ -54,12 +54,11 @@ class Answers:
                     return ()
                 text = f"{text}; install a CUDA build of torch first"
         argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
-        if context is None:
-            return (run(*argv, text=text),)
-        argv += python_option(context.facts)
-        if not context.archs:
-            return (fill_in(*argv, "--target", "ARCH", text=text),)
-        return (run(*argv, text=text),)
+        if context is not None:
+            argv += python_option(context.facts)
+            if not context.archs:
+                argv += ("--target", "ARCH")
+        return (fill_in(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
         """Commands that answer a class of failure; () where none is known to."""
@@ -80,8 +79,7 @@ class Answers:
         for option in self._options:
             if option.kind in kinds:
                 # a step of a plan begins in lower case, behind its number
-                steps = [
+                return tuple(
                     PlainStep(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
-                ]
-                return tuple(steps)
+                )
         return ()

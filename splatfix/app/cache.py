@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
@@ -59,7 +58,7 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     ]
     also = ""
     if others:
-        size = sum(_size(path) for path in others) / 2**20
+        size = sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*"))) / 2**20
         also = f", and {size:.1f} MiB of toolkits, sources and kernels from {kept}"
     if chosen or others:
         size = sum(entry.size for entry in chosen) / 2**20
@@ -80,7 +79,3 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
         lambda: {"folder": str(cache.folder), "removed": removed},
         lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}{also}")),
     )
-
-
-def _size(path: Path) -> int:
-    return path.lstat().st_size + sum(item.lstat().st_size for item in path.rglob("*"))

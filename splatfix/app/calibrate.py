@@ -19,7 +19,7 @@ from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.reading import read_text
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import run
+from splatfix.core.step import run, value_options
 from splatfix.knowledge.vram import families, stack_memory
 
 RENDERERS: Mapping[str, str] = {"inria": "inria", "gsplat": "gsplat", "smoke": "torch"}
@@ -60,15 +60,10 @@ def calibrated(
         def trained(*options: str) -> dict[str, Any]:
             argv = [interpreter, "-m", "smoke_trainer", str(folder), "--iterations", str(ITERATIONS)]
             out = staged / f"out-{options[-1]}"
-            argv += [
-                "--strategy",
-                need.strategy,
-                "--renderer",
-                RENDERERS[family],
-                *options,
-                "--out",
-                str(out),
-            ]
+            argv += value_options(
+                {"--strategy": need.strategy, "--renderer": RENDERERS[family], "--out": out}
+            )
+            argv += options
             done = (runner or ProcessRunner()).run(
                 argv, timeout=SECONDS, env=child_variables(staged), cwd=staged
             )
@@ -90,9 +85,8 @@ def calibrated(
             measured = record["memory"]["cuda"]["train"]["allocated"] - stated
             products, squares = products + measured * foretold, squares + foretold * foretold
     factor = max(0.1, products / squares)
-    return replace(
-        need, calibrated=factor
-    ), f"parts known from published runs take {factor:.2f} times as much here"
+    note = f"parts known from published runs take {factor:.2f} times as much here"
+    return replace(need, calibrated=factor), note
 
 
 def _beyond_stated(need: Need, record: Mapping[str, Any]) -> tuple[float, float]:

@@ -59,12 +59,7 @@ def certify(request: CertifyRequest) -> Result:
         published_method(request)  # a wrong option is told before anything is looked at
         python = target_python(request.python)
         facts = machine_facts.gather(python)
-        subject = smoke_subject(request, python, facts)
-        with report_lock(subject.out) as notes, training(console.err()) as progress:
-            for note in notes:
-                show_message(f"Note: {note}.")
-            made, options = run_and_report(subject, facts, progress)
-    return _result(request, made, facts, options)
+        return _run(request, smoke_subject(request, python, facts), facts)
 
 
 def rehearse(request: RehearseRequest) -> Result:
@@ -77,15 +72,15 @@ def rehearse(request: RehearseRequest) -> Result:
     """
     # the folder has the drop-ins and, where the checkout has to be mended, the copy that is run
     with on_interrupt(_NOTHING), temporary_folder() as folder:
-        subject, facts = stack_subject(request, folder)
-        with report_lock(subject.out) as notes, training(console.err()) as progress:
-            for note in notes:
-                show_message(f"Note: {note}.")
-            made, options = run_and_report(subject, facts, progress)
-    return _result(request, made, facts, options)
+        return _run(request, *stack_subject(request, folder))
 
 
-def _result(request: TrainingRequest, made: Certificate, facts: Facts, options: Options | None) -> Result:
+def _run(request: TrainingRequest, subject: SmokeSubject | StackSubject, facts: Facts) -> Result:
+    with report_lock(subject.out) as notes, training(console.err()) as progress:
+        for note in notes:
+            show_message(f"Note: {note}.")
+        made, options = run_and_report(subject, facts, progress)
+
     def show(console: Console) -> None:
         page, step = request.out / "certificate.html", next_step(made, request.python)
         certificate.show(console, made, page, step, options, verbose=request.verbose)
@@ -158,13 +153,11 @@ def suggested_options(made: Certificate, facts: Facts) -> Options | None:
 def next_step(made: Certificate, python: str | None) -> Step | None:
     """The way out of what failed, else the diagnosis; training after a run level that trained nothing; None otherwise, and for
     a container's environment, of which nothing is left."""
-    if made.verdict is Verdict.NOT_CERTIFIED and _in_container(made):
-        return None
     named = value_options({"--python": python})
     if made.verdict is Verdict.NOT_CERTIFIED:
         first = next((item for scene in made.scenes for item in scene.failed if item.advice), None)
-        if first and first.code == MENDS:
-            return None  # its steps stand with the stack
+        if _in_container(made) or (first and first.code == MENDS):  # whose steps stand with the stack
+            return None
         if step := way_out(made.kernels, made.scenes, python, made.diagnosis):
             return step
         return run("splatfix", "diagnose", *named, text="Next: look for the cause")

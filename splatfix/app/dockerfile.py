@@ -4,7 +4,7 @@ import os
 import re
 import textwrap
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import requires as requires_of
 from pathlib import Path, PurePosixPath
@@ -24,7 +24,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.resources import bundled
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.step import Step, run
+from splatfix.core.step import run
 from splatfix.core.visible import visible
 from splatfix.facts import read_checkout, resolved_folder
 from splatfix.install.wheels import write_wheel
@@ -119,11 +119,20 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
         text_of_copy = "The build takes files from the checkout alone, so first"
         steps.insert(0, run("cp", "-r", destination / CONTEXT, folder, text=text_of_copy))
     written = [str(path) for path in new]
-    return Result(
-        "dockerfile",
-        lambda: {"image": to_json(plan), "files": texts, "written": written},
-        lambda console: _show(console, plan, written, steps),
-    )
+
+    def show(console: Console) -> None:
+        title = f"[bold]{escape(plan.lane.description)} for {', '.join(plan.lane.targets)}[/]"
+        marked(console, Mark.GOOD, title, indent=0)
+        for step in steps:
+            show_step(console, step, indent=2)
+        for path in written:
+            prose(console, "  wrote ", escape(path))
+        for item in plan.reasons:
+            prose(console, "  - ", escape(item.text))
+        for note in plan.notes:
+            prose(console, "[yellow]Note:[/] ", escape(note))
+
+    return Result("dockerfile", lambda: {"image": to_json(plan), "files": texts, "written": written}, show)
 
 
 def text_of(plan: CheckoutLane, recipe: ImageRecipe) -> str:
@@ -197,20 +206,6 @@ def _excludes(rule: str, folder: str) -> bool:
     expression = "".join(_WILDCARDS.get(part) or re.escape(part) for part in parts)
     path = PurePosixPath(folder)
     return any(re.fullmatch(expression, str(name)) for name in (path, *path.parents))
-
-
-def _show(console: Console, plan: CheckoutLane, written: Iterable[str], steps: Sequence[Step]) -> None:
-    """What was written where, what it is made from, and the command that builds it."""
-    title = f"[bold]{escape(plan.lane.description)} for {', '.join(plan.lane.targets)}[/]"
-    marked(console, Mark.GOOD, title, indent=0)
-    for step in steps:
-        show_step(console, step, indent=2)
-    for path in written:
-        prose(console, "  wrote ", escape(path))
-    for item in plan.reasons:
-        prose(console, "  - ", escape(item.text))
-    for note in plan.notes:
-        prose(console, "[yellow]Note:[/] ", escape(note))
 
 
 def _destination(out: Path) -> tuple[Path, str]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import Finding, Status, run_checks, select
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
@@ -63,7 +63,11 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     Raises:
         SplatfixError: no such file, no facts, nothing to read (exit code 2).
     """
-    facts, facts_from = _facts(request)
+    facts, facts_from = None, ""
+    if request.facts_file is not None:
+        facts, facts_from = load(request.facts_file), str(request.facts_file)
+    elif request.python is not None:
+        facts, facts_from = _facts_here(request.python)
     command_exit_code: int | None = None
     explanation: Explanation | None = None
     if request.command:
@@ -74,14 +78,20 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
                 if facts is None:
                     facts, facts_from = _facts_of_command(request.command)
                 copy.seek(0)
-                explanation = _Machine.of(facts).explain(copy)
+                explanation = _explained(copy, facts)
     else:
         with _opened(request) as stream:
-            explanation = _Machine.of(facts).explain(stream)
+            explanation = _explained(stream, facts)
     exit_code: int = Exit.OK
     collect: tuple[Step, ...] = ()
     if explanation is not None and not explanation.recognised:
-        exit_code, collect = Exit.UNDETERMINED, what_to_collect(request)
+        exit_code = Exit.UNDETERMINED
+        start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
+        again = say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1.")
+        collect = (say(start), again)
+        if request.facts_file is None and request.python is None:
+            save = ("splatfix", "diagnose", "--save", "facts.json")
+            collect = (say(start), run(*save, text="Facts of the machine, for --facts"), again)
     if command_exit_code is not None:
         exit_code = command_exit_code
 
@@ -120,19 +130,6 @@ def list_classes(name: str = "") -> Result:
     return Result("explain", lambda: report.document(None, classes=classes), text)
 
 
-def what_to_collect(request: ExplainRequest) -> tuple[Step, ...]:
-    """What helps where nothing is recognised."""
-    steps = [
-        say("Give the whole log, from the command on: the cause stands at the first error, not the last.")
-    ]
-    if request.facts_file is None and request.python is None:
-        steps.append(
-            run("splatfix", "diagnose", "--save", "facts.json", text="Facts of the machine, for --facts")
-        )
-    steps.append(say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."))
-    return tuple(steps)
-
-
 @contextmanager
 def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
     """A log as bytes: a file, or standard input."""
@@ -151,15 +148,6 @@ def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
         raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
     with stream:
         yield stream
-
-
-def _facts(request: ExplainRequest) -> tuple[Facts | None, str]:
-    """Facts of the machine where it failed, and where they are from."""
-    if request.facts_file is not None:
-        return load(request.facts_file), str(request.facts_file)
-    if request.python is not None:
-        return _facts_here(request.python)
-    return None, ""
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:
@@ -182,79 +170,66 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
         return None, ""  # the words of the log alone still name most causes
 
 
-class _Machine(Struct, frozen=True):
-    """The machine where it failed: what the checks find on it, and what answers a class there."""
-
-    evidence: MachineEvidence
-    answers: Answers
-    findings: tuple[Finding, ...] = ()
-    known: bool = False
-    """Its facts are known."""
-
-    @classmethod
-    def of(cls, facts: Facts | None) -> _Machine:
-        if facts is None:
-            return cls(MachineEvidence(), Answers())
+def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:
+    """Why it failed by its words, and by what the checks find on the machine where it failed, if that is known."""
+    evidence, answers, findings = MachineEvidence(), Answers(), None
+    if facts is not None:
         context = make_context(facts, Goal())
-        findings = tuple(run_checks(context, select((), ())))
-        return cls(_evidence(context, findings), Answers(context), findings, known=True)
-
-    def explain(self, log: IO[bytes]) -> Explanation:
-        explanation = read_log(log, self.evidence)
-        causes = [self.fitted(cause, explanation.dropins) for cause in explanation.causes]
-        return replace(explanation, causes=tuple(causes))
-
-    def fitted(self, cause: FailureCause, dropins: Sequence[str] = ()) -> FailureCause:
-        """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
-
-        What helps everywhere is said where no check has a command; where to look is no question any more once the facts
-        are known.
-        """
-        failure = failure_class(cause.name)
-        if failure is None:
-            return cause
-        answer = self.answers.to(failure)
-        without_compiler = self.answers.without_compiler(failure, dropins)
-        if not self.known:
-            return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
-        # what the checks that predict the class and found something ask for
-        steps: list[Step] = []
-        for finding in self.findings:
-            if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
-                steps.extend(finding.remedy)
-        # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
-        general = cause.fix[:1]
-        if any(step.command for step in steps):
-            general = ()
-        elif not steps and answer and answer[0].command is None:
-            # a plan that begins by hand speaks of what stands in its way next: the log's own cause leads
-            steps = [*general, *answer]
-        else:
-            steps += answer
-        if not any(step.command and "nvrtc" in step.command.argv for step in steps):
-            steps += without_compiler
-        if not steps:
-            return replace(cause, fix=tuple(dict.fromkeys(cause.fix)))
-        return replace(cause, fix=tuple(dict.fromkeys([*steps, *general])))
+        findings = run_checks(context, select((), ()))
+        answers = Answers(context)
+        # which classes the checks predict on that machine, and of which they see all and found nothing
+        codes: dict[Status, set[str]] = {status: set() for status in Status}
+        for finding in findings:
+            codes[finding.status].add(finding.code)
+        # a warning is what may fail; here something has failed
+        failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
+        # what was not looked at says nothing
+        passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
+        predicted, ruled_out = set(), set()
+        for failure in failure_classes():
+            if failed.intersection(failure.checks):
+                predicted.add(failure.name)
+            # of a class with a limit the checks do not see all: that they found nothing does not rule it out
+            if failure.checks and not failure.limit and passed.issuperset(failure.checks):
+                ruled_out.add(failure.name)
+        version = None
+        if context.build_toolkit and context.build_toolkit.version:
+            version = pair(context.build_toolkit.version)
+        evidence = MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)
+    explanation = read_log(log, evidence)
+    causes = [_fitted(cause, explanation.dropins, answers, findings) for cause in explanation.causes]
+    return replace(explanation, causes=tuple(causes))
 
 
-def _evidence(context: Context, findings: Sequence[Finding]) -> MachineEvidence:
-    """Which classes the checks predict on that machine, and of which they see all and found nothing."""
-    codes: dict[Status, set[str]] = {status: set() for status in Status}
+def _fitted(
+    cause: FailureCause, dropins: Sequence[str], answers: Answers, findings: Sequence[Finding] | None
+) -> FailureCause:
+    """The cause with commands: the remedies of the checks that found it there, else what its class asks for there.
+
+    What helps everywhere is said where no check has a command; where to look is no question any more once the facts
+    are known.
+    """
+    failure = failure_class(cause.name)
+    if failure is None:
+        return cause
+    answer = answers.to(failure)
+    without_compiler = answers.without_compiler(failure, dropins)
+    if findings is None:
+        return replace(cause, fix=(*cause.fix[:1], *answer, *without_compiler, *cause.fix[1:]))
+    # what the checks that predict the class and found something ask for
+    steps: list[Step] = []
     for finding in findings:
-        codes[finding.status].add(finding.code)
-    # a warning is what may fail; here something has failed
-    failed = codes[Status.FAIL] | codes[Status.CRASH] | codes[Status.WARN]
-    # what was not looked at says nothing
-    passed = codes[Status.PASS] - failed - codes[Status.UNKNOWN]
-    predicted, ruled_out = set(), set()
-    for failure in failure_classes():
-        if failed.intersection(failure.checks):
-            predicted.add(failure.name)
-        # of a class with a limit the checks do not see all: that they found nothing does not rule it out
-        if failure.checks and not failure.limit and passed.issuperset(failure.checks):
-            ruled_out.add(failure.name)
-    version = None
-    if context.build_toolkit and context.build_toolkit.version:
-        version = pair(context.build_toolkit.version)
-    return MachineEvidence(frozenset(predicted), frozenset(ruled_out), version)
+        if finding.code in failure.checks and finding.status in (Status.FAIL, Status.WARN):
+            steps.extend(finding.remedy)
+    # a check's own command is the fix on this machine: "install a toolkit" below it would contradict it
+    general = cause.fix[:1]
+    if any(step.command for step in steps):
+        general = ()
+    elif not steps and answer and answer[0].command is None:
+        # a plan that begins by hand speaks of what stands in its way next: the log's own cause leads
+        steps = [*general, *answer]
+    else:
+        steps += answer
+    if not any(step.command and "nvrtc" in step.command.argv for step in steps):
+        steps += without_compiler
+    return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.app.interrupts import EnvironmentState, on_interrupt
+from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.options import checkout_of, options_for
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
@@ -152,9 +152,9 @@ def carried_out(
     if not request.as_json:
         installation.show_plan(console.out(), plan, why=request.why, verbose=request.verbose)
         confirm("Go ahead?")
-    state = EnvironmentState(Path(plan.prefix), plan.python)
+    state = environment_state(Path(plan.prefix), plan.python)
     with (
-        on_interrupt(state.describe),
+        on_interrupt(state),
         install_progress(console.err(), verbose=request.verbose) as progress,
     ):
         cache = WheelCache() if request.use_cache else None

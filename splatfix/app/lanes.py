@@ -53,14 +53,14 @@ def certify_in_container(request: ContainerRequest) -> Result:
         out = request.out / lane.name if several else request.out
         # several are in a folder that is locked
         with nullcontext() if several else report_lock(out):
-            result = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
-        content = {name: value for name, value in result.certificate.items() if name not in ENVELOPE}
+            made, exit_code = certify_in_lane(request, lane, out.absolute(), partial(tell, lane.name))
+        content = {name: value for name, value in made.items() if name not in ENVELOPE}
         page = out / "certificate.html"
         return Result(
-            str(result.certificate.get("command", "certify")),
+            str(made.get("command", "certify")),
             lambda: content,
             lambda console: certificate.show_from_container(console, content, lane.name, page),
-            result.exit_code,
+            exit_code,
         )
 
     tell = lanes_progress(err(), request.lanes)

@@ -11,14 +11,12 @@ from splatfix.core.proof import Rung, RungName
 from splatfix.facts import Facts
 from splatfix.install import InstalledItem, InstallOutcome
 
-Verify = Callable[[str, str], tuple[KernelCheck, ...]]
-
 
 def measured(
     outcome: InstallOutcome,
     facts: Facts,
     take_back: Callable[[str, str], object],
-    verify: Verify = check_kernels,
+    verify: Callable[[str, str], tuple[KernelCheck, ...]] = check_kernels,
 ) -> InstallOutcome:
     """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 
@@ -48,20 +46,15 @@ def measured(
             raise SplatfixError.of(
                 "app.computes-wrongly", subject=item.subject, errors=errors, state=state, log=outcome.log
             )
-        rung = _computes(of_item)
+        details = "; ".join(check.detail for check in of_item) or "splatfix has no reference for it"
+        rung = Rung(RungName.COMPUTES, None, details)
+        if met := [check for check in of_item if check.outcome is Outcome.MET]:
+            errors = "; ".join(map(_errors, met))
+            text = f"forward and gradient agree with float64 references on the GPU: {errors}"
+            rung = Rung(RungName.COMPUTES, True, text)
         proof = tuple(rung if old.name is rung.name else old for old in item.proof)
         items.append(replace(item, proof=proof))
     return replace(outcome, items=tuple(items))
-
-
-def _computes(checks: list[KernelCheck]) -> Rung:
-    met = [check for check in checks if check.outcome is Outcome.MET]
-    if met:
-        errors = "; ".join(map(_errors, met))
-        text = f"forward and gradient agree with float64 references on the GPU: {errors}"
-        return Rung(RungName.COMPUTES, True, text)
-    details = "; ".join(check.detail for check in checks)
-    return Rung(RungName.COMPUTES, None, details or "splatfix has no reference for it")
 
 
 def _tops(item: InstalledItem) -> set[str]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.result import Result
-from splatfix.certify.monitor import Summary, require_tensorboard, target_of, watch
+from splatfix.certify.monitor import require_tensorboard, target_of, watch
 from splatfix.certify.phase_costs import costs_of, in_words, observed_environment
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
@@ -61,31 +61,28 @@ def monitor(
         return {"command_exit_code": summary.exit_code, **content}
 
     def text(_: Console) -> None:
-        for line in summary_lines(summary):
+        headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
+        if summary.exit_code is not None:
+            headline += f", exit code {summary.exit_code}"
+        share = summary.share_above_97_percent
+        measured = (
+            ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
+            ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
+            ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
+            ("above 97 %", share and 100 * share, "{:.1f} % of the samples"),
+            ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
+            ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
+            ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
+        )
+        phase_costs = in_words(summary.phases) if summary.phases else ()
+        # what was measured; the notes say why the rest was not
+        for line in (
+            headline,
+            *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
+            *(f"  {name:<16} {value}" for name, value in phase_costs),
+            *(f"  note: {note}" for note in summary.notes),
+            f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
+        ):
             paragraph(err(), escape(line), first=0, then=4)
 
     return Result("monitor", data, text, summary.exit_code or 0)
-
-
-def summary_lines(summary: Summary) -> list[str]:
-    """The summary for people: what was measured; the notes say why the rest was not."""
-    headline = f"{summary.target}: {summary.seconds:.1f} s, {counted(summary.samples, 'sample')}"
-    if summary.exit_code is not None:
-        headline += f", exit code {summary.exit_code}"
-    share = summary.share_above_97_percent
-    measured = (
-        ("VRAM peak", summary.vram_peak_gb, "{:.2f} GiB"),
-        ("settled baseline", summary.vram_settled_gb, "{:.2f} GiB"),
-        ("growth above it", summary.vram_creep_gb, "{:.2f} GiB"),
-        ("above 97 %", share and 100 * share, "{:.1f} % of the samples"),
-        ("GPU utilisation", summary.gpu_utilisation_mean, "{:.0f} % on average"),
-        ("host memory peak", summary.rss_peak_gb, "{:.2f} GiB"),
-        ("CPU", summary.cpu_percent_mean, "{:.0f} % on average (100 % is one core)"),
-    )
-    return [
-        headline,
-        *(f"  {name:<16} {form.format(value)}" for name, value, form in measured if value is not None),
-        *(f"  {name:<16} {value}" for name, value in (in_words(summary.phases) if summary.phases else ())),
-        *(f"  note: {note}" for note in summary.notes),
-        f"  series: {os.path.join(summary.folder, 'metrics.jsonl')}",  # noqa: PTH118
-    ]

@@ -104,13 +104,14 @@ def diff(a: Path, b: Path) -> Result:
 
 def _page(stored: Stored, sha256: str) -> str:
     """The page, made from the report folder; what is gone from there is said on standard error."""
-    missing = stored.missing
-    if missing:
+    folder = stored.path.parent
+    named = [name for scene in stored.certificate.scenes for name in (*scene.images, scene.log) if name]
+    if missing := [name for name in named if not (folder / name).is_file()]:
         files = f"{counted(len(missing), 'file')} ({few([visible(name) for name in missing])})"
-        show_message(f"Not in the page, because not in {stored.folder}: {files}.")
+        show_message(f"Not in the page, because not in {folder}: {files}.")
     facts = stored.facts
     matrix = binary_matrix(make_context(facts))
-    return certificate_page(stored.certificate, facts, stored.folder, stored.options, matrix, sha256)
+    return certificate_page(stored.certificate, facts, folder, stored.options, matrix, sha256)
 
 
 def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError] | None = None) -> Result:

@@ -90,21 +90,17 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
 
 def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int:
     """Show an error that ended a command; returns the exit code of the process."""
-    if not (as_json and _error_document(problem, command)):
-        with contextlib.suppress(OSError):  # standard error is gone too
-            _consoles().show_error(problem)
+    if as_json:
+        try:
+            _write(envelope(command, problem.exit_code, {}, problem))
+            sys.stdout.flush()
+        except OSError:  # writing there is what failed (a full disk)
+            discard_output()
+        else:
+            return int(problem.exit_code)
+    with contextlib.suppress(OSError):  # standard error is gone too
+        _consoles().show_error(problem)
     return int(problem.exit_code)
-
-
-def _error_document(problem: SplatfixError, command: str) -> bool:
-    """Write the error to standard output; False where writing there is what failed (a full disk)."""
-    try:
-        _write(envelope(command, problem.exit_code, {}, problem))
-        sys.stdout.flush()
-    except OSError:
-        discard_output()
-        return False
-    return True
 
 
 def _write(document: Mapping[str, Any]) -> None:

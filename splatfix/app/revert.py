@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from splatfix.app.interrupts import EnvironmentState, on_interrupt
+from splatfix.app.interrupts import environment_state, on_interrupt
 from splatfix.app.result import Result, target_python
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import run
@@ -60,8 +60,8 @@ def revert(
 
     interpreter = target_python(python)
     # what an interrupt is told of is what differs from now
-    state = EnvironmentState(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
-    with on_interrupt(state.describe):
+    state = environment_state(open_environment(interpreter, ProcessRunner()).prefix, interpreter)
+    with on_interrupt(state):
         if everything:
             outcomes = tuple(revert_all(interpreter, dry_run=dry_run, each=show))
         else:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +23,6 @@ from splatfix.report.documents import SCHEMA_VERSION
 
 NAME = "certificate.json"
 _MAKE_ONE = ("splatfix", "certify", "--out", "splatfix-report")
-_VERDICTS = [item.value for item in Verdict]
 
 
 class Stored(Struct, frozen=True):
@@ -65,27 +64,12 @@ class Stored(Struct, frozen=True):
         return hashlib.sha256(self.content).hexdigest()
 
     @property
-    def folder(self) -> Path:
-        """The report folder: pictures and logs are below it."""
-        return self.path.parent
-
-    @property
     def python(self) -> str | None:
         """The environment that was certified."""
         argv = self.certificate.repeat.argv
         if "--python" not in argv[:-1]:
             return None
         return argv[argv.index("--python") + 1]
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Pictures and logs that the certificate names and that are not in the report folder any more."""
-        missing = []
-        for scene in self.certificate.scenes:
-            for name in filter(None, (*scene.images, scene.log)):
-                if not (self.folder / PurePosixPath(name)).is_file():
-                    missing.append(name)
-        return tuple(missing)
 
 
 def read_stored(path: Path) -> Stored:
@@ -108,7 +92,7 @@ def read_stored(path: Path) -> Stored:
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"
-        or document.get("verdict") not in _VERDICTS
+        or document.get("verdict") not in [item.value for item in Verdict]
     ):
         problem = f"{file} is not a certificate.json of splatfix certify."
         raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))

@@ -81,10 +81,9 @@ def foretell(request: VramRequest) -> Result:
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
         raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)
-    strategy = request.strategy
+    request = replace(request, stack=stack.key)
     if stack.key == "mcmc":
-        strategy = "mcmc"
-    request = replace(request, stack=stack.key, strategy=strategy)
+        request = replace(request, strategy="mcmc")
     scene, scenes = None, 0
     if request.scene is not None:
         folder, scene, scenes = _largest_scene(request.scene)

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from splatfix.certify.model import Skipped
 from splatfix.certify.smoke import list_scenes
 from splatfix.core.errors import SplatfixError
-from splatfix.core.resources import smoke_trainer_folder
+from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.core.step import value_options
 from splatfix.knowledge.published import public_scenes
 
@@ -152,7 +152,7 @@ class SampleScene(Struct, frozen=True):
 
 def samples_folder() -> Path:
     """The folder with one folder per sample scene, and their index."""
-    return smoke_trainer_folder() / "samples"
+    return SMOKE_TRAINER / "samples"
 
 
 def find_samples(names: Iterable[str] = ()) -> tuple[SampleScene, ...]:

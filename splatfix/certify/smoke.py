@@ -14,7 +14,7 @@ from splatfix.certify.progress import words
 from splatfix.certify.record import TrainerError
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import sha256_of
-from splatfix.core.resources import kernels_folder, smoke_trainer_folder
+from splatfix.core.resources import KERNELS, SMOKE_TRAINER
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
@@ -46,9 +46,9 @@ def stage(folder: Path) -> Path:
     A process that imports them there tells at its end what it loaded, where it is asked to.
     splatfix's own site-packages must not be on the target's path: its numpy or torch would shadow the target's.
     """
-    shutil.copytree(smoke_trainer_folder(), folder / "smoke_trainer", ignore=_NOT_CODE)
+    shutil.copytree(SMOKE_TRAINER, folder / "smoke_trainer", ignore=_NOT_CODE)
     package = folder / "splatfix"
-    shutil.copytree(kernels_folder(), package / "kernels", ignore=_NOT_CODE)
+    shutil.copytree(KERNELS, package / "kernels", ignore=_NOT_CODE)
     shutil.copyfile(loaded.__file__, package / "loaded.py")
     (package / "__init__.py").write_text(_PACKAGE, encoding="utf-8")
     return folder

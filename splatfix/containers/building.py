@@ -61,7 +61,15 @@ class Building:
 
     def hear(self, line: str) -> None:
         if step := _STEP.match(line):
-            self._step(step["word"].upper(), step["rest"])
+            word, rest = step["word"].upper(), step["rest"]
+            if word == "FROM":
+                _, _, name = rest.partition(" AS ")
+                self._stage = f"stage {name}" if name else "the image itself"
+            with self._lock:
+                self._activity, self._began = f"{self._stage}: {word}", time.monotonic()
+            self._command = rest if word == "RUN" else ""
+            if word == "COPY" and (source := _COPIES.search(rest)):
+                self._begin(f"copying what stage {source[1]} made")
         elif line.startswith(" ---> Running in ") and self._command:  # and not from the engine's cache
             texts = [text for part, text in _COMMANDS if part in self._command]
             self._begin(texts[0] if texts else "running a command")
@@ -70,16 +78,6 @@ class Building:
                 if match := sign.match(line):
                     self._begin(match.expand(text))
                     return
-
-    def _step(self, word: str, rest: str) -> None:
-        if word == "FROM":
-            _, _, name = rest.partition(" AS ")
-            self._stage = f"stage {name}" if name else "the image itself"
-        with self._lock:
-            self._activity, self._began = f"{self._stage}: {word}", time.monotonic()
-        self._command = rest if word == "RUN" else ""
-        if word == "COPY" and (source := _COPIES.search(rest)):
-            self._begin(f"copying what stage {source[1]} made")
 
     def _begin(self, text: str) -> None:
         activity = f"{self._stage}: {text}" if self._stage else text

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from splatfix.certify import Interrupted, make_room
 from splatfix.certify.host import Host
 from splatfix.certify.model import Verdict
@@ -18,7 +16,6 @@ from splatfix.containers.image import (
     CHECKOUT,
     OWN,
     PACKAGES,
-    Image,
     ImageRecipe,
     build_image,
     own_source,
@@ -42,22 +39,13 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
 
-class ContainerResult(Struct, frozen=True):
-    """A certificate from a container, and the image that it was made in."""
-
-    certificate: dict[str, Any]
-    exit_code: int
-    """The certificate's own."""
-    image: Image
-
-
 def certify_in_container(
     request: ContainerRequest,
     lane: Lane,
     out: Path,
     progress: Callable[[str], None],
-) -> ContainerResult:
-    """Certify inside a container of a lane and copy the report.
+) -> tuple[dict[str, Any], int]:
+    """Certify inside a container of a lane and copy the report: the certificate, and its exit code.
 
     Args:
         lane: one of those that were asked for.
@@ -86,10 +74,30 @@ def certify_in_container(
         with naming_what_is_left(out):
             outcome = run_in_container(engine, job, progress)
         certificate = certificate_of(outcome, job)
-        write_json(out / PROVENANCE, _provenance(lane, engine, image, outcome, no_gpu))
+        packages = read_inside(engine, image, PACKAGES)
+        built = read_inside(engine, image, BUILT)
     finally:
-        engine.close()
-    return ContainerResult(certificate, outcome.exit_code, image)
+        engine.client.close()
+    made_in = {
+        "schema_version": 2,
+        "lane": lane.name,
+        "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
+        "base_image": {"name": image.base_image, "id": image.base_id},
+        "engine": {
+            "kind": engine.kind,
+            "version": engine.version,
+            "arch": engine.arch,
+            "rootless": engine.rootless,
+            "limits": engine.limits,
+        },
+        "packages": (packages or b"").decode().splitlines(),
+        "built": json.loads(built) if built else None,
+        "no_gpu": no_gpu,
+        "exit_code": outcome.exit_code,
+        "seconds": round(outcome.seconds, 3),
+    }
+    write_json(out / PROVENANCE, made_in)
+    return certificate, outcome.exit_code
 
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
@@ -212,32 +220,6 @@ def certificate_of(outcome: ContainerOutcome, job: ContainerJob) -> dict[str, An
     if code == Exit.UNDETERMINED:
         missing.exit_code = Exit.UNDETERMINED
     raise missing
-
-
-def _provenance(
-    lane: Lane, engine: Engine, image: Image, outcome: ContainerOutcome, no_gpu: str
-) -> dict[str, Any]:
-    """What the certificate was made in, for ``container.json``."""
-    packages = read_inside(engine, image, PACKAGES)
-    built = read_inside(engine, image, BUILT)
-    return {
-        "schema_version": 2,
-        "lane": lane.name,
-        "image": {"tag": image.tag, "id": image.id, "reused": image.reused},
-        "base_image": {"name": image.base_image, "id": image.base_id},
-        "engine": {
-            "kind": engine.kind,
-            "version": engine.version,
-            "arch": engine.arch,
-            "rootless": engine.rootless,
-            "limits": engine.limits,
-        },
-        "packages": (packages or b"").decode().splitlines(),
-        "built": json.loads(built) if built else None,
-        "no_gpu": no_gpu,
-        "exit_code": outcome.exit_code,
-        "seconds": round(outcome.seconds, 3),
-    }
 
 
 def read_certificates(path: Path | None) -> bytes:

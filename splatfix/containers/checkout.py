@@ -113,10 +113,13 @@ def lane_for(
             shown="",
             sources=(),
         )
+        for source in sources:
+            if not Path(source.folder).is_relative_to(folder):
+                raise SplatfixError.of("containers.outside-checkout", folder=source.folder, checkout=folder)
         return CheckoutLane(
             lane,
             machine,
-            sources=tuple(_below(source.folder, folder) for source in sources),
+            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in sources),
             reasons=(Reason(carries, build.source), Reason(compiler), Reason(runs)),
             # what the checkout is, the image says itself
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),
@@ -190,10 +193,3 @@ def _base(
     if obstacle := wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc):
         raise NotApplicable(obstacle)
     return image, system, downloads
-
-
-def _below(source: str, checkout: Path) -> str:
-    path = Path(source)
-    if not path.is_relative_to(checkout):
-        raise SplatfixError.of("containers.outside-checkout", folder=path, checkout=checkout)
-    return path.relative_to(checkout).as_posix()

@@ -67,9 +67,6 @@ class Engine(Struct, frozen=True):
     limits: bool = True
     """Whether it holds containers to limits of memory and processes."""
 
-    def close(self) -> None:
-        self.client.close()
-
 
 def connect(environ: Mapping[str, str] | None = None) -> Engine:
     """Connect to the engine that the docker command uses.
@@ -121,7 +118,13 @@ def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
     """
     docker = sdk()
     if environ.get("DOCKER_HOST"):
-        return Endpoint(environ["DOCKER_HOST"], "DOCKER_HOST", _tls_from(environ))
+        # DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, read by the SDK itself
+        try:
+            tls = docker.utils.kwargs_from_env(environment=dict(environ)).get("tls")
+        except docker.errors.DockerException as error:
+            folder = environ.get("DOCKER_CERT_PATH") or "~/.docker"
+            raise SplatfixError.of("containers.docker-tls-invalid", folder=folder, error=error) from error
+        return Endpoint(environ["DOCKER_HOST"], "DOCKER_HOST", tls)
     name = environ.get("DOCKER_CONTEXT") or None
     described = name or "(the current one)"
     list_contexts = run("docker", "context", "ls")
@@ -147,8 +150,7 @@ def find_endpoint(environ: Mapping[str, str]) -> Endpoint:
 def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixError:
     """The error for an exception of the docker SDK while it connected to ``endpoint``."""
     address = f"{endpoint.host} (from {endpoint.found_via})"
-    root = _root_cause(error)
-    if isinstance(root, PermissionError):
+    if isinstance(_root_cause(error), PermissionError):
         return SplatfixError.of("containers.docker-permission-denied", address=address)
     # the SDK wraps network errors, so a bare ValueError is about the address
     if "Invalid bind address" in str(error) or isinstance(error, ValueError):
@@ -156,7 +158,7 @@ def explain_unreachable(error: BaseException, endpoint: Endpoint) -> SplatfixErr
     return SplatfixError.of(
         "containers.docker-engine-unreachable",
         address=address,
-        reason=_reason(root, error),
+        reason=_reason(error),
         host=endpoint.host,
         details={"host": endpoint.host, "found_via": endpoint.found_via},
     )
@@ -183,8 +185,7 @@ def engine_errors(action: str, meaning: str = "Nothing was certified.") -> Itera
         text = f"The Docker engine failed while {action}: {message}."
         raise SplatfixError("docker-engine-failed", text, todo=todo) from error
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        reason = _reason(_root_cause(error), error)
-        lost = SplatfixError.of("containers.docker-engine-lost", action=action, reason=reason)
+        lost = SplatfixError.of("containers.docker-engine-lost", action=action, reason=_reason(error))
         lost.meaning = f"{lost.meaning} {meaning}".strip()
         raise lost from error
 
@@ -200,17 +201,6 @@ def sdk() -> Any:
     except ImportError as error:
         raise SplatfixError.of("containers.docker-sdk-missing", todo=(INSTALL_SDK,)) from error
     return docker
-
-
-def _tls_from(environ: Mapping[str, str]) -> Any:
-    """DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, read by the SDK itself."""
-    docker = sdk()
-    try:
-        # given an empty mapping, the SDK reads the variables of the process
-        return docker.utils.kwargs_from_env(environment=dict(environ) or {"DOCKER_HOST": ""}).get("tls")
-    except docker.errors.DockerException as error:
-        folder = environ.get("DOCKER_CERT_PATH") or "~/.docker"
-        raise SplatfixError.of("containers.docker-tls-invalid", folder=folder, error=error) from error
 
 
 def _root_cause(error: BaseException) -> BaseException:
@@ -232,7 +222,8 @@ def _root_cause(error: BaseException) -> BaseException:
     return innermost
 
 
-def _reason(root: BaseException, error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
+    root = _root_cause(error)
     if isinstance(root, FileNotFoundError):
         return "no such socket"
     if isinstance(root, ConnectionRefusedError):
@@ -263,30 +254,21 @@ def explain_gpu_failure(message: str, host: str) -> SplatfixError | None:
     headline = f"The Docker engine at {host} cannot pass NVIDIA GPUs into a container: {message}"
     if known.key == "docker-gpu-unusable":
         headline = f"The NVIDIA Container Toolkit on {host} found no usable GPU: {message}"
-    elif host.startswith("unix://") and _no_gpu_here():
-        meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
-        todo = _without_gpu()
-    code = known.key
-    return SplatfixError(code, headline, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
-
-
-def _no_gpu_here() -> bool:
-    """This machine shows neither an NVIDIA GPU nor a driver; what could not be asked counts as there."""
-    machine = gather("").machine
-    gpus, files = machine.gpus.value, machine.device_files.value
-    none = gpus is not None and not any(gpu.vendor == "nvidia" for gpu in gpus)
-    return none and files == () and machine.driver.value is None and not machine.wsl
-
-
-def _without_gpu() -> tuple[Step, ...]:
-    """The lanes that run on any machine, and what this one needs for the others."""
-    todo = []
-    for lane in load_lanes().values():
-        if lane.gpu is not GpuNeed.REQUIRED and not lane.repository:
-            command = ("splatfix", "certify", "--container", lane.name)
-            todo.append(run(*command, text=f"Without a GPU: lane {lane.name}"))
-    toolkit = f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"
-    return (*todo, say(toolkit))
+    elif host.startswith("unix://"):
+        machine = gather("").machine
+        # what could not be asked counts as there
+        gpus, files = machine.gpus.value, machine.device_files.value
+        none = gpus is not None and not any(gpu.vendor == "nvidia" for gpu in gpus)
+        if none and files == () and machine.driver.value is None and not machine.wsl:
+            meaning = "This machine has no NVIDIA GPU: none on the PCI bus, and no driver."
+            anywhere = [
+                run("splatfix", "certify", "--container", lane.name, text=f"Without a GPU: lane {lane.name}")
+                for lane in load_lanes().values()
+                if lane.gpu is not GpuNeed.REQUIRED and not lane.repository
+            ]
+            toolkit = f"With one, install its driver and the NVIDIA Container Toolkit: {_TOOLKIT_GUIDE}"
+            todo = (*anywhere, say(toolkit))
+    return SplatfixError(known.key, headline, meaning=meaning, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def require_gpu(engine: Engine) -> None:

@@ -27,7 +27,7 @@ from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
 from splatfix.core.output import KeptLines, OutputLog
 from splatfix.core.reading import read_text
 from splatfix.core.redact import safe_cut, without_credentials
-from splatfix.core.resources import bundled, kernels_folder, smoke_trainer_folder
+from splatfix.core.resources import KERNELS, SMOKE_TRAINER, bundled
 from splatfix.core.step import target_options
 from splatfix.explain import explain_image_build
 
@@ -95,9 +95,9 @@ def own_source() -> dict[str, Path]:
 
     The layout is that of an installed wheel, also where splatfix runs from a checkout.
     """
-    package = kernels_folder().parent
+    package = KERNELS.parent
     files = dict(_files(package.name, package))
-    files |= _files("smoke_trainer", smoke_trainer_folder())
+    files |= _files("smoke_trainer", SMOKE_TRAINER)
     if not (package / "_bundled").is_dir():
         for name in BUNDLED:
             files |= _files(f"{package.name}/_bundled/{name}", bundled(name))
@@ -214,38 +214,25 @@ def follow_build(
                 cut = safe_cut(pending)
                 hear([pending[:cut]])
                 pending = pending[cut:]
-            if error := _error_of(answer):
+            # of the two fields `error` is the older one (moby, pkg/jsonmessage); the newer may have a code alone
+            error = str(answer.get("error") or "")
+            if isinstance(detail := answer.get("errorDetail"), Mapping):
+                error = str(detail.get("message") or error or f"exit code: {detail.get('code')}")
+            if error:
                 hear([pending, error])
-                raise _build_failed(lane, kept.all(), log, error)
+                failure = explain_image_build(kept.all(), error)
+                reason = failure.lines[0] if failure.lines else "no reason given"
+                if failure.failure_class:
+                    reason += f" [{failure.failure_class}]"
+                raise SplatfixError.of(
+                    "containers.image-not-built",
+                    lane=lane.name,
+                    reason=reason,
+                    log=log,
+                    todo=failure.todo[:1],
+                    details={"log": str(log), "engine": error},
+                )
         hear([pending])
-
-
-def _error_of(answer: Mapping[str, Any]) -> str:
-    """The engine's message where a build failed; "" for any other answer.
-
-    Of the two fields ``error`` is the older one (moby, pkg/jsonmessage); the newer may have a code alone.
-    """
-    detail = answer.get("errorDetail")
-    if isinstance(detail, Mapping):
-        return str(detail.get("message") or answer.get("error") or f"exit code: {detail.get('code')}")
-    return str(answer.get("error") or "")
-
-
-def _build_failed(lane: Lane, lines: list[str], log: Path, error: str) -> SplatfixError:
-    """The line that says it, with the class where one is recognised."""
-    failure = explain_image_build(lines, error)
-    reason = failure.lines[0] if failure.lines else "no reason given"
-    if failure.failure_class:
-        reason += f" [{failure.failure_class}]"
-    details = {"log": str(log), "engine": error}
-    return SplatfixError.of(
-        "containers.image-not-built",
-        lane=lane.name,
-        reason=reason,
-        log=log,
-        todo=failure.todo[:1],
-        details=details,
-    )
 
 
 def _base_image(engine: Engine, name: str, progress: Callable[[str], None]) -> str:

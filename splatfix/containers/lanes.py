@@ -58,8 +58,12 @@ class Lane(Struct, forbid_unknown_fields=True, frozen=True):
 def load_lanes() -> dict[str, Lane]:
     """All lanes by name, in the order of the file."""
     document = parse_toml((bundled("dockerfiles") / "lanes.toml").read_text(encoding="utf-8"))
-    rows: dict[str, dict[str, Any]] = document["lanes"]
-    return {name: from_json(Lane, {**_inherited(name, rows), "name": name}) for name in rows}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, own in document["lanes"].items():
+        # with the values of the lane that it is like, which comes before it
+        other = rows[own.pop("like")] if "like" in own else {}
+        rows[name] = {**other, **own, "name": name}
+    return {name: from_json(Lane, row) for name, row in rows.items()}
 
 
 def find_lane(name: str) -> Lane:
@@ -73,12 +77,3 @@ def find_lane(name: str) -> Lane:
         return lanes[name]
     choice = say(f"Choose from: {', '.join(lanes)}")
     raise usage_error("unknown-lane", f"There is no container lane {name!r}.", choice)
-
-
-def _inherited(name: str, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A lane's values, with those of the lane that it is like."""
-    own = dict(rows[name])
-    other = own.pop("like", None)
-    if other is None:
-        return own
-    return {**_inherited(other, rows), **own}

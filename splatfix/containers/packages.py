@@ -23,11 +23,8 @@ from splatfix.core.resources import bundled
 from splatfix.core.runner import Runner
 
 _SETTINGS = {
-    "index-url": "PIP_INDEX_URL",
-    "extra-index-url": "PIP_EXTRA_INDEX_URL",
-    "find-links": "PIP_FIND_LINKS",
-    "trusted-host": "PIP_TRUSTED_HOST",
-    "cert": "PIP_CERT",
+    name: f"PIP_{name.replace('-', '_').upper()}"
+    for name in ("index-url", "extra-index-url", "find-links", "trusted-host", "cert")
 }
 _SECTIONS = ("global", "install")
 """Of ``pip config list``; later ones win, then variables (https://pip.pypa.io/en/stable/topics/configuration/)."""

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -108,7 +108,16 @@ def run_in_container(
         with engine_errors("running the container"):
             exit_code = int(container.wait()["StatusCode"])
             container.reload()
-        files = _fetch_report(container, job.out)
+        with tempfile.TemporaryFile() as file:  # also from an engine on another machine
+            with engine_errors("copying the report"):
+                blocks, _ = container.get_archive(REPORT_FOLDER)
+                for block in blocks:
+                    file.write(block)
+                    if file.tell() > MOST_REPORT:
+                        raise _too_large(f"is larger than {MOST_REPORT >> 30} GiB, and was not copied")
+            is_empty = not file.tell()  # Podman, where the image lacks the folder
+            file.seek(0)
+            files = () if is_empty else unpack_report(file, job.out)
         if output.interrupted:
             raise KeyboardInterrupt
         if output.expired:
@@ -237,11 +246,6 @@ def _left(container: Any, lost: SplatfixError, before: SplatfixError | None) -> 
     )
 
 
-def _stop(container: Any, **signal: str) -> None:
-    with suppress(sdk().errors.APIError):  # it has just ended
-        container.kill(**signal)
-
-
 def _follow(
     engine: Engine,
     container: Any,
@@ -256,11 +260,14 @@ def _follow(
         timers[-1].daemon = True
         return start(timers[-1])
 
+    def stop(signal: str = "SIGTERM") -> None:
+        with suppress(sdk().errors.APIError):  # it has just ended
+            container.kill(signal)
+
     def end() -> None:
-        terminate = partial(_stop, container, signal="SIGTERM")
-        terminate()
-        later(2, terminate)  # a shell that was just started does not hear the first; it heeds one only
-        later(_GRACE_S, partial(_stop, container))
+        stop()
+        later(2, stop)  # a shell that was just started does not hear the first; it heeds one only
+        later(_GRACE_S, partial(stop, "SIGKILL"))
 
     def expire() -> None:
         output.expired = True
@@ -280,7 +287,8 @@ def _follow(
         if not later(job.lane.timeout_s, expire):
             progress("no thread can be started on this machine: the lane's time limit is not kept")
         try:
-            output.read(stream)
+            for out, err in stream:
+                output.feed(out or b"", err or b"")
         except KeyboardInterrupt:
             output.interrupted = True
             progress("interrupted: what runs in the container was told to end")
@@ -304,11 +312,6 @@ class ContainerOutput:
         self._partial = {"out": b"", "err": b""}
         self.expired = self.interrupted = False
         self.last_lines: list[str] = []
-
-    def read(self, stream: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Take what comes until the container ends."""
-        for out, err in stream:
-            self.feed(out or b"", err or b"")
 
     def feed(self, out: bytes, err: bytes) -> None:
         """Take what came on each stream."""
@@ -334,21 +337,6 @@ class ContainerOutput:
             self.last_lines = [*self.last_lines[-19:], line]
         if stream == "err":
             self._progress(line)
-
-
-def _fetch_report(container: Any, out: Path) -> tuple[Path, ...]:
-    """Copy the container's report folder into ``out``, also from an engine on another machine."""
-    with tempfile.TemporaryFile() as file:
-        with engine_errors("copying the report"):
-            blocks, _ = container.get_archive(REPORT_FOLDER)
-            for block in blocks:
-                file.write(block)
-                if file.tell() > MOST_REPORT:
-                    raise _too_large(f"is larger than {MOST_REPORT >> 30} GiB, and was not copied")
-        if not file.tell():  # Podman, where the image lacks the folder
-            return ()
-        file.seek(0)
-        return unpack_report(file, out)
 
 
 def unpack_report(archive: IO[bytes], out: Path) -> tuple[Path, ...]:

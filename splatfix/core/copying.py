@@ -168,9 +168,15 @@ class SourceFiles:
             for entry in entries:
                 name, path = f"{inside}/{entry.name}".lstrip("/"), folder / entry.name
                 is_folder = entry.is_dir(follow_symlinks=False)
+                is_output = entry.name.endswith(".egg-info") if is_folder else _STALE.match(entry.name)
+                if self._is_top(folder):
+                    is_output = is_output or entry.name in _SKIP_AT_TOP
                 if entry.name == ".git" and is_folder and self._with_commit:
-                    yield from self._commit(path, name)
-                elif _is_output(entry.name, is_folder=is_folder, at_top=self._is_top(folder)):
+                    for file in sorted(path.rglob("*")):
+                        place = file.relative_to(path).as_posix()
+                        if _GIT.fullmatch(place) and not file.is_symlink() and file.is_file():
+                            yield Entry(f"{name}/{place}", file)
+                elif is_output or entry.name in _SKIP_ANYWHERE:
                     continue
                 elif left_out := self._left_out(path, name):
                     self.left_out.append(left_out)
@@ -182,12 +188,6 @@ class SourceFiles:
                 elif entry.is_file():
                     yield Entry(name, path)
             pending += reversed(below)
-
-    def _commit(self, git: Path, inside: str) -> Iterator[Entry]:
-        for path in sorted(git.rglob("*")):
-            name = path.relative_to(git).as_posix()
-            if _GIT.fullmatch(name) and not path.is_symlink() and path.is_file():
-                yield Entry(f"{inside}/{name}", path)
 
     def _is_top(self, folder: Path) -> bool:
         return folder in (self.source, self.repository)
@@ -221,14 +221,6 @@ def _secret_names() -> re.Pattern[str]:
     lines = (bundled("dockerfiles") / "secrets.dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [fnmatch.translate(line.removeprefix("**/")) for line in lines if line.startswith("**/")]
     return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-def _is_output(name: str, *, is_folder: bool, at_top: bool) -> bool:
-    if name in _SKIP_ANYWHERE or (at_top and name in _SKIP_AT_TOP):
-        return True
-    if is_folder:
-        return name.endswith(".egg-info")
-    return _STALE.match(name) is not None
 
 
 def _holds_only_data(folder: Path) -> bool:

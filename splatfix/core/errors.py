@@ -83,7 +83,10 @@ class SplatfixError(Exception):
         """
         room, _, row_name = name.partition(".")
         row = stated(room)[row_name]
-        blanks = {key: _in_words(value) for key, value in values.items()}
+        blanks = dict(values)
+        for key, value in values.items():
+            if isinstance(value, (tuple, list, set, frozenset, dict)):
+                blanks[key] = ", ".join(map(str, value))
         if todo is None:
             todo = tuple(step_of(item, named=blanks) for item in row.get("todo", ()))
         if exit_code is None:
@@ -121,12 +124,6 @@ def stated(room: str) -> Mapping[str, Mapping[str, Any]]:
 
     path = Path(__file__).parents[1] / room / "errors.toml"
     return parse_toml(path.read_text(encoding="utf-8"))
-
-
-def _in_words(value: object) -> object:
-    if isinstance(value, (tuple, list, set, frozenset, dict)):
-        return ", ".join(map(str, value))
-    return value
 
 
 T = TypeVar("T")

@@ -17,16 +17,13 @@ from typing import Any
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.limits import MOST_JSON
-from splatfix.core.reading import read_blocks, read_bytes
+from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
 from splatfix.core.words import few
 
 TEMPORARY = ".splatfix-"
 """How the name of a file begins that is not whole yet."""
-_STREAM = os.O_WRONLY | os.O_APPEND
-for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
-    _STREAM |= getattr(os, _flag, 0)
 _PATIENCE_S = 30.0
 """For a reader to take a block."""
 
@@ -178,7 +175,7 @@ def _is_stream(path: Path) -> bool:
 
 def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
     try:
-        stream = os.fdopen(os.open(path, _STREAM), "wb", buffering=0)
+        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb", buffering=0)
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise OSError(errno.ENXIO, "nobody reads from it") from error
@@ -198,12 +195,7 @@ def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:
-    todo = say("Choose a folder you may write to, or make room on that disk.")
-    return cannot_write(f"Cannot write {path}: {error.strerror or error}.", todo, meaning=_state_of(path))
-
-
-def _state_of(path: Path) -> str:
-    """What lies where a file was not written: those before it of the same report, or what was there."""
+    # what lies there: files before it of the same report, or what was there
     try:
         # without the lock of whoever writes them
         beside = sorted(
@@ -217,4 +209,5 @@ def _state_of(path: Path) -> str:
         state = f"{path.name} is as it was."
     if beside:
         state += f" In {path.parent} lie {few(beside)}."
-    return state
+    todo = say("Choose a folder you may write to, or make room on that disk.")
+    return cannot_write(f"Cannot write {path}: {error.strerror or error}.", todo, meaning=state)

@@ -39,11 +39,9 @@ def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
 def without_relative_path(env: Mapping[str, str]) -> dict[str, str]:
     """The variables without the folders in PATH that are below the current one, such as ``.`` or an empty word."""
     folders = env.get("PATH", os.defpath).split(os.pathsep)
-    return {**env, "PATH": os.pathsep.join(filter(_is_absolute, folders))}
-
-
-def _is_absolute(folder: str) -> bool:
-    return os.path.isabs(folder.strip('"'))  # noqa: PTH117 - before every child, and fast
+    # before every child, and fast
+    absolute = [folder for folder in folders if os.path.isabs(folder.strip('"'))]  # noqa: PTH117
+    return {**env, "PATH": os.pathsep.join(absolute)}
 
 
 def find_program(name: str, path: str | None = None) -> str | None:

@@ -89,7 +89,10 @@ def _value(hint: Any, data: Any) -> Any:
         # so that one bad number of a list spoils no other
         return next((made for option in arguments for made in _fitting(option, data)), None)
     if kind in (int, float):
-        return _number(kind, data)
+        is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+        if is_number and abs(data) < LARGEST and kind(data) == data:
+            return kind(data)
+        raise ValueError(f"{data!r} is no {kind.__name__}")
     if kind is tuple:
         _expect(data, (list, tuple))
         if arguments[-1] is not Ellipsis:
@@ -113,13 +116,6 @@ def _fitting(hint: Any, data: Any) -> list[Any]:
         return [_value(hint, data)]
     except ValueError:
         return []
-
-
-def _number(kind: type[int] | type[float], value: Any) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and abs(value) < LARGEST and kind(value) == value:
-        return kind(value)
-    raise ValueError(f"{value!r} is no {kind.__name__}")
 
 
 def _expect(data: Any, kind: Any) -> Any:

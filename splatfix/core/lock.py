@@ -116,7 +116,7 @@ class Lock:
             time.sleep(0.02)
             taken = try_lock(self._handle)
         if taken is None:
-            self._make_substitute()
+            self._make_substitute(self.path.with_name(f"{self.path.name}.held"))
         elif not is_same(self._handle, self.path):  # its last holder has just removed it
             os.close(self._handle)
             self._handle = _open(self.path)
@@ -127,8 +127,7 @@ class Lock:
             with suppress(OSError):
                 _write_self(self._handle)
 
-    def _make_substitute(self) -> None:
-        path = self.path.with_name(f"{self.path.name}.held")
+    def _make_substitute(self, path: Path) -> None:
         while True:
             try:
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)

@@ -6,7 +6,7 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -59,37 +59,44 @@ class TooMuch(Exception):
     """A program says more than is read."""
 
 
-def read_pipes(pipes: Sequence[IO[str]], seconds: float) -> tuple[list[str], bool]:
+def read_pipes(
+    pipes: Sequence[IO[str]], seconds: float, *, by_threads: bool = os.name == "nt"
+) -> tuple[list[str], bool]:
     """The text of each pipe, of which nothing was read before, and whether all came to their end in time.
+
+    Args:
+        by_threads: with a thread for each pipe: for Windows, where pipes cannot be waited for.
 
     Raises:
         TooMuch: one of them is longer than :data:`MOST_ANSWER` bytes.
     """
-    until = time.monotonic() + seconds
-    blocks: dict[int, list[bytes]] = {}
-    sizes: dict[int, int] = {}
+    blocks: list[list[bytes]] = [[] for _ in pipes]
+    sizes = [0] * len(pipes)
+    read = _read_by_threads if by_threads else _read_by_turns
+    for number, block in read(pipes, time.monotonic() + seconds):
+        blocks[number].append(block)
+        sizes[number] += len(block)
+        if sizes[number] > MOST_ANSWER:
+            raise TooMuch
+    texts = [b"".join(parts).decode("utf-8", "replace") for parts in blocks]
+    is_whole = all(parts and not parts[-1] for parts in blocks)
+    return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts], is_whole
+
+
+def _read_by_turns(pipes: Sequence[IO[str]], until: float) -> Iterator[tuple[int, bytes]]:
+    """Each block with the number of its pipe; an empty one for the end."""
     with selectors.DefaultSelector() as selector:
-        for pipe in pipes:
-            selector.register(pipe.fileno(), selectors.EVENT_READ)
-            blocks[pipe.fileno()], sizes[pipe.fileno()] = [], 0
+        for number, pipe in enumerate(pipes):
+            selector.register(pipe.fileno(), selectors.EVENT_READ, number)
         while selector.get_map() and (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(min(left, _SLICE_S)):
                 block = os.read(key.fd, 1 << 16)
                 if not block:
                     selector.unregister(key.fd)
-                blocks[key.fd].append(block)
-                sizes[key.fd] += len(block)
-                if sizes[key.fd] > MOST_ANSWER:
-                    raise TooMuch
-        is_whole = not selector.get_map()
-    return [_text(b"".join(parts)) for parts in blocks.values()], is_whole
+                yield key.data, block
 
 
-def read_pipes_by_threads(pipes: Sequence[IO[str]], seconds: float) -> tuple[list[str], bool]:
-    """:func:`read_pipes` with a thread for each pipe: for Windows, where pipes cannot be waited for."""
-    until = time.monotonic() + seconds
-    blocks: list[list[bytes]] = [[] for _ in pipes]
-    sizes = [0] * len(pipes)
+def _read_by_threads(pipes: Sequence[IO[str]], until: float) -> Iterator[tuple[int, bytes]]:
     read: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
 
     def pass_on(number: int, descriptor: int) -> None:
@@ -107,14 +114,5 @@ def read_pipes_by_threads(pipes: Sequence[IO[str]], seconds: float) -> tuple[lis
     while pending and (left := until - time.monotonic()) > 0:
         with suppress(queue.Empty):
             number, block = read.get(timeout=min(left, _SLICE_S))
-            if not block:
-                pending -= 1
-            blocks[number].append(block)
-            sizes[number] += len(block)
-            if sizes[number] > MOST_ANSWER:
-                raise TooMuch
-    return [_text(b"".join(parts)) for parts in blocks], not pending
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+            pending -= not block
+            yield number, block

@@ -1,6 +1,5 @@
 """Runs a command as typed, on the user's own terminal and without a time limit, and keeps a copy of what it says."""
 
-import contextlib
 import os
 import select
 import signal
@@ -13,8 +12,6 @@ from typing import IO
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.threads import start
-
-_PIECE = 1 << 16
 
 
 def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -> int:
@@ -39,22 +36,34 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         ) from error
     assert process.stdout is not None and process.stderr is not None
     lock = threading.Lock()
-    ends = (2 if quiet else 1, 2)
     sys.stdout.flush()
     pieces: dict[IO[bytes], Iterator[None]] = {}
     threads = []
-    for source, end in ((process.stdout, ends[0]), (process.stderr, ends[1])):
+    for source, end in ((process.stdout, 2 if quiet else 1), (process.stderr, 2)):
         pieces[source] = _copy(source, end, copy, lock)
-    with _supervised(process):
+    # Ctrl-C is left to the command (same terminal), and SIGTERM passed on
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    on_terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
         for source in tuple(pieces):
             thread = threading.Thread(target=deque, args=(pieces[source], 0), daemon=True)
             if start(thread):
                 threads.append(thread)
                 del pieces[source]
-        _by_turns(pieces)
+        # streams for which no thread could be started, by turns (on Windows those are not waited for together)
+        while pieces:
+            for source in select.select(list(pieces), [], [])[0]:
+                if next(pieces[source], pieces) is pieces:
+                    del pieces[source]
         code = process.wait()
         for thread in threads:
             thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, on_terminate)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
     if code < 0:
         return 128 - code
     return code
@@ -63,7 +72,7 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
 def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) -> Iterator[None]:
     """Pass on what is there as soon as it is, a piece a turn; a reader of ours that has gone stops the copy to it only."""
     there = True
-    while piece := os.read(source.fileno(), _PIECE):
+    while piece := os.read(source.fileno(), 1 << 16):
         with lock:
             copy.write(piece)
         while there and piece:
@@ -72,26 +81,3 @@ def _copy(source: IO[bytes], end: int, copy: IO[bytes], lock: threading.Lock) ->
             except OSError:
                 there = False
         yield
-
-
-def _by_turns(pieces: dict[IO[bytes], Iterator[None]]) -> None:
-    """The same of streams for which no thread could be started (on Windows those are not waited for together)."""
-    while pieces:
-        for source in select.select(list(pieces), [], [])[0]:
-            if next(pieces[source], pieces) is pieces:
-                del pieces[source]
-
-
-@contextlib.contextmanager
-def _supervised(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave Ctrl-C to the command (same terminal), pass SIGTERM on, and end the command when we fail."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    on_terminate = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, on_terminate)
-        if process.poll() is None:
-            process.kill()
-            process.wait()

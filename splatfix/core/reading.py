@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -11,13 +12,9 @@ from splatfix.core.limits import MOST_INSTALLED, MOST_TEXT
 StrPath = str | os.PathLike[str]
 
 # A device or a pipe put in the place of a file after it was looked at neither blocks nor becomes our terminal.
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
+NEVER_WAITING = 0
+for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):
+    NEVER_WAITING |= getattr(os, _flag, 0)
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -42,18 +39,10 @@ def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
     """
     name = os.fspath(path)
     try:
-        status = os.stat(name)  # noqa: PTH116 - opening a device may already do something
-        if not stat.S_ISREG(status.st_mode):
-            return Unread(name, _not_a_file(status.st_mode))
-        if status.st_size > most:
-            return Unread(name, _too_large(most, f": {status.st_size} bytes"))
-        handle = os.open(name, _FLAGS)
-        try:
-            if not stat.S_ISREG(mode := os.fstat(handle).st_mode):
-                return Unread(name, _not_a_file(mode))
+        with _opened(name) as (handle, size):
+            if size > most:
+                return Unread(name, _too_large(most, f": {size} bytes"))
             content = _up_to(handle, most + 1)
-        finally:
-            os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -79,17 +68,10 @@ def read_start(path: StrPath, most: int) -> bytes:
 def read_part(path: StrPath, offset: int, most: int) -> bytes:
     """Bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-            return b""
-        handle = os.open(path, _FLAGS)
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                return b""
+        with _opened(path) as (handle, _):
             if offset:
                 os.lseek(handle, offset, os.SEEK_SET)
             return _up_to(handle, most)
-        finally:
-            os.close(handle)
     except (OSError, ValueError):
         return b""
 
@@ -100,20 +82,14 @@ def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
     Raises:
         OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
     """
-    status = os.stat(path)  # noqa: PTH116
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(_not_a_file(status.st_mode))
-    if status.st_size > most:
-        raise OSError(_too_large(most))
-    handle = os.open(path, _FLAGS)
-    try:
+    with _opened(path) as (handle, size):
+        if size > most:
+            raise OSError(_too_large(most))
         while block := os.read(handle, 1 << 20):
             most -= len(block)
             if most < 0:
                 raise OSError("it has no end")
             yield block
-    finally:
-        os.close(handle)
 
 
 def as_text(content: bytes) -> str:
@@ -132,8 +108,24 @@ def _up_to(handle: int, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _not_a_file(mode: int) -> str:
-    return f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file"
+@contextmanager
+def _opened(path: StrPath) -> Iterator[tuple[int, int]]:
+    """A regular file, and its size.
+
+    Raises:
+        OSError: it is none, or cannot be opened.
+    """
+    status, handle = os.stat(path), -1  # noqa: PTH116 - opening a device may already do something
+    try:
+        if stat.S_ISREG(status.st_mode):
+            handle = os.open(path, os.O_RDONLY | NEVER_WAITING)
+            status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a file")
+        yield handle, status.st_size
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 def _too_large(most: int, size: str = "") -> str:

@@ -171,7 +171,11 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, Mapping):
-        made = {name: _of_name(name, item) for name, item in value.items()}
+        made = {}
+        for name, item in value.items():
+            made[name] = _redacted(item)
+            if isinstance(name, str) and isinstance(item, str) and item and _SECRET_NAME.search(name):
+                made[name] = HIDDEN
         if all(made[name] is item for name, item in value.items()):
             return value
         return made
@@ -184,12 +188,6 @@ def _redacted(value: Any) -> Any:
         changed = {name: new for name, old in asdict(value).items() if (new := _redacted(old)) is not old}
         return replace(value, **changed) if changed else value
     return value
-
-
-def _of_name(name: Any, value: Any) -> Any:
-    if isinstance(name, str) and isinstance(value, str) and value and _SECRET_NAME.search(name):
-        return HIDDEN
-    return _redacted(value)
 
 
 def _without_login(match: re.Match[str]) -> str:

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+KERNELS, SMOKE_TRAINER = _PACKAGE / "kernels", _PACKAGE.parent / "smoke_trainer"
+"""The folders of these packages as files, to be staged into a target environment."""
 
 TOOLKIT_MARKER = "splatfix-toolkit.json"
 """Written last into a toolkit of splatfix's cache: a folder without it is not whole."""
@@ -22,16 +24,6 @@ def bundled(name: str) -> Path:
         if candidate.exists():
             return candidate
     raise FileNotFoundError(f"splatfix's own {name!r} is missing; reinstall splatfix")
-
-
-def kernels_folder() -> Path:
-    """The folder of ``splatfix.kernels`` as files, to be staged into a target environment."""
-    return _PACKAGE / "kernels"
-
-
-def smoke_trainer_folder() -> Path:
-    """The folder of the ``smoke_trainer`` package as files, to be staged into a target environment."""
-    return _PACKAGE.parent / "smoke_trainer"
 
 
 def user_cache() -> Path:

@@ -21,7 +21,7 @@ from msgspec.structs import force_setattr
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
-from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes, read_pipes_by_threads
+from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes
 from splatfix.core.redact import without_credentials, without_credentials_in
 from splatfix.core.scratch import process_folder
 from splatfix.core.threads import start
@@ -115,7 +115,14 @@ class ProcessRunner:
             return Completed(command, None, error=f"{command[0]} was not started: interrupted")
         _watch()
         mark = f"{_OWN}{next(_numbers)}"
-        variables = {**_in_scratch(isolated(env)), MARK: mark}
+        variables = {**isolated(env), MARK: mark}
+        # a folder for temporary files that does not outlive us, unless the caller has named another: killed compilers and
+        # pips leave theirs
+        names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
+        if all(variables.get(name) == os.environ.get(name) for name in names) and (
+            folder := process_folder()
+        ):
+            variables |= dict.fromkeys(names, str(folder))
         program = find_program(command[0], variables["PATH"])
         if program is None:
             return Completed(
@@ -261,18 +268,6 @@ def _watch() -> None:
             _watchdogs.append(started)
 
 
-def _in_scratch(env: dict[str, str]) -> dict[str, str]:
-    """The variables with a folder for temporary files that does not outlive us, unless the caller has named another:
-    killed compilers and pips leave theirs."""
-    names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
-    if any(env.get(name) != os.environ.get(name) for name in names):
-        return env
-    folder = process_folder()
-    if folder is None:
-        return env
-    return {**env, **dict.fromkeys(names, str(folder))}
-
-
 @contextmanager
 def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> Iterator[None]:
     """While this lasts, ``stop`` ends the process."""
@@ -297,41 +292,14 @@ def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> I
             watcher.join()
 
 
-@contextmanager
-def _ended_after(seconds: float, process: subprocess.Popen[str]) -> Iterator[threading.Event]:
-    """While this lasts, the process is ended when the time is over, which sets the event."""
-    expired = threading.Event()
-
-    def expire(*_: object) -> None:
-        expired.set()
-        _end(process)
-
-    watchdog, before = threading.Timer(seconds, expire), None
-    watchdog.daemon = True
-    is_main = threading.current_thread() is threading.main_thread()
-    if not start(watchdog) and is_main and sys.platform != "win32":
-        before = signal.signal(signal.SIGALRM, expire)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield expired
-    finally:
-        watchdog.cancel()
-        if before is not None and sys.platform != "win32":
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-
-
 def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
     """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
-    read = read_pipes
-    if os.name == "nt":
-        read = read_pipes_by_threads
     assert process.stdout is not None and process.stderr is not None
     until = time.monotonic() + timeout
     stdout, stderr, reason = "", "", _no_answer(timeout)
     with process.stdout, process.stderr:
         try:
-            (stdout, stderr), is_whole = read([process.stdout, process.stderr], timeout)
+            (stdout, stderr), is_whole = read_pipes([process.stdout, process.stderr], timeout)
             if is_whole:
                 process.wait(max(0.0, until - time.monotonic()))
                 reason = ""
@@ -357,18 +325,35 @@ def _follow(
 
     What an installer says fits in memory many times over: of more, the middle is not kept.
     """
-    kept = KeptLines()
-    with _ended_after(timeout, process) as expired, ExitStack() as stack:
-        sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
-        assert process.stdout is not None
-        pieces = iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")
-        for line in without_credentials_in(pieces):
-            kept.add(line)
-            if sink:
-                sink.write(line)
-            if on_line:
-                on_line(line.rstrip("\n"))
-        process.wait()
+    kept, expired = KeptLines(), threading.Event()
+
+    def expire(*_: object) -> None:
+        expired.set()
+        _end(process)
+
+    watchdog, before = threading.Timer(timeout, expire), None
+    watchdog.daemon = True
+    is_main = threading.current_thread() is threading.main_thread()
+    if not start(watchdog) and is_main and sys.platform != "win32":
+        before = signal.signal(signal.SIGALRM, expire)
+        signal.setitimer(signal.ITIMER_REAL, timeout)
+    try:
+        with ExitStack() as stack:
+            sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
+            assert process.stdout is not None
+            pieces = iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")
+            for line in without_credentials_in(pieces):
+                kept.add(line)
+                if sink:
+                    sink.write(line)
+                if on_line:
+                    on_line(line.rstrip("\n"))
+            process.wait()
+    finally:
+        watchdog.cancel()
+        if before is not None and sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
     if expired.is_set():
         return "", "", _no_answer(timeout)
     return "".join(kept.all()), "", ""

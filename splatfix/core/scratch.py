@@ -29,13 +29,19 @@ class ScratchFolder:
         Raises:
             OSError: when ``base`` cannot be written.
         """
+        self.path = base / name
         while True:
-            self.path = _make(base, prefix, name)
-            handle = _open(self.path)
-            if handle is None or _lock(handle, self.path) is not False:
-                self._handle = handle
-                return
-            os.close(handle)  # a sweep came before the lock, and is removing it
+            with suppress(FileExistsError):
+                if not name:
+                    # hexadecimal digits spell no word that a program could read something into
+                    self.path = base / f"{prefix}{os.urandom(6).hex()}"
+                self.path.mkdir(mode=0o700)
+                handle = _open(self.path)
+                if handle is None or _lock(handle, self.path) is not False:
+                    self._handle = handle
+                    return
+                os.close(handle)  # a sweep came before the lock, and is removing it
+            name = ""
 
     def remove(self) -> None:
         """Remove it with all that is in it; what cannot be removed now is swept later."""
@@ -91,19 +97,6 @@ def process_folder() -> Path | None:
             except OSError:
                 return None
         return _of_process[0].path
-
-
-def _make(base: Path, prefix: str, name: str) -> Path:
-    if name:
-        with suppress(FileExistsError):
-            (base / name).mkdir(mode=0o700)
-            return base / name
-    while True:
-        with suppress(FileExistsError):
-            # hexadecimal digits spell no word that a program could read something into
-            path = base / f"{prefix}{os.urandom(6).hex()}"
-            path.mkdir(mode=0o700)
-            return path
 
 
 def _open(folder: Path) -> int | None:

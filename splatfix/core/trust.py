@@ -50,8 +50,7 @@ def private_cache(name: str, base: Path | None = None) -> Path:
     try:
         make_private(folder)
     except SplatfixError as error:
-        error.todo = (_OWN_FOLDER,)
-        raise
+        raise error.with_todo(_OWN_FOLDER) from error
     if reason := distrust(folder.resolve(), inside=False):
         raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder), _OWN_FOLDER))
     return folder

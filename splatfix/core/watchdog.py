@@ -19,7 +19,7 @@ def end_marked(mark: str) -> int:
     marked = f"\0{MARK}={mark}{'' if mark.endswith(':') else chr(0)}".encode()
     killed: set[int] = set()
     while True:
-        living = {number for number in _processes() if number not in killed and _has(number, marked)}
+        living = _marked(marked) - killed
         for number in living:
             try:
                 os.kill(number, signal.SIGKILL)
@@ -30,33 +30,26 @@ def end_marked(mark: str) -> int:
         killed |= living  # one of them may have started another since it was looked at
 
 
-def _processes() -> list[int]:
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208 - names only, and pathlib is slow to import
-        return [int(name) for name in names if name.isdigit() and int(name) != os.getpid()]
-    except OSError:
-        return []
-
-
-def _has(number: int, marked: bytes) -> bool:
-    try:
-        with open(f"/proc/{number}/environ", "rb") as file:  # noqa: PTH123
-            return marked in b"\0" + file.read()
-    except OSError:
-        return False
-
-
-def _main() -> None:
-    """Wait on standard input for the end of the splatfix whose mark the first argument is: a byte before a proper one."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    if os.read(0, 1):
-        return
-    quiet = 0
-    while quiet < 5:  # a child that was just being started gets its mark in a moment
-        quiet = 0 if end_marked(sys.argv[1]) else quiet + 1
-        time.sleep(0.1)
+def _marked(mark: bytes) -> set[int]:
+    found = set()
+    # names only, and pathlib is slow to import
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112, PTH208
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123
+                    if mark in b"\0" + file.read():
+                        found.add(int(name))
+            except OSError:  # it has ended, or is another user's
+                continue
+    return found
 
 
 if __name__ == "__main__":
-    _main()
+    # Wait on standard input for the end of the splatfix whose mark the first argument is: a byte before a proper one.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if not os.read(0, 1):
+        quiet = 0
+        while quiet < 5:  # a child that was just being started gets its mark in a moment
+            quiet = 0 if end_marked(sys.argv[1]) else quiet + 1
+            time.sleep(0.1)

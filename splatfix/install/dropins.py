@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError
-from splatfix.core.resources import kernels_folder
+from splatfix.core.resources import KERNELS
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import (
@@ -87,7 +87,7 @@ def make_dropin_wheel(
 
 
 def _kernel(name: str) -> bytes:
-    path = kernels_folder() / name
+    path = KERNELS / name
     try:
         # in the wheel a kernel's neighbors have the names that they have there
         return path.read_bytes().replace(b"from splatfix.kernels.", b"from ._")

@@ -9,7 +9,7 @@ from splatfix.binaries import BinaryError, read_binary
 from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.resources import kernels_folder
+from splatfix.core.resources import KERNELS
 from splatfix.core.runner import Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import say
@@ -52,7 +52,7 @@ def compile_cuda_kernels(
         for options in _options(dropin, source):
             jobs += [[source, options, arch.number] for arch in targets]
     with temporary_folder() as scratch:
-        argv = [environment.python, str(kernels_folder() / "nvrtc.py"), str(scratch), json.dumps(jobs)]
+        argv = [environment.python, str(KERNELS / "nvrtc.py"), str(scratch), json.dumps(jobs)]
         # in the target environment: its torch brings the NVRTC that will compile there too
         completed = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
         log.write_text(completed.stdout + completed.stderr, encoding="utf-8")

@@ -8,21 +8,19 @@ import pytest
 
 from splatfix.app.lanes import certify_in_container
 from splatfix.certify.request import ContainerRequest
-from splatfix.containers import ContainerResult, Lane
-from splatfix.containers.image import Image
+from splatfix.containers import Lane
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import say
 from splatfix.report.console import out
 from tests.app.test_merge import BASE
 
 CTRL_C = 130
-IMAGE = Image("tag", "id", "base", "base-id", reused=True)
 
 
 def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
     """Certifies as told: writes a real certificate, or raises."""
 
-    def certify(request: ContainerRequest, lane: Lane, out: Path, progress: Any) -> ContainerResult:
+    def certify(request: ContainerRequest, lane: Lane, out: Path, progress: Any) -> Any:
         progress("begun")
         outcome = codes[lane.name]
         if outcome == CTRL_C:
@@ -31,7 +29,7 @@ def stand_in(codes: dict[str, int | SplatfixError]) -> Any:
             raise outcome
         out.mkdir(parents=True)
         (out / "certificate.json").write_text(json.dumps(BASE))
-        return ContainerResult(BASE, outcome, IMAGE)
+        return BASE, outcome
 
     return certify
 
@@ -88,7 +86,7 @@ def test_ctrl_c_keeps_what_had_ended(
     told: list[str] = []
     codes = {"cu130": NO_GPU, "cpu": 0, "cu126": CTRL_C, "cu128": CTRL_C}
 
-    def certify(request: ContainerRequest, lane: Lane, *rest: Any) -> ContainerResult:
+    def certify(request: ContainerRequest, lane: Lane, *rest: Any) -> Any:
         told.append(capsys.readouterr().err)
         return stand_in(codes)(request, lane, *rest)
 

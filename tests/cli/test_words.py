@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.app.interrupts import EnvironmentState
+from splatfix.app.interrupts import environment_state
 from splatfix.app.result import show_message
 from tests.conftest import Splatfix
 from tests.hostile.words import NAMES, write_speaking_checkout
@@ -114,7 +114,7 @@ def _broken(*_: object, **__: object) -> None:
 def test_a_state_after_an_interrupt_adds_no_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / NAMES["newline"].replace("/", "") / "env\x1b"
     folder.mkdir(parents=True)
-    show_message(EnvironmentState(folder, str(folder / "bin/python")).describe())
+    show_message(environment_state(folder, str(folder / "bin/python"))())
     said = capsys.readouterr().err
     assert plain(said) and [line for line in said.splitlines() if line.lstrip().startswith("$")] == []
     assert "\\n  → run\\n    $ rm -rf ~" in said

@@ -42,8 +42,14 @@ def docker_engine() -> Iterator[Engine]:
                 with pytest.MonkeyPatch.context() as patched:
                     patched.setenv("DOCKER_HOST", host)
                     yield engine
-                _remove_lane_images(engine)
-                engine.close()
+                # All but the newest: one image for each edit of splatfix would fill the disk in time. What else a build left
+                # is its cache, and goes after a week.
+                engine.client.images.prune(filters={"dangling": True, "until": "168h"})
+                images = engine.client.images.list(filters={"label": LANE_LABEL})
+                images.sort(key=lambda image: image.attrs["Created"])
+                for image in images[:-1]:
+                    engine.client.images.remove(image.id, force=True)
+                engine.client.close()
             finally:
                 engine_script("stop", folder)
         return
@@ -56,7 +62,7 @@ def docker_engine() -> Iterator[Engine]:
     except SplatfixError as error:
         pytest.skip(f"DOCKER_HOST is set, but: {error.what}")
     yield engine
-    engine.close()
+    engine.client.close()
 
 
 @contextmanager
@@ -91,7 +97,7 @@ def doomed_engine(docker_engine: Engine) -> Iterator[tuple[Path, Engine]]:
             engine_script("base", folder)
             engine = connect({"DOCKER_HOST": host})
             yield folder, engine
-            engine.close()
+            engine.client.close()
         finally:
             engine_script("stop", folder)
             subprocess.run(["umount", "--lazy", folder], check=True)
@@ -110,19 +116,9 @@ def podman_engine() -> Iterator[Engine]:
             engine = connect({"DOCKER_HOST": engine_script("podman", folder)})
             engine_script("base", folder)
             yield engine
-            engine.close()
+            engine.client.close()
         finally:
             engine_script("unpodman", folder)
-
-
-def _remove_lane_images(engine: Engine) -> None:
-    """All but the newest: one image for each edit of splatfix would fill the disk in time. What else a build left is its
-    cache, and goes after a week."""
-    engine.client.images.prune(filters={"dangling": True, "until": "168h"})
-    images = engine.client.images.list(filters={"label": LANE_LABEL})
-    images.sort(key=lambda image: image.attrs["Created"])
-    for image in images[:-1]:
-        engine.client.images.remove(image.id, force=True)
 
 
 def engine_script(action: str, folder: Path) -> str:

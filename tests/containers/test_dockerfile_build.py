@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
 TAG = "splatfix-test-dockerfile:latest"
 
 
-def build(docker_engine: Engine, checkout: Path, **more: str) -> Iterator[dict[str, Any]]:
+def build(docker_engine: Engine, checkout: Path, **more: str) -> str:
     """What the engine says while it builds, with this machine's settings of pip as on a closed site.
 
     torch's default build on PyPI is that for CUDA 13.0.
     """
     settings = pip_settings(ProcessRunner())
     arguments = {**settings.build_args, "TORCH": "torch==2.13.0", "TORCH_INDEX": "", **more}
-    answers: Iterator[dict[str, Any]] = docker_engine.client.api.build(
+    answers = docker_engine.client.api.build(
         path=str(checkout),
         tag=TAG,
         network_mode="host",
@@ -40,10 +39,6 @@ def build(docker_engine: Engine, checkout: Path, **more: str) -> Iterator[dict[s
         forcerm=True,
         decode=True,
     )
-    return answers
-
-
-def said(answers: Iterator[dict[str, Any]]) -> str:
     return "".join(str(answer.get("stream", "")) + str(answer.get("error", "")) for answer in answers)
 
 
@@ -62,7 +57,7 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine,
     (checkout / "Dockerfile.dockerignore").rename(checkout / ".dockerignore")
     certificates = certificate_file(pip_settings(ProcessRunner()))
     (checkout / "splatfix-image/base/certificates.pem").write_bytes(read_certificates(certificates))
-    log = said(build(docker_engine, checkout))
+    log = build(docker_engine, checkout)
     assert f"Successfully tagged {TAG}" in log, log[-5000:]
 
     client = docker_engine.client
@@ -94,18 +89,15 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine,
     assert all(
         file["verdicts"][arch]["usable"] for file in inspected["files"] for arch in ("sm_86", "sm_120")
     )
-    found = diagnosis(run("bash", "-c", "splatfix diagnose --json || true"))
-    assert found["gpu-not-passed-to-container"]["status"] == "warn", "NVIDIA_VISIBLE_DEVICES asks for one"
+    found = json.loads(run("bash", "-c", "splatfix diagnose --json || true"))["findings"]
+    statuses = {item["check"]: item["status"] for item in found}
+    assert statuses["gpu-not-passed-to-container"] == "warn", "NVIDIA_VISIBLE_DEVICES asks for one"
 
     # for a GPU that nothing can be built for the build ends there
-    log = said(build(docker_engine, checkout, INSTALL_ARGUMENTS="--target sm_61 --provide-toolkit"))
+    log = build(docker_engine, checkout, INSTALL_ARGUMENTS="--target sm_61 --provide-toolkit")
     assert "sm_61" in log.partition("Step 1/")[2].rpartition("Running in")[2], log[-3000:]
     assert "returned a non-zero code" in log
     client.images.remove(TAG, force=True)
-
-
-def diagnosis(text: str) -> dict[str, dict[str, Any]]:
-    return {item["check"]: item for item in json.loads(text)["findings"]}
 
 
 def test_diagnose_in_a_container_names_what_is_missing_from_outside(

@@ -1,6 +1,7 @@
 """What an image build is told about packages, and which files of a checkout travel."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from packaging.requirements import Requirement
@@ -29,13 +30,12 @@ not a setting
 """
 
 
-class Pip:
-    def __init__(self, stdout: str) -> None:
-        self.stdout = stdout
-
-    def run(self, argv: list[str], **_: object) -> Completed:
-        assert argv[-2:] == ["config", "list"]
-        return Completed(tuple(argv), 0, self.stdout, "", 0.0)
+def settings_of(said: str) -> PipSettings:
+    """The settings where this is what pip lists."""
+    runner = Mock(**{"run.return_value": Completed((), stdout=said)})
+    found = pip_settings(runner)
+    assert runner.run.call_args.args[0][-2:] == ["config", "list"]
+    return found
 
 
 def test_pip_s_own_settings_go_with_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +45,7 @@ def test_pip_s_own_settings_go_with_the_build(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@own.example/simple")
     (tmp_path / "ca.pem").touch()
     said = LISTED.replace("CERT", str(tmp_path / "ca.pem")).replace("FOLDER", str(tmp_path))
-    found = pip_settings(Pip(said))  # type: ignore[arg-type]
-    assert found == PipSettings(
+    assert settings_of(said) == PipSettings(
         {
             "PIP_INDEX_URL": "https://user:secret@own.example/simple",
             "PIP_EXTRA_INDEX_URL": "https://more.example/simple",
@@ -130,4 +129,4 @@ def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
 def test_no_settings(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CERT", "FIND_LINKS", "INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST"):
         monkeypatch.delenv(f"PIP_{name}", raising=False)
-    assert pip_settings(Pip(text)) == PipSettings({}, (), None)  # type: ignore[arg-type]
+    assert settings_of(text) == PipSettings({}, (), None)

@@ -4,11 +4,12 @@ import json
 import os
 import stat
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from splatfix.core import files
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit
 from tests.plan.machines import refused
 
 
@@ -20,43 +21,25 @@ def test_json_round_trip_and_final_newline(tmp_path: Path) -> None:
     assert "ü" in text
 
 
-@pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    target = tmp_path / "a"
+def test_a_full_disk_leaves_the_old_file_and_says_what_lies_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
+    target = tmp_path / "a.json"
     target.write_text("old")
-    with pytest.raises(SplatfixError) as caught:
-        files.write_text(target, "new")
-    assert caught.value.code == "cannot-write"
-    assert "No space left" in caught.value.what
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-    assert caught.value.meaning == "a is as it was."
-
-
-@pytest.mark.usefixtures("full_disk")
-def test_a_full_disk_says_what_lies_there(tmp_path: Path) -> None:
-    for name in ("certificate.json", "certificate.md"):
-        (tmp_path / name).touch()
-    with pytest.raises(SplatfixError) as caught:
-        files.write_text(tmp_path / "certificate.html", "new")
-    there = f"In {tmp_path} lie certificate.json, certificate.md."
-    assert caught.value.meaning == f"There is no certificate.html. {there}"
+    error = refused(files.write_text, target, "new")
+    assert error.code == "cannot-write" and "No space left" in error.what
+    assert error.meaning == "a.json is as it was." and target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    (tmp_path / "a.md").touch()
+    error = refused(files.write_text, tmp_path / "a.html", "new")
+    assert error.meaning == f"There is no a.html. In {tmp_path} lie a.json, a.md."
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SplatfixError) as caught:
-        files.write_text(tmp_path / "file" / "below", "x")
-    assert caught.value.exit_code is Exit.UNDETERMINED
-    assert caught.value.meaning == "There is no below."
+    error = refused(files.write_text, tmp_path / "file" / "below", "x")
+    assert (error.exit_code, error.meaning) == (Exit.UNDETERMINED, "There is no below.")
 
 
 def test_nan_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,11 +33,7 @@ def without_flock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     import fcntl
 
     number: int = getattr(errno, request.param)
-
-    def refuse(*_: object) -> None:
-        raise OSError(number, "refused")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, "refused")))
     return number
 
 

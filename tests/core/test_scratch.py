@@ -5,13 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from splatfix.core import scratch
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep, temporary_folder
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="folders are locked on POSIX only")
 
@@ -27,17 +28,6 @@ with temporary_folder(base=Path(sys.argv[1])) as made:
 """
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a temporary folder in ``tmp_path``."""
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED, tmp_path], cwd=root, stdout=subprocess.PIPE, text=True
-    ) as it:
-        yield it
-        it.kill()
-
-
 def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:
     with temporary_folder(base=tmp_path) as folder:
         (folder / "file").write_text("")
@@ -45,9 +35,12 @@ def test_a_folder_ends_with_its_block(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_outlives_no_kill(process: subprocess.Popen[str], tmp_path: Path) -> None:
-    folder = Path(process.stdout.readline().strip())
-    with temporary_folder(base=tmp_path) as other:
+def test_a_folder_outlives_no_kill(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", KILLED, tmp_path]
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with process, temporary_folder(base=tmp_path) as other:
+        assert process.stdout
+        folder = Path(process.stdout.readline().strip())
         assert folder != other and sweep([tmp_path]) == () and (folder / "half.o").is_file()
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -105,10 +98,7 @@ def test_a_sweep_before_the_lock_takes_only_the_name(tmp_path: Path, monkeypatch
 def test_a_file_system_without_locks_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
-    def refuse(*_: object) -> None:
-        raise OSError(9, "Bad file descriptor")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(9, "Bad file descriptor")))
     folder = ScratchFolder(tmp_path, PREFIX)
     assert sweep([tmp_path]) == () and folder.path.is_dir()
     folder.remove()

@@ -22,6 +22,8 @@ STEPS = [
     (PlainStep(command=Command(("pip",), (("A", "1"),))), "A=1 pip", 'set "A=1" && pip'),
     (PlainStep(command=Command(("pip",), (("A", None),))), "env -u A pip", 'set "A=" && pip'),
     (run("pip", "install", "numpy<2"), "pip install 'numpy<2'", 'pip install "numpy<2"'),
+    (say("Reboot."), "Reboot.", "Reboot."),
+    (run("nvidia-smi", text="Look:"), "Look: nvidia-smi", "Look: nvidia-smi"),
 ]
 
 
@@ -29,11 +31,6 @@ STEPS = [
 def test_shell_lines(step: Step, posix: str, cmd: str) -> None:
     assert step.line(windows=False) == posix
     assert step.line(windows=True) == cmd
-
-
-def test_text_and_command_in_one_line() -> None:
-    assert say("Reboot.").line() == "Reboot."
-    assert run("nvidia-smi", text="Look:").line(windows=False) == "Look: nvidia-smi"
 
 
 def test_a_command_says_what_is_to_be_filled_in() -> None:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from splatfix.core.errors import SplatfixError
 from splatfix.core.trust import distrust, private_cache
+from tests.plan.machines import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")
 
@@ -86,11 +86,9 @@ def test_a_private_cache_is_made_and_insisted_on(tmp_path: Path) -> None:
     made = private_cache("toolkits", tmp_path / "new")
     assert made.stat().st_mode & 0o777 == 0o700
     (tmp_path / "file").write_text("")
-    with pytest.raises(SplatfixError) as caught:
-        private_cache("toolkits", tmp_path / "file")
-    assert caught.value.code == "cannot-write" and "SPLATFIX_CACHE" in caught.value.todo[0].line()
+    error = refused(private_cache, "toolkits", tmp_path / "file")
+    assert error.code == "cannot-write" and "SPLATFIX_CACHE" in error.todo[0].line()
     made.chmod(0o777)
-    with pytest.raises(SplatfixError) as caught:
-        private_cache("toolkits", tmp_path / "new")
-    assert caught.value.code == "cache-not-private"
-    assert caught.value.todo[0].command.argv == ("chmod", "-R", "go-w", str(made))  # type: ignore[union-attr]
+    error = refused(private_cache, "toolkits", tmp_path / "new")
+    assert error.code == "cache-not-private" and error.todo[0].command
+    assert error.todo[0].command.argv == ("chmod", "-R", "go-w", str(made))

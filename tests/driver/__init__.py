@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,8 @@ class Scenario:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
-        head = {
-            "driver": self.driver,
-            "cuda": self.cuda,
-            "nvml": self.nvml,
-            "init": self.init,
-            "cuda_does": self.cuda_does,
-        }
-        lines = [f"{name}|{value}" for name, value in head.items()]
+        names = ("driver", "cuda", "nvml", "init", "cuda_does")
+        lines = [f"{name}|{getattr(self, name)}" for name in names]
         lines += [item.line() for item in (*self.cards, *self.instances)]
         return "\n".join(lines) + "\n"
 
@@ -150,14 +144,9 @@ class Scenario:
 def build(folder: Path, *flags: str) -> Path:
     """Both libraries compiled into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = [
-        subprocess.Popen(
-            ["gcc", *FLAGS, *flags, f"-Wl,-soname,{name}", "-o", str(folder / name), str(HERE / source)]
-        )
-        for source, name in LIBRARIES.items()
-    ]
-    codes = [job.wait() for job in jobs]
-    assert codes == [0] * len(jobs)
+    for source, name in LIBRARIES.items():
+        made = [f"-Wl,-soname,{name}", "-o", str(folder / name), str(HERE / source)]
+        subprocess.run(["gcc", *FLAGS, *flags, *made], check=True)
     return folder
 
 
@@ -168,10 +157,6 @@ class Said:
     text: str
     exit_code: int
     document: dict[str, Any]
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.splitlines()
 
     @property
     def first(self) -> str:
@@ -186,7 +171,6 @@ class Said:
 class Diagnosis:
     """What ``splatfix diagnose`` said of one scenario, with an environment that has no torch."""
 
-    document: dict[str, Any]
     facts: Facts
     seconds: float
     said: Said
@@ -198,13 +182,13 @@ class Diagnosis:
         """The findings of GPU and driver that are neither pass nor skip, by code."""
         return {
             item["check"]: item["status"]
-            for item in self.document["findings"]
+            for item in self.said.document["findings"]
             if item["status"] not in ("pass", "skip") and item["family"] in ("gpu", "driver")
         }
 
     def words(self, code: str) -> str:
         """Summary, evidence and remedy of the findings of one check."""
-        return json.dumps([item for item in self.document["findings"] if item["check"] == code])
+        return json.dumps([item for item in self.said.document["findings"] if item["check"] == code])
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -271,7 +255,7 @@ class Machines:
         reply = json.loads(worker.stdout.readline())
         facts = from_json(Facts, reply["facts"])
         said = [Said(**reply[name]) for name in ("said", "healthy") if name in reply]
-        return Diagnosis(reply["document"], facts, reply["seconds"], *said)
+        return Diagnosis(facts, reply["seconds"], *said)
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -297,9 +281,6 @@ A100 = Card("NVIDIA A100-SXM4-40GB", "8.0", 40960, "0000:07:00.0", "20b0", 0xA10
 def h100s(number: int) -> tuple[Card, ...]:
     """Cards of an HGX board."""
     return tuple(
-        replace(
-            Card("NVIDIA H100 80GB HBM3", "9.0", 81559, f"0000:{0x10 + place:02x}:00.0", "2330", mig=0),
-            number=place + 1,
-        )
-        for place in range(number)
+        Card("NVIDIA H100 80GB HBM3", "9.0", 81559, f"0000:{15 + place:02x}:00.0", "2330", place, mig=0)
+        for place in range(1, number + 1)
     )

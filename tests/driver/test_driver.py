@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+import venv
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +21,23 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="session")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Diagnoses scenarios on simulated libraries, compiled once; see :mod:`tests.driver`."""
+    folder = tmp_path_factory.mktemp("driver")
+    venv.create(folder / "venv", symlinks=True, with_pip=False)
+    found = Machines(folder, folder / "venv" / "bin" / "python")
+    yield found
+    found.close()
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_diagnosis_of(machines: Machines, name: str) -> None:
     expected = SCENARIOS[name]
     loud, targets, first = expected.loud, expected.targets, expected.first
     found = machines.diagnose(expected.scenario, healthy=True)
     assert (found.loud, found.targets) == (loud, targets)
-    assert all(item["status"] != "crash" for item in found.document["findings"])
+    assert all(item["status"] != "crash" for item in found.said.document["findings"])
     exit_code = 0
     if "unknown" in loud.values():
         exit_code = 3
@@ -34,7 +46,7 @@ def test_diagnosis_of(machines: Machines, name: str) -> None:
     said = found.healthy
     assert said is not None
     assert (said.exit_code, said.first) == (exit_code, first)
-    assert not first or "rebuild" not in said.lines[1] or name == "old driver, and hidden"
+    assert not first or "rebuild" not in said.text.splitlines()[1] or name == "old driver, and hidden"
     without = found.said  # torch is missing as well
     torch = "'torch==" if targets else "splatfix diagnose --python"
     assert without.exit_code == 1
@@ -74,7 +86,7 @@ def test_a_container_and_a_missing_part_have_a_remedy_of_their_own(
     found = machines.diagnose(replace(Scenario((RTX_3090,)), **change))  # type: ignore[arg-type]
     steps = [
         " ".join([step["text"], *step["argv"]])
-        for item in found.document["findings"]
+        for item in found.said.document["findings"]
         if item["check"] == "cuda-does-not-start"
         for step in item["remedy"]
     ]
@@ -109,7 +121,7 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
 
 
 def overview(found: Diagnosis) -> str:
-    return next(line for line in found.said.lines if line.startswith("  GPU "))
+    return next(line for line in found.said.text.splitlines() if line.startswith("  GPU "))
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
@@ -127,7 +139,7 @@ def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
 
 def test_a_card_for_a_virtual_machine_is_given_back(machines: Machines) -> None:
     found = machines.diagnose(SCENARIOS["one for a virtual machine, and no other"].scenario)
-    (row,) = [item for item in found.document["findings"] if item["check"] == "gpu-without-driver"]
+    (row,) = [item for item in found.said.document["findings"] if item["check"] == "gpu-without-driver"]
     assert any("0000:41:00.0" in (step["command"] or "") for step in row["remedy"])
     assert not any("Install" in step["text"] for step in row["remedy"])
     assert "10de:2204" in json.dumps(row["remedy"])

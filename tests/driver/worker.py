@@ -69,14 +69,9 @@ def answer(ask: dict[str, Any]) -> dict[str, Any]:
         saved = Path(folder) / "facts.json"
         begun = time.monotonic()
         result = diagnose(DiagnoseRequest(python=ask["python"], save=saved), as_json=True)
-        document = result.data()
+        said = shown(result)
         seconds = time.monotonic() - begun
-        reply = {
-            "document": document,
-            "facts": json.loads(saved.read_text()),
-            "seconds": seconds,
-            "said": shown(result),
-        }
+        reply = {"facts": json.loads(saved.read_text()), "seconds": seconds, "said": said}
         if ask["healthy"]:
             other = Path(folder) / "healthy.json"
             other.write_text(json.dumps(to_json(with_healthy_environment(load(saved)))))

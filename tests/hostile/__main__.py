@@ -1,7 +1,6 @@
 """``python -m tests.hostile KIND [--count N] [--seed S] [--only NAME]``: run the cases of a class; prints JSON."""
 
 import argparse
-import dataclasses
 import importlib
 import json
 import os
@@ -33,9 +32,9 @@ def main() -> int:
     )
     if typed.only:
         cases = (case for case in cases if case.name == typed.only)
-    tally = run_all(cases)
-    json.dump(dataclasses.asdict(tally), sys.stdout, indent=1)
-    return 1 if tally.failed or not tally.tried else 0
+    tried, failed = run_all(cases)
+    json.dump({"tried": tried, "failed": failed}, sys.stdout, indent=1)
+    return 1 if failed or not tried else 0
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def bad_files() -> Iterator[tuple[str, Put]]:
     yield "link-loop", lambda path: path.symlink_to(path.name)
     yield "sparse", _sparse
     for name, content in CONTENTS.items():
-        yield name, lambda path, content=content: _write(path, content)  # type: ignore[misc]
+        yield name, lambda path, content=content: path.write_bytes(content)  # type: ignore[misc]
 
 
 CONTENTS = {
@@ -65,10 +65,6 @@ def replace(path: Path, put: Put) -> None:
         path.unlink()
     path.parent.mkdir(parents=True, exist_ok=True)
     put(path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _link_to_fifo(path: Path) -> None:

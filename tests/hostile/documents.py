@@ -15,7 +15,6 @@ from splatfix.core.errors import SplatfixError
 from splatfix.explain import explain_build
 from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.tables import table, table_names
-from tests.explain import test_build_output
 from tests.machines import NAMES, facts_of
 
 from .commands import command, enter
@@ -63,11 +62,6 @@ def override_cases(count: int, seed: int) -> Iterator[Case]:
 
 TOML = Path(__file__).with_suffix(".toml").read_bytes()
 """A person's own knowledge, as it should be."""
-
-
-def logs() -> list[bytes]:
-    """The build logs of the tests of root causes."""
-    return [text.encode() for text in test_build_output.LOGS.values() if isinstance(text, str)]
 
 
 def read_log(data: bytes) -> None:

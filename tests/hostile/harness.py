@@ -14,7 +14,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 20.0
@@ -39,24 +39,15 @@ def seeded(run: Callable[[Path, int], None], count: int, seed: int, inputs: int 
         yield Case(f"seed-{number}", lambda folder, number=number: run(folder, number), inputs)  # type: ignore[misc]
 
 
-@dataclass
-class Tally:
-    """What came of a class of cases."""
-
-    tried: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    """Why, by the case's name."""
-
-
-def run_all(cases: Iterable[Case]) -> Tally:
-    """Run every case; a failure ends that case only."""
-    tally = Tally()
+def run_all(cases: Iterable[Case]) -> tuple[int, dict[str, str]]:
+    """Run every case; a failure ends that case only. How many inputs were tried, and why each failed, by the case's name."""
+    tried, failed = 0, {}
     for case in cases:
-        tally.tried += case.inputs
+        tried += case.inputs
         if why := run_one(case):
-            tally.failed[case.name] = why
+            failed[case.name] = why
             print(f"{case.name}: {why.strip().splitlines()[-1]}", file=sys.stderr, flush=True)
-    return tally
+    return tried, failed
 
 
 def run_one(case: Case) -> str:
@@ -84,7 +75,9 @@ def run_one(case: Case) -> str:
         megabytes = usage.ru_maxrss / 1024 - float((folder / "began").read_text())
         return f"{megabytes:.0f} MB of memory" if megabytes > MEGABYTES else ""
     finally:
-        _remove(folder)
+        # all of it, also what may not be listed, or is nested deeper than Python recurses
+        for argv in (["chmod", "-R", "u+rwX", str(folder)], ["rm", "-rf", str(folder)]):
+            subprocess.run(argv, check=False, stderr=subprocess.DEVNULL)
 
 
 def _in_child(case: Case, folder: Path) -> int:
@@ -106,9 +99,3 @@ def _in_child(case: Case, folder: Path) -> int:
         (folder / "why").write_text(traceback.format_exc(limit=-8), errors="replace")
         return 1
     return 0
-
-
-def _remove(folder: Path) -> None:
-    """All of it, also what may not be listed, or is nested deeper than Python recurses."""
-    for argv in (["chmod", "-R", "u+rwX", str(folder)], ["rm", "-rf", str(folder)]):
-        subprocess.run(argv, check=False, stderr=subprocess.DEVNULL)

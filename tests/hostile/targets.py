@@ -10,10 +10,11 @@ from splatfix.facts import read_source
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.knowledge import KnowledgeError, load_overrides
 from splatfix.knowledge.breakages import source_patterns
+from tests.explain.test_build_output import LOGS
 
 from . import binaries
 from .checkouts import FILES
-from .documents import TOML, logs, read_log, read_wheel, wheels
+from .documents import TOML, read_log, read_wheel, wheels
 from .scenes import ply_files, read_ply
 
 Read = Callable[[bytes, Path], None]
@@ -104,7 +105,10 @@ READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
     ),
     "colmap": (_colmap, _colmap_seeds),
     "ply": (_ply, ply_files),
-    "logs": (lambda data, _: read_log(data), lambda: {str(n): text for n, text in enumerate(logs())}),
+    "logs": (
+        lambda data, _: read_log(data),
+        lambda: {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)},
+    ),
     "overrides": (_overrides, lambda: {"example": TOML}),
     "wheels": (_wheel, wheels),
 }

@@ -16,7 +16,7 @@ from splatfix.certify.stacks.threads import VARIABLE
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
 from splatfix.core.reading import read_blocks
-from splatfix.core.resources import smoke_trainer_folder
+from splatfix.core.resources import SMOKE_TRAINER
 from splatfix.knowledge.schedules import short_schedule, words_for
 
 _INSIDE = Path(__file__).parent.with_name("inside")
@@ -95,7 +95,7 @@ def stage_observer(folder: Path) -> None:
     shutil.copyfile(_INSIDE / "startup.py", folder / "sitecustomize.py")
     trainer = make_folder(folder / "smoke_trainer")  # of which the observer needs one file
     for name in ("__init__.py", "updates.py"):
-        shutil.copyfile(smoke_trainer_folder() / name, trainer / name)
+        shutil.copyfile(SMOKE_TRAINER / name, trainer / name)
 
 
 def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
