@@ -12,14 +12,13 @@ from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import dumps, read_json, write_bytes, write_json
 from splatfix.core.reading import read_blocks
-from splatfix.core.step import run, say
-from splatfix.install.environment import Environment
+from splatfix.core.step import say
+from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
 from splatfix.install.journal_paths import JournalPaths, OutsidePath
-from splatfix.install.seals import seal
 from splatfix.install.stashes import find_stashes, remove_stash
-from splatfix.install.tampering import refuse_link, tampered
+from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
 
@@ -193,7 +192,13 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
     try:
         backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
         for item in backup.saved:
-            _check_saved(item)
+            # of a file that _save cannot have written
+            if bool(item.blob) is bool(item.link) or "\0" in item.link:
+                raise ValueError(f"{item.path} must be either a file or a link")
+            if item.blob and not BLOB_NAME.fullmatch(item.blob):
+                raise ValueError(f"{item.blob!r} is no copy of a file")
+            if item.mode & ~0o777:
+                raise ValueError(f"{item.path} would get the mode {item.mode:o}")
         for path in backup.every_file:
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
@@ -234,27 +239,19 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
             _put_back(item, backup, folder)
         _prune(environment, backup)
     except OSError as error:
-        again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
-        raise SplatfixError.of(
-            "install.cannot-restore",
-            todo=(again,),
-            path=error.filename or folder,
-            reason=error.strerror or error,
-        ) from error
+        raise cannot_restore(environment, folder, error) from error
     return tuple(notes)
 
 
 def _remove_stashes(environment: Environment, backup: Backup) -> list[str]:
     """Remove what the pip of this installation left when it was killed; a sentence for each stash that is not its own."""
     notes: list[str] = []
-    saved = [Path(item.path) for item in backup.saved]
     digests = {item.digest for item in backup.saved}
     for stash in find_stashes(environment):
         if str(stash) in backup.stashes_before:
             continue
         # a pip that has finished leaves none: then it is of another run
-        unfinished = not backup.written
-        if not unfinished or not remove_stash(environment, stash, saved, digests):
+        if backup.written or not remove_stash(stash, digests):
             notes.append(f"{stash} is of another run of pip and was left alone")
     return notes
 
@@ -394,18 +391,6 @@ def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
         stashes_before=tuple(map(change, backup.stashes_before)),
         written=tuple(replace(item, path=change(item.path)) for item in backup.written),
     )
-
-
-def _check_saved(item: SavedFile) -> None:
-    """Raise ValueError for a file that :func:`_save` cannot have written."""
-    if bool(item.blob) is bool(item.link):
-        raise ValueError(f"{item.path} must be either a file or a link")
-    if item.blob and not BLOB_NAME.fullmatch(item.blob):
-        raise ValueError(f"{item.blob!r} is no copy of a file")
-    if "\0" in item.link:
-        raise ValueError(f"{item.path} would be a link to nowhere")
-    if item.mode & ~0o777:
-        raise ValueError(f"{item.path} would get the mode {item.mode:o}")
 
 
 def _entry_file(folder: Path) -> Path:

@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
-from splatfix.core.step import say
+from splatfix.core.step import run, say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
 from splatfix.install.tampering import refuse_link, tampered
 
@@ -260,8 +260,22 @@ def wait_for_pip(environment: Environment) -> None:
         time.sleep(0.05)
 
 
+def cannot_restore(environment: Environment, folder: Path, error: OSError) -> SplatfixError:
+    """Build the error for what the disk refuses to put back, with the command that goes on."""
+    again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
+    path, reason = error.filename or folder, error.strerror or error
+    return SplatfixError.of("install.cannot-restore", todo=(again,), path=path, reason=reason)
+
+
 def _pip_lock(environment: Environment) -> Path:
     return environment.state_folder / "pip.lock"
+
+
+def _refuse_no_lock(path: Path) -> None:
+    refuse_link(path.parent)
+    refuse_link(path)
+    if path.exists() and not path.is_file():
+        raise tampered(path, "a lock is a file")
 
 
 @contextmanager
@@ -275,48 +289,29 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
         SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
             ``journal-tampered`` for a link in the place of the lock.
     """
-    with _no_wider_than(folder.parent), _held(folder) as notes:
-        yield notes
-
-
-@contextmanager
-def _no_wider_than(folder: Path) -> Iterator[None]:
-    """While it lasts, files of this process and its children get no permission that ``folder`` does not give."""
     denied = 0
-    if folder.is_dir():
-        denied = ~folder.stat().st_mode & 0o077
+    if folder.parent.is_dir():
+        denied = ~folder.parent.stat().st_mode & 0o077
     before = os.umask(0o077)  # it can only be asked for by setting another
     os.umask(before | denied)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def _refuse_no_lock(path: Path) -> None:
-    refuse_link(path.parent)
-    refuse_link(path)
-    if path.exists() and not path.is_file():
-        raise tampered(path, "a lock is a file")
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[tuple[str, ...]]:
     path = folder / "lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _refuse_no_lock(path)
-        held = Lock(path)
-    except OSError as error:
-        raise SplatfixError.of(
-            "install.unwritable-file", path=path, reason=error.strerror or error
-        ) from error
-    except Locked as locked:
-        todo = tuple(map(say, locked.todo))
-        raise SplatfixError.of(
-            "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
-        ) from None
-    try:
-        yield held.notes
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _refuse_no_lock(path)
+            held = Lock(path)
+        except OSError as error:
+            raise SplatfixError.of(
+                "install.unwritable-file", path=path, reason=error.strerror or error
+            ) from error
+        except Locked as locked:
+            todo = tuple(map(say, locked.todo))
+            raise SplatfixError.of(
+                "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
+            ) from None
+        try:
+            yield held.notes
+        finally:
+            held.release()
     finally:
-        held.release()
+        os.umask(before)

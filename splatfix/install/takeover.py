@@ -49,7 +49,13 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
             if path in own:
                 continue
             reason = _not_its_own(path, wheel, sites, listed)
-            if reason and not _is_same(path, wheel, members.get(path)):
+            if reason and path in members and not path.is_symlink() and path.is_file():
+                with zipfile.ZipFile(wheel.path) as archive:
+                    content = archive.read(members[path])
+                # several write the same, as of one nvidia/__init__.py
+                if read_bytes(path, len(content)) == content:
+                    reason = ""
+            if reason:
                 raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
             if path.suffix == ".pth" and path.parent in sites:
                 started.append(
@@ -103,11 +109,3 @@ def _place(path: Path, *, importable: bool) -> _Place:
         if name == "__init__":
             return folder.parent, folder.name
     return folder, name
-
-
-def _is_same(path: Path, wheel: WheelFile, member: str | None) -> bool:
-    """The wheel would write what is there already, as several do of one ``nvidia/__init__.py``."""
-    if member is None or path.is_symlink() or not path.is_file():
-        return False
-    with zipfile.ZipFile(wheel.path) as archive:
-        return read_bytes(path, archive.getinfo(member).file_size) == archive.read(member)

@@ -58,7 +58,7 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
     backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    (kept,) = later_changes(backup, tmp_path, lambda path: path)
+    (kept,) = later_changes(backup, tmp_path)
     Path(kept.copy).touch()
 
 
