@@ -36,15 +36,24 @@ def link_names(
         searched = cuda_home / "lib"
     for name in libraries:
         files = (f"lib{name}.so", f"lib{name}.a")
-        if any((searched / file).exists() or _finds(cc, file, runner) for file in files):
+        if any((searched / file).exists() for file in files):
+            continue
+        # gcc and clang answer with the whole path of a file that their linker finds, else with the bare name
+        asked = ((file, runner.run([cc, f"-print-file-name={file}"], timeout=30)) for file in files)
+        if any(done.ok and done.stdout.strip() not in ("", file) for file, done in asked):
             continue
         copies = list(_copies(name, cuda_home, site))
         if copies:
             folder.mkdir(exist_ok=True)
             (folder / files[0]).symlink_to(copies[0])
         elif name == "cuda":
+            # an empty library that calls itself as the driver's does
             folder.mkdir(exist_ok=True)
-            _make_stub(cc, folder / files[0], runner)
+            stub, source = folder / files[0], folder / "cuda.c"
+            source.write_text("", encoding="utf-8")
+            done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", stub, source], timeout=60)
+            if not done.ok:
+                raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())
     return folder.is_dir()
 
 
@@ -54,18 +63,3 @@ def _copies(name: str, cuda_home: Path, site: Path) -> Iterator[Path]:
         yield from sorted(cuda_home.glob(f"{pattern}/stubs/lib{name}.so"))
     for root, pattern in ((cuda_home, "lib*"), (cuda_home, "targets/*/lib"), (site, "nvidia/*/lib")):
         yield from sorted(root.glob(f"{pattern}/lib{name}.so*"))
-
-
-def _finds(cc: str, file: str, runner: Runner) -> bool:
-    """gcc and clang answer with the whole path of a file that their linker finds, else with the bare name."""
-    done = runner.run([cc, f"-print-file-name={file}"], timeout=30)
-    return done.ok and done.stdout.strip() not in ("", file)
-
-
-def _make_stub(cc: str, path: Path, runner: Runner) -> None:
-    """An empty library that calls itself as the driver's does."""
-    source = path.with_suffix(".c")
-    source.write_text("", encoding="utf-8")
-    done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", path, source], timeout=60)
-    if not done.ok:
-        raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())
