@@ -237,7 +237,17 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
             notes += _remove_stashes(environment, backup)
         for item in backup.saved:
             _put_back(item, backup, folder)
-        _prune(environment, backup)
+        # empty folders that the installation made go, the deepest first; those that it removed come back
+        for name in backup.folders_before:
+            Path(name).mkdir(parents=True, exist_ok=True)
+        # pip may have made them anew under another umask
+        for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
+            Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
+        made = _folders(environment, [Path(path) for path in backup.will_write])
+        for path in sorted(made, key=lambda path: -len(path.parts)):
+            new = str(path) not in backup.folders_before
+            if new and path.is_dir() and next(path.iterdir(), None) is None:
+                path.rmdir()
     except OSError as error:
         raise cannot_restore(environment, folder, error) from error
     return tuple(notes)
@@ -296,21 +306,6 @@ def _lines(content: bytes) -> list[str]:
     return content.decode("utf-8", "surrogateescape").splitlines()
 
 
-def _with_own_lines(item: SavedFile, before: bytes, backup: Backup) -> bytes:
-    """``easy-install.pth`` as it is now, with the lines that the installation took out; as before if that is the same."""
-    written = [file for file in backup.written if file.path == item.path]
-    if not written:
-        return before
-    path = Path(item.path)
-    lines: list[str] = []
-    if path.is_file():
-        lines = _lines(path.read_bytes())
-    lines += [line for line in written[0].lines_removed if line not in lines]
-    if sorted(lines) == sorted(_lines(before)):
-        return before
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
-
-
 def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     path = Path(item.path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -325,8 +320,15 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     # the file's own may be as long as the file system takes
     temporary = path.with_name(f".splatfix-{digest(os.fsencode(path.name))[:16]}")
     content = (folder / "blobs" / item.blob).read_bytes()
-    if path.name == EASY_INSTALL:
-        content = _with_own_lines(item, content, backup)
+    written = [file for file in backup.written if file.path == item.path]
+    if path.name == EASY_INSTALL and written:
+        # as it is now, with the lines that the installation took out; as before if that is the same
+        lines: list[str] = []
+        if path.is_file():
+            lines = _lines(path.read_bytes())
+        lines += [line for line in written[0].lines_removed if line not in lines]
+        if sorted(lines) != sorted(_lines(content)):
+            content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     # never written through: it could be a link, or have another name elsewhere
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -361,20 +363,6 @@ def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
                 break
             folders[parent] = None
     return list(folders)
-
-
-def _prune(environment: Environment, backup: Backup) -> None:
-    """Remove empty folders that the installation made, the deepest first; make those it removed."""
-    for name in backup.folders_before:
-        Path(name).mkdir(parents=True, exist_ok=True)
-    # pip may have made them anew under another umask
-    for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
-        Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
-    folders = _folders(environment, [Path(path) for path in backup.will_write])
-    for folder in sorted(folders, key=lambda path: -len(path.parts)):
-        new = str(folder) not in backup.folders_before
-        if new and folder.is_dir() and next(folder.iterdir(), None) is None:
-            folder.rmdir()
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:

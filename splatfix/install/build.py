@@ -128,7 +128,19 @@ def build_wheel(
                 return Built(made, False, left_out)
         jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
-            raise _failed(step, cause, log)
+            first, *others = cause.lines or ("it printed nothing",)
+            raise SplatfixError(
+                "disk-full" if cause.kind == "disk-full" else "build-failed",
+                f"The build of {step.subject} failed: {first}",
+                meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
+                todo=(*cause.todo, say(f"Full log: {log}")),
+                details={
+                    "cause": cause.kind,
+                    "class": cause.failure_class,
+                    "lines": list(cause.lines),
+                    "log": str(log),
+                },
+            )
         tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
         step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
 
@@ -157,10 +169,9 @@ def _run_pip(
         (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
         variables["PYTHONPATH"] = str(silenced)
     argv = build_command(environment, scratch.source, scratch.wheels)
-    lines = BuildLines()
 
     def follow(line: str) -> None:
-        text = lines.describe(line)
+        text = described(line)
         if text:
             tell(text)
 
@@ -257,25 +268,6 @@ def _take_wheel(
     return path
 
 
-def _failed(step: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
-    code = "build-failed"
-    if cause.kind == "disk-full":
-        code = "disk-full"
-    first, *others = cause.lines or ("it printed nothing",)
-    return SplatfixError(
-        code,
-        f"The build of {step.subject} failed: {first}",
-        meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
-        todo=(*cause.todo, say(f"Full log: {log}")),
-        details={
-            "cause": cause.kind,
-            "class": cause.failure_class,
-            "lines": list(cause.lines),
-            "log": str(log),
-        },
-    )
-
-
 def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     """Variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
 
@@ -294,26 +286,23 @@ def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     return {"CXX": str(script), "CCACHE_BASEDIR": str(scratch), "CCACHE_NOHASHDIR": "1"}
 
 
-class BuildLines:
-    """Turns lines of a build's log into what is compiled, and how many of how many files are done.
+def described(line: str) -> str | None:
+    """Return what a line of a build's log says is being worked on, with counts where it has some; None for most lines.
 
     ninja names a file when it is done with it (its output is no terminal), distutils before it starts. How long the rest takes
     nothing tells: the large files often come last.
     """
-
-    def describe(self, line: str) -> str | None:
-        """What this line says is being worked on; None for most lines."""
-        file = _COMPILING.search(line)
-        if file:
-            name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
-            count = _NINJA.match(line)
-            if count is None:
-                return f"compiling {name}"
-            return f"compiled {name} ({count[1]} of {count[2]})"
-        # before ninja is done with the first file of many minutes
-        begins = _BEGINS.match(line)
-        if begins:
-            return f"compiling the sources of {begins.group(1)}"
-        if " -shared " in line:
-            return "linking"
-        return None
+    file = _COMPILING.search(line)
+    if file:
+        name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
+        count = _NINJA.match(line)
+        if count is None:
+            return f"compiling {name}"
+        return f"compiled {name} ({count[1]} of {count[2]})"
+    # before ninja is done with the first file of many minutes
+    begins = _BEGINS.match(line)
+    if begins:
+        return f"compiling the sources of {begins.group(1)}"
+    if " -shared " in line:
+        return "linking"
+    return None

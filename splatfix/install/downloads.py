@@ -81,18 +81,31 @@ def provide_toolkit(
             tell(f"downloading {step.requirements[0]}")
             unpacked = making / "toolkit"
             unpacked.mkdir(mode=0o700)
-            wheels = _unpack(step.requirements, pip, making, unpacked, runner, log)
+            wheels, lock = making / "wheels", making / "lock.txt"
+            only = ["--only-binary", ":all:", "--dest", str(wheels)]
+            _pip(["download", *only, *step.requirements], pip, runner, log)
+            digests: dict[str, str] = {}
+            for path in sorted(wheels.glob("*.whl")):
+                name, version, _, _ = parse_wheel_filename(path.name)
+                # pip has compared each with the hash that its index gives; of a wheel that the tables know, it then
+                # installs those bytes or none, whatever index it came from
+                digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
+            lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
+            local = ["--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
+            hashed = ["--require-hashes", "--requirement", str(lock)]
+            _pip(["install", "--no-deps", *local, *hashed], pip, runner, log)
+            shutil.rmtree(wheels)
             toolkit = unpacked / root.relative_to(folder)
             # the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost
-            for path, points_to in step.links:
-                if not (toolkit / path).exists() and (toolkit / path).parent.is_dir():
-                    (toolkit / path).symlink_to(points_to)
+            for link, points_to in step.links:
+                if not (toolkit / link).exists() and (toolkit / link).parent.is_dir():
+                    (toolkit / link).symlink_to(points_to)
             for program in (*toolkit.glob("bin/*"), *toolkit.glob("nvvm/bin/*")):
                 if program.is_file():
                     program.chmod(program.stat().st_mode | 0o111)
             tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
-            note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": wheels}
+            note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": digests}
             write_json(unpacked / MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             unpacked.replace(folder)
@@ -107,27 +120,6 @@ def _digest(note: Mapping[str, Any]) -> str:
     if not wheels:
         return ""
     return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest()
-
-
-def _unpack(
-    requirements: Sequence[str], pip: Sequence[str], making: Path, unpacked: Path, runner: Runner, log: Path
-) -> dict[str, str]:
-    """Download the wheels, then install exactly those, by hash; returns the SHA-256 of each by ``name==version``.
-
-    pip has compared each with the hash that its index gives; one that the knowledge tables know must have that hash.
-    """
-    wheels, lock = making / "wheels", making / "lock.txt"
-    _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], pip, runner, log)
-    digests: dict[str, str] = {}
-    for path in sorted(wheels.glob("*.whl")):
-        name, version, _, _ = parse_wheel_filename(path.name)
-        # of a wheel that the tables know, pip then installs those bytes or none, whatever index it came from
-        digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
-    lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
-    argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
-    _pip([*argv, "--require-hashes", "--requirement", str(lock)], pip, runner, log)
-    shutil.rmtree(wheels)
-    return digests
 
 
 def pip_with_index(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:

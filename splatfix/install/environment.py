@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from splatfix.core import lock
-from splatfix.core.codec import from_json, parse_json
+from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
@@ -42,19 +42,7 @@ print(json.dumps(answer))
 """
 
 
-class _Answer(Struct, frozen=True):
-    prefix: str
-    purelib: str
-    platlib: str
-    scripts: str
-    data: str
-    headers: str
-    user_site: str | None
-    pip: bool
-    virtual: bool
-    version: str
-
-
+_FOLDERS = {"prefix", "purelib", "platlib", "scripts", "data", "headers"}
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = f"""
 import os, runpy, subprocess, sys
@@ -120,23 +108,26 @@ def open_environment(python: str, runner: Runner) -> Environment:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
-    answer = None
+    folders: dict[str, Path] = {}
+    answer: Any = None
     if completed.ok:
-        with suppress(ValueError, IndexError):
-            answer = from_json(_Answer, parse_json(completed.stdout.strip().splitlines()[-1]))
-    if answer is None:
+        with suppress(ValueError, LookupError, TypeError):
+            answer = parse_json(completed.stdout.strip().splitlines()[-1])
+            folders = {name: Path(answer[name]) for name in (*_FOLDERS, "user_site") if answer[name]}
+    if not folders.keys() >= _FOLDERS:
         refuse_other_program(python, completed.why() or "it does not answer as one")
         raise SplatfixError.of(
             "install.interpreter-unusable",
             python=python,
             reason=completed.why() or completed.stdout.strip()[:200],
         )
-    installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
-    texts = {name: value for name, value in asdict(answer).items() if isinstance(value, str)}
-    version = texts.pop("version")
-    folders = {name: Path(value) for name, value in texts.items()}
+    installer = find_installer(LiveSystem(runner), python, pip_inside=bool(answer.get("pip"))).value
     return Environment(
-        python, **folders, installer=installer or Installer(), virtual=answer.virtual, version=version
+        python,
+        **folders,
+        installer=installer or Installer(),
+        virtual=bool(answer.get("virtual")),
+        version=str(answer.get("version")),
     )
 
 

@@ -94,7 +94,16 @@ def execute(
         journal = Journal(environment.state_folder)
         recovered = recover(environment, journal)
         sweep_scratch()
-        entry = journal.start(_request_of(plan), plan.python, "-".join(plan.subjects)[:60])
+        # what the journal's list says of it
+        request = {
+            "backend": plan.backend,
+            "targets": " ".join(map(str, plan.targets)),
+            "subjects": " ".join(plan.subjects),
+        }
+        forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
+        if forced:
+            request["cuda_mismatch"] = "; ".join(sorted(forced))
+        entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
         progress = progress or InstallProgress()
         items = {subject: _Item() for subject in plan.subjects}
@@ -126,7 +135,7 @@ def execute(
         plan=plan,
         notes=tuple(notes),
         entry=work.entry.id,
-        items=work.results(),
+        items=tuple(work.result(subject, item) for subject, item in items.items()),
         log=str(work.folder),
         recovered=tuple(item.entry for item in recovered),
         kept=kept_of(restored for item in recovered for restored in item.items),
@@ -195,10 +204,6 @@ class _Execution(Struct):
             for number, step in group:
                 self.progress.begin(step, number, len(self.plan.steps))
                 self.progress.end(step, self._take(step))
-
-    def results(self) -> tuple[InstalledItem, ...]:
-        """What was installed, with everything that was verified."""
-        return tuple(self._result(subject, item) for subject, item in self.items.items())
 
     def _take(self, step: InstallStep) -> str:
         """Take one step; what it showed."""
@@ -453,7 +458,8 @@ class _Execution(Struct):
         self._finish(record)
         return rung.shown_by
 
-    def _result(self, subject: str, item: _Item) -> InstalledItem:
+    def result(self, subject: str, item: _Item) -> InstalledItem:
+        """What was installed, with everything that was verified."""
         assert item.wheel is not None
         forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
         computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
@@ -490,19 +496,6 @@ class _Execution(Struct):
 
 def _builds(plan: InstallPlan) -> list[BuildWheel]:
     return [step for step in plan.steps if isinstance(step, BuildWheel)]
-
-
-def _request_of(plan: InstallPlan) -> dict[str, str]:
-    """What the journal's list says of the request."""
-    forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
-    request = {
-        "backend": plan.backend,
-        "targets": " ".join(map(str, plan.targets)),
-        "subjects": " ".join(plan.subjects),
-    }
-    if forced:
-        request["cuda_mismatch"] = "; ".join(sorted(forced))
-    return request
 
 
 def _killed_for_memory(error: Exception) -> bool:

@@ -23,7 +23,7 @@ from splatfix.context.requirements import (
     version_there,
 )
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
@@ -117,7 +117,18 @@ def require_build_tools(
         SplatfixError: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
             ``torch-does-not-fit``, ``no-host-compiler``.
     """
-    _require_python(facts, source)
+    interpreter = facts.environment.interpreter.value
+    if source.python and interpreter:
+        # pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled
+        with suppress(InvalidSpecifier, InvalidVersion):  # setuptools itself will say what is wrong with it
+            if not SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
+                raise SplatfixError.of(
+                    "plan.python-does-not-fit",
+                    source_label=source.label,
+                    python=source.python,
+                    executable=interpreter.executable,
+                    interpreter_version=interpreter.version,
+                )
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         raise SplatfixError.of(
             "plan.no-host-compiler", found_via=facts.machine.compilers.found_via, source_label=source.label
@@ -132,8 +143,14 @@ def require_build_tools(
                 "plan.torch-does-not-fit", source_label=source.label, text=text, installed=installed
             )
     if lacks.imported.repositories:
-        raise _not_built(facts, source, lacks.imported.repositories)
-    interpreter = facts.environment.interpreter.value
+        # something else that has to be compiled against the installed torch
+        todo: list[Step] = []
+        for item in lacks.imported.repositories:
+            todo.append(run("git", "clone", "--recursive", item.address))
+            todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
+        todo.append(say("Then run this again."))
+        names = ", ".join(item.module for item in lacks.imported.repositories)
+        raise SplatfixError.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
     if not lacks.requirements or interpreter is None or installing:
         return lacks
     purposes = []
@@ -146,37 +163,6 @@ def require_build_tools(
         executable=interpreter.executable,
         label=source.label,
         purposes=" and ".join(purposes),
-    )
-
-
-def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> SplatfixError:
-    """It imports something else that has to be compiled against the installed torch."""
-    names = ", ".join(item.module for item in repositories)
-    steps = []
-    for item in repositories:
-        steps.append(run("git", "clone", "--recursive", item.address))
-        steps.append(run("splatfix", "install", item.clone, *python_option(facts)))
-    todo = (*steps, say("Then run this again."))
-    return SplatfixError.of("plan.import-not-built", todo=todo, label=source.label, names=names)
-
-
-def _require_python(facts: Facts, source: Source) -> None:
-    """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
-    interpreter = facts.environment.interpreter.value
-    if not source.python or interpreter is None:
-        return
-    try:
-        fits = SpecifierSet(source.python).contains(interpreter.version, prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
-        return  # setuptools itself will say what is wrong with it
-    if fits:
-        return
-    raise SplatfixError.of(
-        "plan.python-does-not-fit",
-        source_label=source.label,
-        python=source.python,
-        executable=interpreter.executable,
-        interpreter_version=interpreter.version,
     )
 
 
@@ -244,7 +230,17 @@ def plan_dependencies(
     # what a checkout says comes before what an extension in it says
     for source in sources:
         gathered.declared += declared_by(Path(source.folder))
-    pins = _pins(facts, gathered.declared)
+    # by name the first of several; torch is there, and what goes with one build of it (torchvision) follows it
+    pins: dict[str, str] = {}
+    for pin in gathered.declared:
+        distribution = canonicalize_name(pin.name)
+        if (
+            pin.spec
+            and distribution not in ("torch", *COMPANIONS)
+            and version_of(facts, distribution) is None
+        ):
+            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                pins.setdefault(distribution, str(Requirement(f"{pin.name}{pin.spec}")))
     reasons: list[Reason] = []
     for name, text in gathered.reasons.items():
         pinned = pins.get(name_of(name), name)
@@ -259,20 +255,6 @@ def plan_dependencies(
         reasons=tuple(reasons),
     )
     return Dependencies((step,), notes)
-
-
-def _pins(facts: Facts, declared: Sequence[Pin]) -> dict[str, str]:
-    """The versions that are asked for, by name, the first of several; of what is not installed.
-
-    torch is there, and what goes with one build of it (torchvision) follows the installed one.
-    """
-    pins: dict[str, str] = {}
-    for pin in declared:
-        name = canonicalize_name(pin.name)
-        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
-            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
-                pins.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
-    return pins
 
 
 def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: Lacks) -> None:

@@ -90,7 +90,13 @@ class Contents(Struct, frozen=True):
             opened = {item.name: stack.enter_context(opened_member(self.reader, item)) for item in natives}
             binaries = [parse(reader, name) for name, reader in opened.items()]
             code = self._check_code(binaries)
-            self._check_runtime(binaries)
+            # they link the CUDA runtime of torch's major, which is the one that is loaded
+            ours = release(self.torch.cuda or "")[:1]
+            for binary, needed in ((item, name) for item in binaries for name in item.needed):
+                runtime = _CUDART.match(needed)
+                if runtime and (int(runtime.group(1)),) != ours:
+                    reason = f"{binary.path} links {needed}, and torch here is for CUDA {self.torch.cuda}"
+                    raise Refused("wrong-cuda", reason)
             symbols = self._check_symbols(list(opened.values()))
         return metadata, (*face, *code, symbols)
 
@@ -192,16 +198,6 @@ class Contents(Struct, frozen=True):
                     )
                 shown.append(f"{binary.path} {coverage.reason}, in {counted(len(filled), 'fatbin')}")
         return shown
-
-    def _check_runtime(self, binaries: Sequence[Binary]) -> None:
-        """They link the CUDA runtime of torch's major, which is the one that is loaded."""
-        ours = release(self.torch.cuda or "")[:1]
-        for binary in binaries:
-            for name in binary.needed:
-                runtime = _CUDART.match(name)
-                if runtime and (int(runtime.group(1)),) != ours:
-                    reason = f"{binary.path} links {name}, and torch here is for CUDA {self.torch.cuda}"
-                    raise Refused("wrong-cuda", reason)
 
     def _check_symbols(self, natives: Sequence[Reader]) -> str:
         """Every symbol of torch that they want is exported by the torch that is here, or by one of them."""

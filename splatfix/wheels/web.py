@@ -36,7 +36,7 @@ _DOWNLOAD_TIMEOUT = 3600.0
 _BLOCK = 1 << 17
 _MOST_BLOCKS = 64
 """In one request; what is read in order is asked for in ever longer parts."""
-_KEPT = 256
+_KEPT = MOST_WHOLE // _BLOCK
 LONGEST_REASON = 300
 """Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
@@ -82,9 +82,9 @@ def without_login(address: str) -> str:
 class Part(Struct, frozen=True):
     """Bytes of a file, and how many it has in all."""
 
+    start: int
     data: bytes
     total: int
-    is_whole: bool = False
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -234,7 +234,7 @@ class Web:
                     whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
                     raise WebError(f"its server sends no parts, and {whole}")
                 data = b"".join(self._blocks(response, MOST_WHOLE))
-                return Part(data, len(data), True)
+                return Part(0, data, len(data))
             stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if stated is None:
                 raise WebError("its server does not say which part it sends")
@@ -250,7 +250,7 @@ class Web:
                 raise WebError(
                     f"its server sends {len(data)} bytes, and says that they are {end - first + 1}"
                 )
-            return Part(data, total)
+            return Part(start, data, total)
 
     def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
         """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
@@ -347,18 +347,15 @@ class RemoteFile:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next, self._ahead = 0, 1
         self.fetched = 0
-        self._whole: bytes | None = None
         first = web.part(address, 0, _BLOCK)
         self._total = first.total
-        self._take(0, first)
+        self._take(first)
 
     def __len__(self) -> int:
         return self._total
 
     def __getitem__(self, part: slice) -> bytes:
         start, stop, _ = part.indices(self._total)
-        if self._whole is not None:
-            return self._whole[start:stop]
         numbers = range(start // _BLOCK, (max(start, stop - 1)) // _BLOCK + 1)
         data = b"".join(self._block(number, numbers[-1]) for number in numbers)
         begin = start - numbers[0] * _BLOCK
@@ -382,19 +379,15 @@ class RemoteFile:
             part = self._web.part(self._address, number * _BLOCK, count * _BLOCK)
             if part.total != self._total:
                 raise WebError(f"its length changes from {self._total} to {part.total} bytes")
-            self._take(number, part)
-        if self._whole is not None:  # the server stopped sending parts
-            return self._whole[number * _BLOCK : (number + 1) * _BLOCK]
+            self._take(part)
         self._blocks.move_to_end(number)
         return self._blocks[number]
 
-    def _take(self, number: int, part: Part) -> None:
+    def _take(self, part: Part) -> None:
         self.fetched += len(part.data)
         if self.fetched > MOST_FETCHED:
             raise WebError(f"more than {MOST_FETCHED >> 20} MiB would have to be read to judge it")
-        if part.is_whole:
-            self._whole = part.data
-            return
+        number = part.start // _BLOCK
         for offset in range(0, len(part.data), _BLOCK):
             self._blocks[number] = part.data[offset : offset + _BLOCK]
             number += 1
