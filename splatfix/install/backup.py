@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import dumps, read_json, write_bytes, write_json
+from splatfix.core.files import dumps, read_json, sha256_of, write_bytes, write_json
 from splatfix.core.reading import read_blocks
 from splatfix.core.step import say
 from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
 from splatfix.install.journal_paths import JournalPaths, OutsidePath
-from splatfix.install.stashes import find_stashes, remove_stash
 from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
@@ -129,7 +128,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
         will_write=tuple(will_write),
         folders_before=tuple(str(path) for path in folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
-        stashes_before=tuple(map(str, find_stashes(environment))),
+        stashes_before=tuple(map(str, _find_stashes(environment))),
         foreign=tuple(sorted(str(path) for path in foreign if path.exists())),
     )
     _write_backup(backup, folder, paths)
@@ -234,7 +233,13 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
                 path.unlink(missing_ok=True)
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
-            notes += _remove_stashes(environment, backup)
+            digests = {item.digest for item in backup.saved}
+            for stash in _find_stashes(environment):
+                if str(stash) in backup.stashes_before:
+                    continue
+                # a pip that has finished leaves none: then it is of another run
+                if backup.written or not _remove_stash(stash, digests):
+                    notes.append(f"{stash} is of another run of pip and was left alone")
         for item in backup.saved:
             _put_back(item, backup, folder)
         # empty folders that the installation made go, the deepest first; those that it removed come back
@@ -253,17 +258,36 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
     return tuple(notes)
 
 
-def _remove_stashes(environment: Environment, backup: Backup) -> list[str]:
-    """Remove what the pip of this installation left when it was killed; a sentence for each stash that is not its own."""
-    notes: list[str] = []
-    digests = {item.digest for item in backup.saved}
-    for stash in find_stashes(environment):
-        if str(stash) in backup.stashes_before:
-            continue
-        # a pip that has finished leaves none: then it is of another run
-        if backup.written or not remove_stash(stash, digests):
-            notes.append(f"{stash} is of another run of pip and was left alone")
-    return notes
+def _find_stashes(environment: Environment) -> list[Path]:
+    """Find folders ``~name``: pip renames what it uninstalls so until it has succeeded; a killed pip leaves them."""
+    stashes: list[Path] = []
+    for site in environment.sites:
+        if site.is_dir():
+            stashes += sorted(site.glob("~*"))
+    return stashes
+
+
+def _remove_stash(stash: Path, digests: set[str]) -> bool:
+    """Remove a stash whose every file is in a backup; False for one that holds anything else, which is left alone.
+
+    Args:
+        digests: SHA-256 of the files that the backup has.
+    """
+    contents = [stash]
+    if stash.is_dir() and not stash.is_symlink():
+        # a folder comes after what is in it
+        contents = [*sorted(stash.rglob("*"), reverse=True), stash]
+    for path in contents:
+        # bytecode is made anew by itself, and pip stashes no links of its own
+        replaceable = path.is_symlink() or path.suffix == ".pyc" or path.is_dir()
+        if not replaceable and not (path.is_file() and sha256_of(path) in digests):
+            return False
+    for path in contents:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+    return True
 
 
 def _save(path: Path, folder: Path, number: int) -> SavedFile:

@@ -119,8 +119,7 @@ def build_wheel(
             if kept is not None:
                 return Built(kept, True, left_out)
             tell("running its setup.py")
-            more = _linking(step, source.libraries, environment, scratch.root / "link-names", runner)
-            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, more)
+            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, source.libraries)
             if cause is None:
                 made = _take_wheel(step, scratch, wheels, log, built_with)
                 if cache:
@@ -153,15 +152,19 @@ def _run_pip(
     log: Path,
     tell: Callable[[str], None],
     stop: threading.Event,
-    more: Mapping[str, str],
+    libraries: tuple[str, ...],
 ) -> BuildFailure | None:
     variables = {
         **_NO_OTHER_INSTALLS,
         **step.variables,
         "TMPDIR": str(scratch.temporary),
         **compiler_cache(step, scratch.root),
-        **more,
     }
+    cc, home, names = step.variables.get("CC"), step.variables.get("CUDA_HOME"), scratch.root / "link-names"
+    if cc and home and link_names(libraries, cc, Path(home), environment.purelib, names, runner):
+        # CMake has a variable of its own; an empty part would stand for the current folder
+        for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
+            variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
     if step.cuda_mismatch:
         # first on PYTHONPATH, it silences torch's check of the toolkit
         silenced = scratch.root / "silenced"
@@ -204,20 +207,6 @@ def _run_pip(
         note = f"{missed.path} was not copied for the build ({missed.reason})."
         cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
     return _of_the_source(cause, step, scratch)
-
-
-def _linking(
-    step: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
-) -> dict[str, str]:
-    """LIBRARY_PATH (CMake's own too) with a folder of names, where the source links what has none here."""
-    cc, home = step.variables.get("CC"), step.variables.get("CUDA_HOME")
-    if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
-        return {}
-    paths = {}
-    for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
-        # an empty part would stand for the current folder
-        paths[variable] = os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))
-    return paths
 
 
 def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:

@@ -50,7 +50,6 @@ from splatfix.plan.steps import (
     EditSource,
     FetchWheel,
     InstallDependencies,
-    InstallStep,
     InstallWheel,
     MakeDropin,
     ProvideToolkit,
@@ -203,29 +202,26 @@ class _Execution(Struct):
                 continue
             for number, step in group:
                 self.progress.begin(step, number, len(self.plan.steps))
-                self.progress.end(step, self._take(step))
-
-    def _take(self, step: InstallStep) -> str:
-        """Take one step; what it showed."""
-        match step:
-            case InstallDependencies():
-                return self._install_dependencies(step)
-            case ProvideToolkit():
-                return self._provide_toolkit(step)
-            case MakeDropin():
-                return self._make_dropin(step, self.items[step.subject])
-            case FetchWheel():
-                return self._fetch(step, self.items[step.subject])
-            case VerifyWheel():
-                return self._verify(step, self.items[step.subject])
-            case EditSource():
-                return self._edit(step)
-            case InstallWheel():
-                return self._install(step, self.items[step.subject])
-            case CheckImport():
-                return self._import(step, self.items[step.subject])
-            case BuildWheel():
-                raise AssertionError("builds are taken together")
+                match step:
+                    case InstallDependencies():
+                        showed = self._install_dependencies(step)
+                    case ProvideToolkit():
+                        showed = self._provide_toolkit(step)
+                    case MakeDropin():
+                        showed = self._make_dropin(step, self.items[step.subject])
+                    case FetchWheel():
+                        showed = self._fetch(step, self.items[step.subject])
+                    case VerifyWheel():
+                        showed = self._verify(step, self.items[step.subject])
+                    case EditSource():
+                        showed = self._edit(step)
+                    case InstallWheel():
+                        showed = self._install(step, self.items[step.subject])
+                    case CheckImport():
+                        showed = self._import(step, self.items[step.subject])
+                    case BuildWheel():
+                        raise AssertionError("builds are taken together")
+                self.progress.end(step, showed)
 
     def _begin(self, record: StepRecord) -> StepRecord:
         self.entry = self.journal.begin(self.entry, record)

@@ -90,7 +90,20 @@ def revert_all(
             try:
                 add(reverter.revert(entry))
             except SplatfixError as error:
-                raise _stopped(error, reverter.environment, done, active[at:], dry_run) from error
+                reverted, left = [item.entry for item in done], [item.id for item in active[at:]]
+                verb = "would be reverted" if dry_run else "reverted"
+                again = run(
+                    *reverter.environment.splatfix("revert", "--all"), text="When that is fixed, continue"
+                )
+                raise SplatfixError(
+                    error.code,
+                    f"Entry {entry.id} cannot be reverted: {error.what}",
+                    meaning=f"{error.meaning} (This concerns that entry only. "
+                    f"Before it {verb}: {', '.join(reverted) or 'none'}. Still active: {', '.join(left)}.)",
+                    todo=(*error.todo, again),
+                    exit_code=error.exit_code,
+                    details={**error.details, "reverted": reverted, "left": left},
+                ) from error
     return tuple(done)
 
 
@@ -186,32 +199,6 @@ def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixEr
         message = f"Entry {entry.id} is not active any more: it is {entry.status.value}."
     return usage_error(
         "nothing-to-revert", message, say("Name another environment with --python, or another entry.")
-    )
-
-
-def _stopped(
-    error: SplatfixError,
-    environment: Environment,
-    done: Sequence[RevertOutcome],
-    left: Sequence[Entry],
-    dry_run: bool,
-) -> SplatfixError:
-    """The refusal of one entry among several, with how far the revert came."""
-    reverted, kept = [item.entry for item in done], [entry.id for entry in left]
-    verb = "reverted"
-    if dry_run:
-        verb = "would be reverted"
-    return SplatfixError(
-        error.code,
-        f"Entry {left[0].id} cannot be reverted: {error.what}",
-        meaning=f"{error.meaning} (This concerns that entry only. Before it {verb}: {', '.join(reverted) or 'none'}. "
-        f"Still active: {', '.join(kept)}.)",
-        todo=(
-            *error.todo,
-            run(*environment.splatfix("revert", "--all"), text="When that is fixed, continue"),
-        ),
-        exit_code=error.exit_code,
-        details={**error.details, "reverted": reverted, "left": kept},
     )
 
 

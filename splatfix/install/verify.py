@@ -22,7 +22,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch, torch_libraries
+from splatfix.facts import Facts, Torch, loaded_fatbins, of_torch, torch_libraries
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
@@ -84,7 +84,11 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     """
     interpreter = facts.environment.interpreter.value
     assert interpreter is not None
-    if not any(fits(tag, interpreter) for tag in wheel.tags):
+    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
+    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
+    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
+    target = WheelTarget((major, minor), platform, free_threaded=free_threaded)
+    if not any(tag_fits(tag, target) for tag in wheel.tags):
         raise SplatfixError.of(
             "install.wheel-does-not-fit",
             name=wheel.path.name,
@@ -169,14 +173,6 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
         means = coverage.via.replace("sass", "native code")
         served.append(f"{target} ({means})")
     return f"{member}: {', '.join(served)} in {len(filled)} of {counted(len(filled), 'fatbin')}"
-
-
-def fits(tag: str, interpreter: Interpreter) -> bool:
-    """Whether a wheel tag such as ``cp311-cp311-linux_x86_64`` suits the interpreter, by pip's rules."""
-    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
-    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
-    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
-    return tag_fits(tag, WheelTarget((major, minor), platform, free_threaded=free_threaded))
 
 
 def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | None) -> str:

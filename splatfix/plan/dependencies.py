@@ -96,8 +96,8 @@ def require_build_tools(
     facts: Facts,
     source: Source,
     together: Sequence[Source] = (),
+    request: Request | None = None,
     *,
-    installing: bool = False,
     built: bool = True,
 ) -> Lacks:
     """See that a build has all it needs (setuptools, wheel, ninja, pyproject.toml's), and what its package imports.
@@ -110,7 +110,7 @@ def require_build_tools(
 
     Args:
         together: the sources that are installed with it, which may import each other.
-        installing: what pip can bring is installed first, and is no obstacle.
+        request: what asks for them. With its dependencies, what pip can bring is installed first, and is no obstacle.
         built: it is; a wheel that is there needs only what its packages import.
 
     Raises:
@@ -133,6 +133,7 @@ def require_build_tools(
         raise SplatfixError.of(
             "plan.no-host-compiler", found_via=facts.machine.compilers.found_via, source_label=source.label
         )
+    todo: list[Step] = []
     lacks = _lacks_of(facts, source, together)
     if not built:
         lacks = replace(lacks, to_build=(), by_setup=MissingModules())
@@ -144,22 +145,32 @@ def require_build_tools(
             )
     if lacks.imported.repositories:
         # something else that has to be compiled against the installed torch
-        todo: list[Step] = []
         for item in lacks.imported.repositories:
             todo.append(run("git", "clone", "--recursive", item.address))
             todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
         todo.append(say("Then run this again."))
+        others = [
+            item.folder for item in together if not _lacks_of(facts, item, together).imported.repositories
+        ]
+        if request and others:
+            argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
+            todo.append(run(*argv, text="Or install the others of them alone"))
         names = ", ".join(item.module for item in lacks.imported.repositories)
         raise SplatfixError.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
-    if not lacks.requirements or interpreter is None or installing:
+    if not lacks.requirements or interpreter is None or (request and request.with_dependencies):
         return lacks
+    todo = [pip(facts, "install", *pip_arguments(facts, lacks.requirements))]
+    if request:
+        options = replace(request, with_dependencies=True).options
+        argv = ("splatfix", "install", *request.sources, *options, *python_option(facts))
+        todo.append(run(*argv, text="Or let splatfix install them too, in the same journal"))
     purposes = []
     for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
         if requirements:
             purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
     raise SplatfixError.of(
         "plan.build-tools-missing",
-        todo=(pip(facts, "install", *pip_arguments(facts, lacks.requirements)),),
+        todo=tuple(todo),
         executable=interpreter.executable,
         label=source.label,
         purposes=" and ".join(purposes),
@@ -215,7 +226,8 @@ def plan_dependencies(
     """
     gathered = _Gathered()
     for source in sources:
-        lacks = _require_tools(request, facts, source, sources, built=source.label not in prebuilt)
+        built = source.label not in prebuilt
+        lacks = require_build_tools(facts, source, sources, request, built=built)
         _gather_of_source(gathered, facts, source, lacks)
     for text in request.sources:
         _gather_of_scripts(gathered, request, facts, text, sources)
@@ -305,40 +317,6 @@ def _gather_of_scripts(
         gathered.notes.append(
             f"its scripts import {names}, which its requirements take from git: {step.line()}"
         )
-
-
-def _require_tools(
-    request: Request, facts: Facts, source: Source, sources: Sequence[Source], *, built: bool
-) -> Lacks:
-    """What a source lacks; refused, with the command that goes on all the same, where it must be there."""
-    try:
-        return require_build_tools(facts, source, sources, installing=request.with_dependencies, built=built)
-    except SplatfixError as error:
-        python = python_option(facts)
-        if error.code == "build-tools-missing":
-            options = replace(request, with_dependencies=True).options
-            argv = ("splatfix", "install", *request.sources, *options, *python)
-            text = "Or let splatfix install them too, in the same journal"
-            raise error.with_todo(*error.todo, run(*argv, text=text)) from error
-        if error.code != "import-not-built":
-            raise
-        others = [
-            item.folder for item in sources if item is not source and _is_buildable(facts, item, sources)
-        ]
-        if not others:
-            raise
-        argv = ("splatfix", "install", *others, *request.options, *python)
-        again = run(*argv, text="Or install the others of them alone")
-        raise error.with_todo(*error.todo, again) from error
-
-
-def _is_buildable(facts: Facts, source: Source, sources: Sequence[Source]) -> bool:
-    """Nothing speaks against it but what pip can bring."""
-    try:
-        require_build_tools(facts, source, sources)
-    except SplatfixError as error:
-        return error.code == "build-tools-missing"
-    return True
 
 
 def _unknown(importer: str, missing: MissingModules) -> list[str]:

@@ -34,7 +34,6 @@ from splatfix.facts import (
 from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 from splatfix.wheels.model import Verdict, Wanted
-from splatfix.wheels.names import Objection
 
 # libcudart.so.12, cudart64_12.dll, and cudart64_110.dll of CUDA 11
 _CUDART = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d\d)")
@@ -45,7 +44,7 @@ class Refused(Exception):
 
     def __init__(self, code: str, reason: str, verdict: Verdict = Verdict.UNSUITED) -> None:
         super().__init__(reason)
-        self.objection, self.verdict = Objection(code, reason), verdict
+        self.objection, self.verdict = (code, reason), verdict
 
 
 class Contents(Struct, frozen=True):

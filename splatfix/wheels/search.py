@@ -85,7 +85,7 @@ class Finder(Struct, frozen=True):
             if parsed and objection is None:
                 fitting.append((preference(parsed, self.torch), link))
             elif objection:
-                others.append(_candidate(link, Verdict.UNSUITED, objection.code, objection.reason))
+                others.append(_candidate(link, Verdict.UNSUITED, *objection))
         fitting.sort(key=lambda item: item[0])
         opened: list[Candidate] = []
         for number, (_, link) in enumerate(fitting):
@@ -114,8 +114,7 @@ class Finder(Struct, frozen=True):
                     _candidate(link, Verdict.PROVEN), evidence=evidence, size=reader.size, metadata=metadata
                 )
             except Refused as refused:
-                objection = refused.objection
-                candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
+                candidate = _candidate(link, refused.verdict, *refused.objection)
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
             except _DAMAGED as error:
