@@ -339,10 +339,8 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[Request, 
     if asked.cuda_home is not None:
         cuda_home = str(Path(asked.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
-    facts, wheels = gather(interpreter, system=system), NO_WHEELS
-    if asked.find and asked.backend in ("native", "wheels", "auto"):
-        wheels = find_prebuilt(asked, facts, request.indexes)
-    return asked, facts, wheels
+    facts = gather(interpreter, system=system)
+    return asked, facts, find_prebuilt(asked, facts, request.indexes)
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:

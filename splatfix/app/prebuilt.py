@@ -77,6 +77,8 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
     Raises:
         SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
     """
+    if not request.find or request.backend not in ("native", "wheels", "auto"):
+        return NO_WHEELS
     maintained = request.backend != "wheels"
     if not maintained:
         for text in request.sources:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.install import _wheels, with_wheels
+from splatfix.app.install import with_wheels
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
@@ -147,7 +147,7 @@ def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
     wheels = found(request, facts, str(tmp_path / "wheels"))
     plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
     assert plan.kind is OptionKind.REBUILD
-    assert _wheels(replace(request, find=False), facts) is NO_WHEELS
+    assert found(replace(request, find=False), facts) is NO_WHEELS
     (why,) = (item.why for item in plan.considered if "prebuilt wheel of tiny_probe" in item.what)
     assert "1 of 1 fatbin has no code for sm_120" in why
     only = replace(request, backend="wheels")
