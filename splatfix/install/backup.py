@@ -163,10 +163,19 @@ def sealed_text(backup: Backup, paths: JournalPaths) -> str:
 
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    touched = dict.fromkeys([*installed_files(backup), *(Path(item.path) for item in backup.saved)])
-    # bytecode is written whenever somebody imports, and is nobody's work
-    written = tuple(_as_left(path, backup, folder) for path in touched if path.suffix != ".pyc")
-    _write_backup(replace(backup, written=written), folder, paths)
+    saved = {Path(item.path): item for item in backup.saved}
+    written: list[WrittenFile] = []
+    for path in dict.fromkeys([*installed_files(backup), *saved]):
+        if path.suffix == ".pyc":
+            continue  # bytecode is written whenever somebody imports, and is nobody's work
+        content = path.read_bytes() if path.is_file() else b""
+        current = digest(content) if path.is_file() else ""
+        removed: list[str] = []
+        if path.name == EASY_INSTALL and path in saved and saved[path].blob:
+            before = _lines((folder / "blobs" / saved[path].blob).read_bytes())
+            removed = [line for line in before if line not in _lines(content)]
+        written.append(WrittenFile(str(path), current, tuple(removed)))
+    _write_backup(replace(backup, written=tuple(written)), folder, paths)
 
 
 def read_backup(folder: Path, paths: JournalPaths) -> Backup:
@@ -308,22 +317,6 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
 def digest(content: bytes) -> str:
     """SHA-256 in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
-
-
-def _as_left(path: Path, backup: Backup, folder: Path) -> WrittenFile:
-    content = b""
-    current = ""
-    if path.is_file():
-        content = path.read_bytes()
-        current = digest(content)
-    if path.name != EASY_INSTALL:
-        return WrittenFile(str(path), current)
-    removed: list[str] = []
-    for item in backup.saved:
-        if item.path == str(path) and item.blob:
-            before = _lines((folder / "blobs" / item.blob).read_bytes())
-            removed = [line for line in before if line not in _lines(content)]
-    return WrittenFile(str(path), current, tuple(removed))
 
 
 def _lines(content: bytes) -> list[str]:

@@ -196,7 +196,7 @@ class _Execution(Struct):
                 self._import_needs()
                 list_files(self.environment, self.folder)
                 try:
-                    parallel(pieces, budget, crowded_out=_killed_for_memory)
+                    parallel(pieces, budget)
                 finally:
                     self.moved += move_out(self.environment, self.folder)
                 continue
@@ -492,7 +492,3 @@ class _Execution(Struct):
 
 def _builds(plan: InstallPlan) -> list[BuildWheel]:
     return [step for step in plan.steps if isinstance(step, BuildWheel)]
-
-
-def _killed_for_memory(error: Exception) -> bool:
-    return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"

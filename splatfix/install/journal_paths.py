@@ -82,7 +82,11 @@ class JournalPaths(Struct, frozen=True, dict=True):
         Raises:
             OutsidePath
         """
-        if ".." in path.parts or not _is_name(path):
+        try:
+            longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+        except UnicodeEncodeError:  # no file system encodes it
+            longest = 256
+        if ".." in path.parts or "\0" in str(path) or longest > 255:
             raise OutsidePath(f"{str(path)!a} leads elsewhere")
         # the last part may be a link: links are replaced and removed, never followed
         parent = os.path.realpath(path.parent)
@@ -113,14 +117,6 @@ def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
     for path in paths:
         if made & {*path.parents, *real_place(path).parents}:
             raise OutsidePath(f"{path} leads through a link that the backup would make")
-
-
-def _is_name(path: Path) -> bool:
-    """A file can have that name: no NUL, nothing that no file system encodes, no part of more than 255 bytes."""
-    try:
-        return "\0" not in str(path) and all(len(os.fsencode(part)) <= 255 for part in path.parts)
-    except UnicodeEncodeError:
-        return False
 
 
 def _is_below(path: str, folder: str) -> bool:

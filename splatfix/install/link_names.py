@@ -5,7 +5,7 @@ An extension needs of either only its name while it is linked: an undefined symb
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
@@ -42,7 +42,11 @@ def link_names(
         asked = ((file, runner.run([cc, f"-print-file-name={file}"], timeout=30)) for file in files)
         if any(done.ok and done.stdout.strip() not in ("", file) for file, done in asked):
             continue
-        copies = list(_copies(name, cuda_home, site))
+        # under another name or in another folder: stubs first, they are made for linking
+        places = [(cuda_home, f"{lib}/stubs/lib{name}.so") for lib in ("lib64", "lib", "targets/*/lib")]
+        places += [(cuda_home, f"{lib}/lib{name}.so*") for lib in ("lib*", "targets/*/lib")]
+        places.append((site, f"nvidia/*/lib/lib{name}.so*"))
+        copies = [path for root, pattern in places for path in sorted(root.glob(pattern))]
         if copies:
             folder.mkdir(exist_ok=True)
             (folder / files[0]).symlink_to(copies[0])
@@ -55,11 +59,3 @@ def link_names(
             if not done.ok:
                 raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())
     return folder.is_dir()
-
-
-def _copies(name: str, cuda_home: Path, site: Path) -> Iterator[Path]:
-    """Where CUDA keeps the library under another name or in another folder: stubs first, they are made for linking."""
-    for pattern in ("lib64", "lib", "targets/*/lib"):
-        yield from sorted(cuda_home.glob(f"{pattern}/stubs/lib{name}.so"))
-    for root, pattern in ((cuda_home, "lib*"), (cuda_home, "targets/*/lib"), (site, "nvidia/*/lib")):
-        yield from sorted(root.glob(f"{pattern}/lib{name}.so*"))

@@ -80,21 +80,18 @@ def compile_cuda_kernels(
             file = Path(scratch, name)
             code[name] = file.read_bytes()
             target = next(arch for arch in targets if arch.number == number)
-            proofs.append(_proven(file, source, target))
+            # what it holds is read from itself and not from its name
+            try:
+                binary = read_binary(file)
+            except BinaryError as error:
+                raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
+            coverage = judge(binary.fatbins, target)
+            if not coverage.usable:
+                raise SplatfixError.of(
+                    "install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason
+                )
+            means = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
+            proofs.append(f"{source} for {target.sm} ({means})")
     shown = "; ".join(dict.fromkeys(proofs))
     shown_by = f"compiled by NVRTC {answer['nvrtc']}: {shown}"
     return code, Rung(RungName.BUILT, True, shown_by)
-
-
-def _proven(code: Path, source: str, target: Arch) -> str:
-    """What a compiled file was found to hold, read from itself and not from its name."""
-    try:
-        binary = read_binary(code)
-    except BinaryError as error:
-        raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
-    coverage = judge(binary.fatbins, target)
-    if not coverage.usable:
-        raise SplatfixError.of("install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason)
-    if coverage.via == "sass":
-        return f"{source} for {target.sm} (native code)"
-    return f"{source} for {target.sm} (PTX, which the driver compiles)"

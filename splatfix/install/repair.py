@@ -16,7 +16,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.facts import Distribution, Facts
 from splatfix.install.wheels import MANIFEST
 from splatfix.knowledge.archs import parse_target
-from splatfix.knowledge.torch_releases import index_url
+from splatfix.knowledge.torch_releases import COMPANIONS, index_url
 from splatfix.plan import plan_install
 from splatfix.plan.option import InstallPlan, OptionKind, Request
 from splatfix.plan.steps import CheckImport, FetchWheel, InstallWheel, Reason
@@ -67,7 +67,8 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
         assert python is not None
         name, version, index = distribution.name, distribution.version, ""
         local = version.partition("+")[2]
-        if local and canonicalize_name(name) in _ON_TORCHS_INDEX:
+        # whose builds for one CUDA, or none, only torch's own index may have
+        if local and canonicalize_name(name) in ("torch", *COMPANIONS):
             index = index_url(local)
         return InstallPlan(
             kind=OptionKind.KEEP,
@@ -111,10 +112,6 @@ def _as_fetched(distribution: Distribution, address: str) -> str:
         if step.get("kind") == FetchWheel.kind and step.get("subject") == distribution.name:
             return str(step["requirement"])
     return f"{distribution.name}=={distribution.version}"  # it came with another, or the entry was removed
-
-
-_ON_TORCHS_INDEX = ("torch", "torchvision", "torchaudio")
-"""Whose builds for one CUDA, or none, only torch's own index may have."""
 
 
 def _refused(distribution: Distribution, reason: str, *todo: Step) -> SplatfixError:

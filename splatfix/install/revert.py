@@ -54,7 +54,19 @@ def revert(
                     entry = candidate
         if entry is None or not entry.active:
             raise _nothing(reverter.environment, entry)
-        _refuse_out_of_order(reverter.environment, entry, entries)
+        mine = {distribution_of(step) for step in entry.changes}
+        newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
+        for other in reversed(newer):
+            shared = mine & {distribution_of(step) for step in other.changes}
+            if other.active and shared:
+                splatfix = reverter.environment.splatfix
+                todo = (
+                    run(*splatfix("revert", other.id), text="First"),
+                    run(*splatfix("revert", "--all"), text="Or everything, the newest first"),
+                )
+                raise SplatfixError.of(
+                    "install.later-change", names=sorted(shared), later=other.id, todo=todo
+                )
         return reverter.revert(entry)
 
 
@@ -200,16 +212,3 @@ def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixEr
     return usage_error(
         "nothing-to-revert", message, say("Name another environment with --python, or another entry.")
     )
-
-
-def _refuse_out_of_order(environment: Environment, entry: Entry, entries: tuple[Entry, ...]) -> None:
-    mine = {distribution_of(step) for step in entry.changes}
-    newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
-    for other in reversed(newer):
-        shared = mine & {distribution_of(step) for step in other.changes}
-        if other.active and shared:
-            todo = (
-                run(*environment.splatfix("revert", other.id), text="First"),
-                run(*environment.splatfix("revert", "--all"), text="Or everything, the newest first"),
-            )
-            raise SplatfixError.of("install.later-change", names=sorted(shared), later=other.id, todo=todo)

@@ -83,7 +83,7 @@ def test_an_undoing_done_again_says_the_same(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("splatfix.install.backup._prune", dies)
+        patch.setattr("splatfix.install.backup._folders", dies)
         revert(environment.python)
     assert not dropin.exists()
     (kept,) = revert(environment.python).items[0].kept
