@@ -26,10 +26,8 @@ class Recorder:
         cost: int,
         *errors: Exception,
         seconds: float = 0.05,
-        until: threading.Barrier | None = None,
     ) -> Piece[str]:
-        """One that takes ``seconds``, waits for the others of ``until``, however slow the machine is, and raises each error
-        once."""
+        """One that takes ``seconds``, and raises each error once."""
         left = list(errors)
 
         def work(stop: threading.Event) -> str:
@@ -37,8 +35,6 @@ class Recorder:
                 self._costs[name] = cost
                 self.most = max(self.most, sum(self._costs.values()))
                 self.together.add(frozenset(self._costs))
-            if until is not None:
-                until.wait()
             stopped = stop.wait(seconds)
             with self._lock:
                 del self._costs[name]

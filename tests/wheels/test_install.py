@@ -250,8 +250,6 @@ def test_the_command_line(
     wheel = tmp_path / "odd" / "tiny_probe-1.0-py3-none-any.whl"
     odd = ("--target", "sm_120", "--index", tmp_path / "odd", *only)
     write_wheel(wheel.parent, wheel.name, "none")
-    without = splatfix("install", "tiny_probe", *odd)
-    assert without.returncode == 1 and "it holds no compiled library" in without.stderr
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("tiny_probe/kernel.cu", "")
     assert "is compiled when it is first used" in splatfix("install", "tiny_probe", *odd).stderr
