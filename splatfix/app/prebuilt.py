@@ -1,7 +1,5 @@
 """Prebuilt wheels for an environment and its GPUs, which ``splatfix install`` looks for before it builds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -66,20 +66,10 @@ class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the backup of a checkout: nothing else shows that this user's splatfix has edited it."""
 
     @property
-    def metadata(self) -> tuple[str, ...]:
-        """The files that tell whether anything of the installation is there."""
-        return tuple(path for path in self.will_write if Path(path).parent.suffix == ".dist-info")
-
-    @property
     def every_file(self) -> tuple[Path, ...]:
         """Every file that restoring it may write or remove."""
         saved = [Path(item.path) for item in self.saved]
         return (*map(Path, self.will_write), *saved, *(Path(item.path) for item in self.written))
-
-    @property
-    def links(self) -> tuple[Path, ...]:
-        """The links that restoring it makes."""
-        return tuple(Path(item.path) for item in self.saved if item.link)
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:

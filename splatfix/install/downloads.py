@@ -146,7 +146,7 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
     raise SplatfixError.of(
         "install.wheel-not-fetched",
         requirement=step.requirement,
-        line=_last_line(completed, "ERROR"),
+        line=_last_error(completed),
         log=log,
     )
 
@@ -155,14 +155,14 @@ def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path
     # pip's cache is the user's, and a toolkit of gigabytes does not belong there as well
     completed = pip_with_index(["--no-cache-dir", *arguments], pip, runner, log)
     if not completed.ok:
-        reason = _last_line(completed, "ERROR")
+        reason = _last_error(completed)
         raise _not_provided(f"pip could not {arguments[0]} it: {reason}", log)
 
 
-def _last_line(completed: Completed, marker: str) -> str:
-    """The last line of a failed program's output with the marker in it, else why it failed."""
+def _last_error(completed: Completed) -> str:
+    """The last line of a failed pip's output that tells an error, else why it failed."""
     lines = (completed.stdout + completed.stderr).splitlines()
-    marked = [line.strip() for line in lines if marker in line]
+    marked = [line.strip() for line in lines if "ERROR" in line]
     if not marked:
         return completed.why()
     return marked[-1]
@@ -195,7 +195,6 @@ def fetch_source(
     save: SaveListed,
     *,
     pip: Sequence[str] = (),
-    runner: Runner | None = None,
     cache: Path | None = None,
     offline: bool = False,
 ) -> str:
@@ -220,7 +219,7 @@ def fetch_source(
         raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
         with temporary_folder(".fetching-", source.parent) as scratch:
-            runner = runner or ProcessRunner()
+            runner = ProcessRunner()
             pip = pip or open_environment(python, runner).installer.pip(python)
             archive = _download_sdist(text.strip(), pip, scratch, runner, save)
             _unpack_sdist(archive, scratch / "unpacked")
@@ -252,7 +251,7 @@ def _download_sdist(
         completed.stdout,
     )
     if listed is None:
-        reason = _last_line(completed, "ERROR:")
+        reason = _last_error(completed)
         raise _not_fetched(requirement, f"pip finds no {archive.name} where it looks: {reason}")
     address, page = listed[1], listed[2] or ""
     # pip hides logins in what it says, not in its settings; a file, because what it prints comes without them too

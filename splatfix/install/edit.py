@@ -40,7 +40,6 @@ def require_editable(steps: Iterable[InstallStep]) -> None:
         SplatfixError: ``cannot-write-source``.
     """
     leave_away = say("Leave --in-place away: the edits are then made in a scratch copy only.")
-    todo: tuple[Step, ...]
     another = say("Or use a checkout that you may write to.")
     for step in steps:
         if not isinstance(step, EditSource):
@@ -51,18 +50,15 @@ def require_editable(steps: Iterable[InstallStep]) -> None:
             folder = os.path.realpath(path.parent)
             if os.path.commonpath([source, folder]) != source or path.is_symlink():
                 reason = f"{name}, which is a link or lies behind one that leads out of {step.source}"
-                todo = (leave_away,)
-            elif not os.access(path.parent, os.W_OK):
-                reason = f"{path}, and {path.parent} cannot be written to"
-                todo = (leave_away, another)
-            else:
-                continue
-            raise SplatfixError(
-                "cannot-write-source",
-                f"--in-place would edit {reason}.",
-                meaning="Nothing was built and nothing was changed.",
-                todo=todo,
-            )
+                raise _not_editable(reason, leave_away)
+            if not os.access(path.parent, os.W_OK):
+                raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)
+
+
+def _not_editable(reason: str, *todo: Step) -> SplatfixError:
+    problem = f"--in-place would edit {reason}."
+    meaning = "Nothing was built and nothing was changed."
+    return SplatfixError("cannot-write-source", problem, meaning=meaning, todo=todo)
 
 
 def edited_files(edits: Sequence[PlannedEdit]) -> tuple[str, ...]:

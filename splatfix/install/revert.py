@@ -160,8 +160,20 @@ class _Reverter(Struct):
             if ours and any(later_changes(backup, kept_folder(folder), self.foreseen)):
                 raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
             # a finished installation must still be the one we made; an unfinished one is undone whatever it looks like
-            if step.done and step.digest and step.kind == "install-wheel":
-                self._refuse_if_reinstalled_since(step)
+            if not step.done or not step.digest or step.kind != "install-wheel":
+                continue
+            name = distribution_of(step)
+            installed = [(item.version, item.digest) for item in find_installed(self.environment, name)]
+            if self.foreseen:
+                installed = self.foreseen.installed.get(name, installed)
+            # when somebody has removed it in the meantime, what was there before can still come back
+            if installed and [digest for _, digest in installed] != [step.digest]:
+                todo = run(
+                    *self.environment.command("uninstall", name), text="Remove it if you do not want it"
+                )
+                raise SplatfixError.of(
+                    "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
+                )
         return self._undo(entry, backups)
 
     def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
@@ -177,18 +189,6 @@ class _Reverter(Struct):
         if not dry_run:
             self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
         return RevertOutcome(entry.id, str(self.environment.prefix), restored, dry_run, self.notes)
-
-    def _refuse_if_reinstalled_since(self, step: StepRecord) -> None:
-        name = distribution_of(step)
-        installed = [(item.version, item.digest) for item in find_installed(self.environment, name)]
-        if self.foreseen:
-            installed = self.foreseen.installed.get(name, installed)
-        if not installed or [digest for _, digest in installed] == [step.digest]:
-            return  # when somebody has removed it in the meantime, what was there before can still come back
-        todo = run(*self.environment.command("uninstall", name), text="Remove it if you do not want it")
-        raise SplatfixError.of(
-            "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
-        )
 
 
 @contextmanager

@@ -208,9 +208,8 @@ def _target_folder(root: Path, path: str) -> Path:
     parts = PurePosixPath(path).parts
     target = root.joinpath(*parts)
     strange = any(part in ("..", ".git") or "\\" in part for part in parts)
-    if not parts or path.startswith("/") or strange:
-        raise _not_fetched(path, "that is no folder inside the checkout")
-    if any(root.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts) + 1)):
+    linked = any(root.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
+    if not parts or path.startswith("/") or strange or linked:
         raise _not_fetched(path, "that is no folder inside the checkout")
     if not is_empty(target):
         raise _not_fetched(path, "its folder is not empty any more")

@@ -140,9 +140,7 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
         else:
             backup = read_backup(folder, JournalPaths.of(environment))
         backups[step] = backup
-    links: list[Path] = []
-    for backup in backups.values():
-        links += backup.links
+    links = [Path(item.path) for backup in backups.values() for item in backup.saved if item.link]
     for step, backup in backups.items():
         folders = [Path(folder) / "file" for folder in backup.folders_before]
         try:
@@ -178,13 +176,13 @@ def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str
 
 def _what_is_restored(step: StepRecord, backup: Backup, folder: Path, foreseen: Foreseen) -> Restored:
     """What undoing a step with the backup in ``folder`` will do, asked before it is undone."""
-    removed = ""
-    if any(foreseen.exists.get(path, Path(path).exists()) for path in backup.metadata):
-        removed = step.version
-    removed_origin = restored_origin = ""
-    for path in map(Path, backup.will_write):
-        if path.name == MANIFEST:
-            removed_origin = _origin(foreseen.copies.get(path, path))
+    removed = removed_origin = restored_origin = ""
+    for path in backup.will_write:
+        # its metadata tells whether anything of it is there
+        if Path(path).parent.suffix == ".dist-info" and foreseen.exists.get(path, Path(path).exists()):
+            removed = step.version
+        if Path(path).name == MANIFEST:
+            removed_origin = _origin(foreseen.copies.get(Path(path), Path(path)))
     for item in backup.saved:
         if item.blob and Path(item.path).name == MANIFEST:
             restored_origin = _origin(folder / "blobs" / item.blob)

@@ -1,7 +1,5 @@
 """What is in a wheel, read in place, the smallest first: metadata, the face of its packages, GPU code, torch's symbols."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ Indexes differ only in how their folders are called, so that links are followed 
 the CUDA and torch of the environment.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from html import unescape

@@ -1,7 +1,5 @@
 """What is looked for, what was found, and what is said of each candidate."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 

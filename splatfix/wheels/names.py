@@ -1,7 +1,5 @@
 """What a wheel's file name, and the folder that lists it, say against it: version, tags, torch, CUDA, ABI; nothing is fetched."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from math import prod

@@ -1,7 +1,5 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a wheel must be, by the source whose build it takes the place of, or by a name."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages and wheels over HTTP, of servers that nobody vouches for: bounded in time and bytes from the first connection on."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import http.client
