@@ -257,17 +257,17 @@ def check_import(
 
 def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
-    reason = completed.why()
+    message = completed.why()
     if lines and completed.returncode == 1:  # a Python error: its last line says it best
-        reason = lines[-1].strip()
-    if not reason:
-        reason = "it ended the interpreter in the middle of its import, with exit code 0"
+        message = lines[-1].strip()
+    if not message:
+        message = "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
     if before:
-        return SplatfixError.of("install.needed-import-fails", module=module, reason=reason, details=details)
+        return SplatfixError.of("install.needed-import-fails", module=module, reason=message, details=details)
     todo: tuple[Step, ...] = ()
-    absent = re.search(r"No module named '(\w+)", reason)
-    symbol = re.search(r"undefined symbol: (\S+)", reason)
+    absent = re.search(r"No module named '(\w+)", message)
+    symbol = re.search(r"undefined symbol: (\S+)", message)
     if absent:
         name = requirement_of(absent.group(1)) or absent.group(1)
         todo = (say(f"Install {name} with pip, then run the same command again."),)
@@ -277,7 +277,9 @@ def _import_failed(module: str, completed: Completed, *, before: bool) -> Splatf
     elif symbol:
         text = f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."
         todo = (say(text),)
-    return SplatfixError.of("install.import-failed", module=module, reason=reason, todo=todo, details=details)
+    return SplatfixError.of(
+        "install.import-failed", module=module, reason=message, todo=todo, details=details
+    )
 
 
 def wants_gpu(stderr: str) -> str | None:
