@@ -83,7 +83,7 @@ MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
 NAMES = ("fused-ssim", "diff_gaussian_rasterization", "a.b-C_d")
 
 
-@pytest.mark.parametrize(("maker", "name"), zip(MAKERS, NAMES, strict=True))
+@pytest.mark.parametrize(("maker", "name"), list(zip(MAKERS, NAMES, strict=True)))
 def test_it_comes_back(environment: Environment, tmp_path: Path, maker: str, name: str) -> None:
     MAKERS[maker](environment, tmp_path / "checkout", name)
     share(environment, "/another/checkout")
