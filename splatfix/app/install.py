@@ -100,9 +100,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: no plan, or a step that failed; the environment is then as it was before.
     """
-    interpreter, to_install = _prepare(request, fetch=request.fetch_submodules)
-    facts = _facts(interpreter, to_install)
-    wheels = _wheels(to_install, facts, request.indexes)
+    to_install, facts, wheels = _prepare(request, fetch=request.fetch_submodules)
     plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
     if not plan.steps:
         return shown(plan)
@@ -187,9 +185,7 @@ def plan(request: InstallRequest) -> Planned:
             return explain(replace(request, keep=()))
         for folder in _checkouts(request.sources):
             installation.show_fetched(console.err(), folder, ())
-    interpreter, to_install = _prepare(request)
-    facts = _facts(interpreter, to_install)
-    wheels = _wheels(to_install, facts, request.indexes)
+    to_install, facts, wheels = _prepare(request)
     plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
     return shown(plan, dry_run=True, verbose=request.verbose)
 
@@ -241,14 +237,12 @@ def explain(request: InstallRequest) -> Planned:
     to_fetch: tuple[Step, ...] = ()
     if request.fetch_submodules:
         to_fetch = _to_fetch(request.sources)
-    interpreter, to_install = _prepare(request)
-    facts = _facts(interpreter, to_install)
+    to_install, facts, wheels = _prepare(request)
     if repo is not None:
         facts = with_checkout(facts, repo, source_patterns(), started=True)
     context = make_context(facts, Goal(to_install.targets))
     plan: InstallPlan | None = None
     problem: SplatfixError | None = None
-    wheels = _wheels(to_install, facts, request.indexes)
     try:
         plan = with_wheels(to_install, context, wheels)
     except SplatfixError as error:
@@ -317,8 +311,8 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     )
 
 
-def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Request]:
-    """The interpreter and what to install, with its sources at hand; with ``resume`` what the last run was asked.
+def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[Request, Facts, Prebuilt]:
+    """What to install, with its sources at hand, machine and environment, and what wheels there are for it.
 
     Args:
         fetch: fill the empty submodules of the sources, and say on standard error what came from where.
@@ -328,30 +322,26 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[str, Requ
             ``submodules-not-fetched``: the checkout is then as it was.
     """
     interpreter = target_python(request.python)
-    if request.resume:
-        return interpreter, request_to_resume(interpreter)
-    for folder in _checkouts(request.sources) if fetch else ():
+    for folder in _checkouts(request.sources) if fetch and not request.resume else ():
         message = f"Nothing was changed: {visible(str(folder))} is as it was."
         with on_interrupt(message), one_line(console.err(), "Fetching submodules") as progress:
             fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
-    sources = tuple(
-        fetch_source(text, interpreter, save_listed, offline=request.install.offline)
-        for text in request.sources
-    )
-    if request.is_named:
-        sources = absolute(sources)
-    return interpreter, replace(request.install, sources=sources)
-
-
-def _facts(interpreter: str, request: Request) -> Facts:
-    """This machine and the environment, with CUDA_HOME set, so that a toolkit off the usual paths is found."""
+    if request.resume:
+        asked = request_to_resume(interpreter)
+    else:
+        offline = request.install.offline
+        sources = tuple(
+            fetch_source(text, interpreter, save_listed, offline=offline) for text in request.sources
+        )
+        asked = replace(request.install, sources=absolute(sources) if request.is_named else sources)
     system = None
-    # the probes look where torch and nvcc would: the variable is how those are told of a toolkit
-    if request.cuda_home is not None:
-        cuda_home = str(Path(request.cuda_home).expanduser().absolute())
+    # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
+    if asked.cuda_home is not None:
+        cuda_home = str(Path(asked.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
-    return gather(interpreter, system=system)
+    facts = gather(interpreter, system=system)
+    return asked, facts, find_prebuilt(asked, facts, request.indexes)
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:
@@ -366,12 +356,6 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
     for folder in _checkouts(sources):
         steps += [say(f"fetch {item.words}") for item in wanted_submodules(folder)]
     return tuple(steps)
-
-
-def _wheels(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
-    if not request.find or request.backend not in ("native", "wheels", "auto"):
-        return NO_WHEELS
-    return find_prebuilt(request, facts, indexes)
 
 
 def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> InstallPlan:
@@ -402,22 +386,17 @@ def planned(request: Request, facts: Facts, *, named: bool, wheels: Prebuilt = N
         return with_wheels(request, context, wheels)
     try:
         plan = with_wheels(request, context, wheels)
-    except SplatfixError as error:
-        if error.code in ("not-an-extension", "not-a-checkout"):
-            raise _no_source(request, facts, error.what, error.todo) from error
-        raise
-    if not plan.targets:
+        if plan.targets:
+            return plan
         problem = f"{Path.cwd()} has no CUDA extension and is no splatting stack."
-        anyway = run("splatfix", "install", ".", text="To install it all the same")
-        raise _no_source(request, facts, problem, (anyway,))
-    return plan
-
-
-def _no_source(request: Request, facts: Facts, problem: str, todo: tuple[Step, ...]) -> SplatfixError:
-    """No SOURCE was typed, and the current folder is none; what is installed could be meant."""
-    context = make_context(facts, Goal(request.targets))
+        todo: tuple[Step, ...] = (run("splatfix", "install", ".", text="To install it all the same"),)
+    except SplatfixError as error:
+        if error.code not in ("not-an-extension", "not-a-checkout"):
+            raise
+        problem, todo = error.what, error.todo
+    # what is installed could be meant
     rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
-    return usage_error("no-source", f"No SOURCE was named. {problem}", *todo, *rebuild)
+    raise usage_error("no-source", f"No SOURCE was named. {problem}", *todo, *rebuild)
 
 
 def install_step(plan: InstallPlan) -> Step:

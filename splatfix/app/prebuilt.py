@@ -1,8 +1,6 @@
 """Prebuilt wheels for an environment and its GPUs, which ``splatfix install`` looks for before it builds."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -57,21 +55,13 @@ class Prebuilt(Struct, frozen=True):
         if self.searches and not self.rejected:
             return None
         reasons = "; ".join(item.why for item in self.rejected) or self.not_looked
-        exit_code = exit_code_of(self.searches) or Exit.UNDETERMINED
+        exit_code = Exit.UNDETERMINED
+        if any(search.verdict is Verdict.UNSUITED for search in self.searches):
+            exit_code = Exit.FAILURE
         return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
 
 NO_WHEELS = Prebuilt(not_looked="nothing was looked for")
-
-
-def exit_code_of(searches: Iterable[Search]) -> Exit:
-    """Return 0 where each has a proven wheel, 1 where one has none, 3 where that could not be determined."""
-    verdicts = {search.verdict for search in searches}
-    if Verdict.UNSUITED in verdicts:
-        return Exit.FAILURE
-    if Verdict.UNKNOWN in verdicts:
-        return Exit.UNDETERMINED
-    return Exit.OK
 
 
 def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
@@ -85,6 +75,8 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
     Raises:
         SplatfixError: ``unknown-index``, ``not-a-package`` (exit code 2).
     """
+    if not request.find or request.backend not in ("native", "wheels", "auto"):
+        return NO_WHEELS
     maintained = request.backend != "wheels"
     if not maintained:
         for text in request.sources:

@@ -10,16 +10,14 @@ from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import dumps, read_json, write_bytes, write_json
+from splatfix.core.files import dumps, read_json, sha256_of, write_bytes, write_json
 from splatfix.core.reading import read_blocks
-from splatfix.core.step import run, say
-from splatfix.install.environment import Environment
+from splatfix.core.step import say
+from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
 from splatfix.install.journal import BLOB_NAME, move_away
 from splatfix.install.journal_paths import JournalPaths, OutsidePath
-from splatfix.install.seals import seal
-from splatfix.install.stashes import find_stashes, remove_stash
-from splatfix.install.tampering import refuse_link, tampered
+from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
 
@@ -68,20 +66,10 @@ class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """Of the backup of a checkout: nothing else shows that this user's splatfix has edited it."""
 
     @property
-    def metadata(self) -> tuple[str, ...]:
-        """The files that tell whether anything of the installation is there."""
-        return tuple(path for path in self.will_write if Path(path).parent.suffix == ".dist-info")
-
-    @property
     def every_file(self) -> tuple[Path, ...]:
         """Every file that restoring it may write or remove."""
         saved = [Path(item.path) for item in self.saved]
         return (*map(Path, self.will_write), *saved, *(Path(item.path) for item in self.written))
-
-    @property
-    def links(self) -> tuple[Path, ...]:
-        """The links that restoring it makes."""
-        return tuple(Path(item.path) for item in self.saved if item.link)
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
@@ -130,7 +118,7 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
         will_write=tuple(will_write),
         folders_before=tuple(str(path) for path in folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
-        stashes_before=tuple(map(str, find_stashes(environment))),
+        stashes_before=tuple(map(str, _find_stashes(environment))),
         foreign=tuple(sorted(str(path) for path in foreign if path.exists())),
     )
     _write_backup(backup, folder, paths)
@@ -165,10 +153,19 @@ def sealed_text(backup: Backup, paths: JournalPaths) -> str:
 
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    touched = dict.fromkeys([*installed_files(backup), *(Path(item.path) for item in backup.saved)])
-    # bytecode is written whenever somebody imports, and is nobody's work
-    written = tuple(_as_left(path, backup, folder) for path in touched if path.suffix != ".pyc")
-    _write_backup(replace(backup, written=written), folder, paths)
+    saved = {Path(item.path): item for item in backup.saved}
+    written: list[WrittenFile] = []
+    for path in dict.fromkeys([*installed_files(backup), *saved]):
+        if path.suffix == ".pyc":
+            continue  # bytecode is written whenever somebody imports, and is nobody's work
+        content = path.read_bytes() if path.is_file() else b""
+        current = digest(content) if path.is_file() else ""
+        removed: list[str] = []
+        if path.name == EASY_INSTALL and path in saved and saved[path].blob:
+            before = _lines((folder / "blobs" / saved[path].blob).read_bytes())
+            removed = [line for line in before if line not in _lines(content)]
+        written.append(WrittenFile(str(path), current, tuple(removed)))
+    _write_backup(replace(backup, written=tuple(written)), folder, paths)
 
 
 def read_backup(folder: Path, paths: JournalPaths) -> Backup:
@@ -193,7 +190,13 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
     try:
         backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
         for item in backup.saved:
-            _check_saved(item)
+            # of a file that _save cannot have written
+            if bool(item.blob) is bool(item.link) or "\0" in item.link:
+                raise ValueError(f"{item.path} must be either a file or a link")
+            if item.blob and not BLOB_NAME.fullmatch(item.blob):
+                raise ValueError(f"{item.blob!r} is no copy of a file")
+            if item.mode & ~0o777:
+                raise ValueError(f"{item.path} would get the mode {item.mode:o}")
         for path in backup.every_file:
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
@@ -229,34 +232,61 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
                 path.unlink(missing_ok=True)
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
-            notes += _remove_stashes(environment, backup)
+            digests = {item.digest for item in backup.saved}
+            for stash in _find_stashes(environment):
+                if str(stash) in backup.stashes_before:
+                    continue
+                # a pip that has finished leaves none: then it is of another run
+                if backup.written or not _remove_stash(stash, digests):
+                    notes.append(f"{stash} is of another run of pip and was left alone")
         for item in backup.saved:
             _put_back(item, backup, folder)
-        _prune(environment, backup)
+        # empty folders that the installation made go, the deepest first; those that it removed come back
+        for name in backup.folders_before:
+            Path(name).mkdir(parents=True, exist_ok=True)
+        # pip may have made them anew under another umask
+        for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
+            Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
+        made = _folders(environment, [Path(path) for path in backup.will_write])
+        for path in sorted(made, key=lambda path: -len(path.parts)):
+            new = str(path) not in backup.folders_before
+            if new and path.is_dir() and next(path.iterdir(), None) is None:
+                path.rmdir()
     except OSError as error:
-        again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
-        raise SplatfixError.of(
-            "install.cannot-restore",
-            todo=(again,),
-            path=error.filename or folder,
-            reason=error.strerror or error,
-        ) from error
+        raise cannot_restore(environment, folder, error) from error
     return tuple(notes)
 
 
-def _remove_stashes(environment: Environment, backup: Backup) -> list[str]:
-    """Remove what the pip of this installation left when it was killed; a sentence for each stash that is not its own."""
-    notes: list[str] = []
-    saved = [Path(item.path) for item in backup.saved]
-    digests = {item.digest for item in backup.saved}
-    for stash in find_stashes(environment):
-        if str(stash) in backup.stashes_before:
-            continue
-        # a pip that has finished leaves none: then it is of another run
-        unfinished = not backup.written
-        if not unfinished or not remove_stash(environment, stash, saved, digests):
-            notes.append(f"{stash} is of another run of pip and was left alone")
-    return notes
+def _find_stashes(environment: Environment) -> list[Path]:
+    """Find folders ``~name``: pip renames what it uninstalls so until it has succeeded; a killed pip leaves them."""
+    stashes: list[Path] = []
+    for site in environment.sites:
+        if site.is_dir():
+            stashes += sorted(site.glob("~*"))
+    return stashes
+
+
+def _remove_stash(stash: Path, digests: set[str]) -> bool:
+    """Remove a stash whose every file is in a backup; False for one that holds anything else, which is left alone.
+
+    Args:
+        digests: SHA-256 of the files that the backup has.
+    """
+    contents = [stash]
+    if stash.is_dir() and not stash.is_symlink():
+        # a folder comes after what is in it
+        contents = [*sorted(stash.rglob("*"), reverse=True), stash]
+    for path in contents:
+        # bytecode is made anew by itself, and pip stashes no links of its own
+        replaceable = path.is_symlink() or path.suffix == ".pyc" or path.is_dir()
+        if not replaceable and not (path.is_file() and sha256_of(path) in digests):
+            return False
+    for path in contents:
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+    return True
 
 
 def _save(path: Path, folder: Path, number: int) -> SavedFile:
@@ -279,39 +309,8 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _as_left(path: Path, backup: Backup, folder: Path) -> WrittenFile:
-    content = b""
-    current = ""
-    if path.is_file():
-        content = path.read_bytes()
-        current = digest(content)
-    if path.name != EASY_INSTALL:
-        return WrittenFile(str(path), current)
-    removed: list[str] = []
-    for item in backup.saved:
-        if item.path == str(path) and item.blob:
-            before = _lines((folder / "blobs" / item.blob).read_bytes())
-            removed = [line for line in before if line not in _lines(content)]
-    return WrittenFile(str(path), current, tuple(removed))
-
-
 def _lines(content: bytes) -> list[str]:
     return content.decode("utf-8", "surrogateescape").splitlines()
-
-
-def _with_own_lines(item: SavedFile, before: bytes, backup: Backup) -> bytes:
-    """``easy-install.pth`` as it is now, with the lines that the installation took out; as before if that is the same."""
-    written = [file for file in backup.written if file.path == item.path]
-    if not written:
-        return before
-    path = Path(item.path)
-    lines: list[str] = []
-    if path.is_file():
-        lines = _lines(path.read_bytes())
-    lines += [line for line in written[0].lines_removed if line not in lines]
-    if sorted(lines) == sorted(_lines(before)):
-        return before
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
@@ -328,8 +327,15 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
     # the file's own may be as long as the file system takes
     temporary = path.with_name(f".splatfix-{digest(os.fsencode(path.name))[:16]}")
     content = (folder / "blobs" / item.blob).read_bytes()
-    if path.name == EASY_INSTALL:
-        content = _with_own_lines(item, content, backup)
+    written = [file for file in backup.written if file.path == item.path]
+    if path.name == EASY_INSTALL and written:
+        # as it is now, with the lines that the installation took out; as before if that is the same
+        lines: list[str] = []
+        if path.is_file():
+            lines = _lines(path.read_bytes())
+        lines += [line for line in written[0].lines_removed if line not in lines]
+        if sorted(lines) != sorted(_lines(content)):
+            content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
     # never written through: it could be a link, or have another name elsewhere
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -366,20 +372,6 @@ def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
     return list(folders)
 
 
-def _prune(environment: Environment, backup: Backup) -> None:
-    """Remove empty folders that the installation made, the deepest first; make those it removed."""
-    for name in backup.folders_before:
-        Path(name).mkdir(parents=True, exist_ok=True)
-    # pip may have made them anew under another umask
-    for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
-        Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
-    folders = _folders(environment, [Path(path) for path in backup.will_write])
-    for folder in sorted(folders, key=lambda path: -len(path.parts)):
-        new = str(folder) not in backup.folders_before
-        if new and folder.is_dir() and next(folder.iterdir(), None) is None:
-            folder.rmdir()
-
-
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     write_json(folder / "backup.json", to_json(_with_paths(backup, paths.to_text)))
 
@@ -394,18 +386,6 @@ def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
         stashes_before=tuple(map(change, backup.stashes_before)),
         written=tuple(replace(item, path=change(item.path)) for item in backup.written),
     )
-
-
-def _check_saved(item: SavedFile) -> None:
-    """Raise ValueError for a file that :func:`_save` cannot have written."""
-    if bool(item.blob) is bool(item.link):
-        raise ValueError(f"{item.path} must be either a file or a link")
-    if item.blob and not BLOB_NAME.fullmatch(item.blob):
-        raise ValueError(f"{item.blob!r} is no copy of a file")
-    if "\0" in item.link:
-        raise ValueError(f"{item.path} would be a link to nowhere")
-    if item.mode & ~0o777:
-        raise ValueError(f"{item.path} would get the mode {item.mode:o}")
 
 
 def _entry_file(folder: Path) -> Path:

@@ -119,8 +119,7 @@ def build_wheel(
             if kept is not None:
                 return Built(kept, True, left_out)
             tell("running its setup.py")
-            more = _linking(step, source.libraries, environment, scratch.root / "link-names", runner)
-            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, more)
+            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, source.libraries)
             if cause is None:
                 made = _take_wheel(step, scratch, wheels, log, built_with)
                 if cache:
@@ -128,7 +127,19 @@ def build_wheel(
                 return Built(made, False, left_out)
         jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
-            raise _failed(step, cause, log)
+            first, *others = cause.lines or ("it printed nothing",)
+            raise SplatfixError(
+                "disk-full" if cause.kind == "disk-full" else "build-failed",
+                f"The build of {step.subject} failed: {first}",
+                meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
+                todo=(*cause.todo, say(f"Full log: {log}")),
+                details={
+                    "cause": cause.kind,
+                    "class": cause.failure_class,
+                    "lines": list(cause.lines),
+                    "log": str(log),
+                },
+            )
         tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
         step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
 
@@ -141,15 +152,19 @@ def _run_pip(
     log: Path,
     tell: Callable[[str], None],
     stop: threading.Event,
-    more: Mapping[str, str],
+    libraries: tuple[str, ...],
 ) -> BuildFailure | None:
     variables = {
         **_NO_OTHER_INSTALLS,
         **step.variables,
         "TMPDIR": str(scratch.temporary),
         **compiler_cache(step, scratch.root),
-        **more,
     }
+    cc, home, names = step.variables.get("CC"), step.variables.get("CUDA_HOME"), scratch.root / "link-names"
+    if cc and home and link_names(libraries, cc, Path(home), environment.purelib, names, runner):
+        # CMake has a variable of its own; an empty part would stand for the current folder
+        for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
+            variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
     if step.cuda_mismatch:
         # first on PYTHONPATH, it silences torch's check of the toolkit
         silenced = scratch.root / "silenced"
@@ -157,10 +172,9 @@ def _run_pip(
         (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
         variables["PYTHONPATH"] = str(silenced)
     argv = build_command(environment, scratch.source, scratch.wheels)
-    lines = BuildLines()
 
     def follow(line: str) -> None:
-        text = lines.describe(line)
+        text = described(line)
         if text:
             tell(text)
 
@@ -193,20 +207,6 @@ def _run_pip(
         note = f"{missed.path} was not copied for the build ({missed.reason})."
         cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
     return _of_the_source(cause, step, scratch)
-
-
-def _linking(
-    step: BuildWheel, libraries: tuple[str, ...], environment: Environment, folder: Path, runner: Runner
-) -> dict[str, str]:
-    """LIBRARY_PATH (CMake's own too) with a folder of names, where the source links what has none here."""
-    cc, home = step.variables.get("CC"), step.variables.get("CUDA_HOME")
-    if not cc or not home or not link_names(libraries, cc, Path(home), environment.purelib, folder, runner):
-        return {}
-    paths = {}
-    for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
-        # an empty part would stand for the current folder
-        paths[variable] = os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))
-    return paths
 
 
 def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:
@@ -257,25 +257,6 @@ def _take_wheel(
     return path
 
 
-def _failed(step: BuildWheel, cause: BuildFailure, log: Path) -> SplatfixError:
-    code = "build-failed"
-    if cause.kind == "disk-full":
-        code = "disk-full"
-    first, *others = cause.lines or ("it printed nothing",)
-    return SplatfixError(
-        code,
-        f"The build of {step.subject} failed: {first}",
-        meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
-        todo=(*cause.todo, say(f"Full log: {log}")),
-        details={
-            "cause": cause.kind,
-            "class": cause.failure_class,
-            "lines": list(cause.lines),
-            "log": str(log),
-        },
-    )
-
-
 def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     """Variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
 
@@ -294,26 +275,23 @@ def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
     return {"CXX": str(script), "CCACHE_BASEDIR": str(scratch), "CCACHE_NOHASHDIR": "1"}
 
 
-class BuildLines:
-    """Turns lines of a build's log into what is compiled, and how many of how many files are done.
+def described(line: str) -> str | None:
+    """Return what a line of a build's log says is being worked on, with counts where it has some; None for most lines.
 
     ninja names a file when it is done with it (its output is no terminal), distutils before it starts. How long the rest takes
     nothing tells: the large files often come last.
     """
-
-    def describe(self, line: str) -> str | None:
-        """What this line says is being worked on; None for most lines."""
-        file = _COMPILING.search(line)
-        if file:
-            name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
-            count = _NINJA.match(line)
-            if count is None:
-                return f"compiling {name}"
-            return f"compiled {name} ({count[1]} of {count[2]})"
-        # before ninja is done with the first file of many minutes
-        begins = _BEGINS.match(line)
-        if begins:
-            return f"compiling the sources of {begins.group(1)}"
-        if " -shared " in line:
-            return "linking"
-        return None
+    file = _COMPILING.search(line)
+    if file:
+        name = file.group(1).replace("\\", "/").rsplit("/", 1)[-1]
+        count = _NINJA.match(line)
+        if count is None:
+            return f"compiling {name}"
+        return f"compiled {name} ({count[1]} of {count[2]})"
+    # before ninja is done with the first file of many minutes
+    begins = _BEGINS.match(line)
+    if begins:
+        return f"compiling the sources of {begins.group(1)}"
+    if " -shared " in line:
+        return "linking"
+    return None

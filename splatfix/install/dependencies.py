@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 from packaging.utils import canonicalize_name
@@ -81,7 +80,16 @@ class Fetcher(Struct, frozen=True):
         folder = self.folder / name
         folder.mkdir(parents=True)
         report, constraints = folder / "report.json", folder / "constraints.txt"
-        kept = list(_pins(self.installed, {name_of(text) for text in requirements}))
+        on_cpu = any(
+            canonicalize_name(item.name) == "torch" and item.version.endswith("+cpu")
+            for item in self.installed
+        )
+        requested, kept = {name_of(text) for text in requirements}, []
+        for item in self.installed:
+            with suppress(InvalidVersion):  # pip would refuse the whole list for the line
+                if canonicalize_name(item.name) not in requested:
+                    # what comes after a plus is on no index of PyPI's kind, and what is installed has it already
+                    kept.append(f"{item.name}=={Version(item.version).public}")
         index: list[str] = []
         if self.step.index:
             index = ["--extra-index-url", self.step.index]
@@ -99,9 +107,14 @@ class Fetcher(Struct, frozen=True):
                 break
             if not self._loosen(completed):
                 raise self._failed(requirements, completed)
-        pins = [_pin(row) for row in parse_json(report.read_text("utf-8")).get("install", ())]
-        for pin in pins:
-            if self._of_another_torch(pin):
+        pins: list[str] = []
+        for row in parse_json(report.read_text("utf-8")).get("install", ()):
+            pin = f"{row['metadata']['name']}=={row['metadata']['version']}"
+            if row.get("is_direct"):
+                pin = f"{row['metadata']['name']} @ {row['download_info']['url']}"
+            pins.append(pin)
+            # PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"
+            if on_cpu and name_of(pin) in COMPANIONS and not pin.endswith("+cpu"):
                 raise self._not_found(requirements, f"only {pin} is offered, which is for a CUDA torch")
         if not pins:
             return ()
@@ -132,13 +145,6 @@ class Fetcher(Struct, frozen=True):
             )
         return bool(in_the_way)
 
-    def _of_another_torch(self, pin: str) -> bool:
-        """PyPI's torchvision beside torch's CPU build of PyTorch's own index: "operator torchvision::nms does not exist"."""
-        for item in self.installed:
-            if canonicalize_name(item.name) == "torch" and item.version.endswith("+cpu"):
-                return name_of(pin) in COMPANIONS and not pin.endswith("+cpu")
-        return False
-
     def _failed(self, requirements: Sequence[str], completed: Completed) -> SplatfixError:
         output = completed.stdout + completed.stderr
         reason = completed.why()
@@ -163,22 +169,3 @@ class Fetcher(Struct, frozen=True):
             requirements=tuple(requirements),
             reason=reason,
         )
-
-
-def _pins(installed: Iterable[Distribution], requested: set[str]) -> Iterable[str]:
-    for item in installed:
-        try:
-            version = Version(item.version)
-        except InvalidVersion:  # pip would refuse the whole list for the line
-            continue
-        if canonicalize_name(item.name) not in requested:
-            # what comes after a plus is on no index of PyPI's kind, and what is installed has it already
-            yield f"{item.name}=={version.public}"
-
-
-def _pin(row: dict[str, Any]) -> str:
-    """One entry of pip's report, as a requirement that only it meets."""
-    name, version = row["metadata"]["name"], row["metadata"]["version"]
-    if row.get("is_direct"):
-        return f"{name} @ {row['download_info']['url']}"
-    return f"{name}=={version}"

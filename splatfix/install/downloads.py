@@ -81,18 +81,31 @@ def provide_toolkit(
             tell(f"downloading {step.requirements[0]}")
             unpacked = making / "toolkit"
             unpacked.mkdir(mode=0o700)
-            wheels = _unpack(step.requirements, pip, making, unpacked, runner, log)
+            wheels, lock = making / "wheels", making / "lock.txt"
+            only = ["--only-binary", ":all:", "--dest", str(wheels)]
+            _pip(["download", *only, *step.requirements], pip, runner, log)
+            digests: dict[str, str] = {}
+            for path in sorted(wheels.glob("*.whl")):
+                name, version, _, _ = parse_wheel_filename(path.name)
+                # pip has compared each with the hash that its index gives; of a wheel that the tables know, it then
+                # installs those bytes or none, whatever index it came from
+                digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
+            lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
+            local = ["--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
+            hashed = ["--require-hashes", "--requirement", str(lock)]
+            _pip(["install", "--no-deps", *local, *hashed], pip, runner, log)
+            shutil.rmtree(wheels)
             toolkit = unpacked / root.relative_to(folder)
             # the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost
-            for path, points_to in step.links:
-                if not (toolkit / path).exists() and (toolkit / path).parent.is_dir():
-                    (toolkit / path).symlink_to(points_to)
+            for link, points_to in step.links:
+                if not (toolkit / link).exists() and (toolkit / link).parent.is_dir():
+                    (toolkit / link).symlink_to(points_to)
             for program in (*toolkit.glob("bin/*"), *toolkit.glob("nvvm/bin/*")):
                 if program.is_file():
                     program.chmod(program.stat().st_mode | 0o111)
             tell("compiling a probe with it")
             _check_toolkit(toolkit, runner, making / "probe", log)
-            note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": wheels}
+            note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": digests}
             write_json(unpacked / TOOLKIT_MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             unpacked.replace(folder)
@@ -107,27 +120,6 @@ def _digest(note: Mapping[str, Any]) -> str:
     if not wheels:
         return ""
     return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest()
-
-
-def _unpack(
-    requirements: Sequence[str], pip: Sequence[str], making: Path, unpacked: Path, runner: Runner, log: Path
-) -> dict[str, str]:
-    """Download the wheels, then install exactly those, by hash; returns the SHA-256 of each by ``name==version``.
-
-    pip has compared each with the hash that its index gives; one that the knowledge tables know must have that hash.
-    """
-    wheels, lock = making / "wheels", making / "lock.txt"
-    _pip(["download", "--only-binary", ":all:", "--dest", str(wheels), *requirements], pip, runner, log)
-    digests: dict[str, str] = {}
-    for path in sorted(wheels.glob("*.whl")):
-        name, version, _, _ = parse_wheel_filename(path.name)
-        # of a wheel that the tables know, pip then installs those bytes or none, whatever index it came from
-        digests[f"{name}=={version}"] = known_digest(name, version) or sha256_of(path)
-    lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
-    argv = ["install", "--no-deps", "--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
-    _pip([*argv, "--require-hashes", "--requirement", str(lock)], pip, runner, log)
-    shutil.rmtree(wheels)
-    return digests
 
 
 def pip_with_index(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:
@@ -154,7 +146,7 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
     raise SplatfixError.of(
         "install.wheel-not-fetched",
         requirement=step.requirement,
-        line=_last_line(completed, "ERROR"),
+        line=_last_error(completed),
         log=log,
     )
 
@@ -163,14 +155,14 @@ def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path
     # pip's cache is the user's, and a toolkit of gigabytes does not belong there as well
     completed = pip_with_index(["--no-cache-dir", *arguments], pip, runner, log)
     if not completed.ok:
-        reason = _last_line(completed, "ERROR")
+        reason = _last_error(completed)
         raise _not_provided(f"pip could not {arguments[0]} it: {reason}", log)
 
 
-def _last_line(completed: Completed, marker: str) -> str:
-    """The last line of a failed program's output with the marker in it, else why it failed."""
+def _last_error(completed: Completed) -> str:
+    """The last line of a failed pip's output that tells an error, else why it failed."""
     lines = (completed.stdout + completed.stderr).splitlines()
-    marked = [line.strip() for line in lines if marker in line]
+    marked = [line.strip() for line in lines if "ERROR" in line]
     if not marked:
         return completed.why()
     return marked[-1]
@@ -203,7 +195,6 @@ def fetch_source(
     save: SaveListed,
     *,
     pip: Sequence[str] = (),
-    runner: Runner | None = None,
     cache: Path | None = None,
     offline: bool = False,
 ) -> str:
@@ -228,7 +219,7 @@ def fetch_source(
         raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
         with temporary_folder(".fetching-", source.parent) as scratch:
-            runner = runner or ProcessRunner()
+            runner = ProcessRunner()
             pip = pip or open_environment(python, runner).installer.pip(python)
             archive = _download_sdist(text.strip(), pip, scratch, runner, save)
             _unpack_sdist(archive, scratch / "unpacked")
@@ -260,7 +251,7 @@ def _download_sdist(
         completed.stdout,
     )
     if listed is None:
-        reason = _last_line(completed, "ERROR:")
+        reason = _last_error(completed)
         raise _not_fetched(requirement, f"pip finds no {archive.name} where it looks: {reason}")
     address, page = listed[1], listed[2] or ""
     # pip hides logins in what it says, not in its settings; a file, because what it prints comes without them too

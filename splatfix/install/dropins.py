@@ -56,7 +56,22 @@ def make_dropin_wheel(
     backend = "pure" if compiled is None else "nvrtc"
     # the version is in the file itself: who finds it in site-packages years later knows where it came from
     head = _HEAD.format(name=dropin.name, how=_HOW[backend], version=__version__)
-    files = {path: (head + text).encode() for path, text in _templates(dropin).items()}
+    # the source of what stands beside kernels and manifest, by path, without the first docstring
+    sections, half = _sections(), f"{dropin.module}/_C.py"
+    if dropin.distribution in ("fused-ssim", "simple-knn"):
+        templates = {dropin.api: sections[dropin.distribution]}
+    elif dropin.host:
+        text = sections["hosted"].replace("@host@", dropin.host)
+        text = text.replace("@distribution@", dropin.distribution)
+        templates = {dropin.api: text.replace("@releases@", json.dumps(dict(dropin.host_releases)))}
+    elif dropin.declared:
+        text = sections["compiled-half"].replace("@imports@", "").replace("@module@", dropin.module)
+        templates = {dropin.api: _declared_package(dropin.declared), half: text}
+    else:
+        row = variant(dropin.serves[0])
+        assert row is not None
+        templates = {dropin.api: _rasterizer_package(row), half: _compiled_half(row)}
+    files = {path: (head + text).encode() for path, text in templates.items()}
     files.setdefault(f"{dropin.folder}/__init__.py", head.encode())
     for kernel in dropin.kernels:
         files[f"{dropin.folder}/_{kernel}"] = _kernel(kernel)
@@ -94,27 +109,6 @@ def _kernel(name: str) -> bytes:
     except OSError as error:
         reason = error.strerror or error
         raise SplatfixError.of("install.splatfix-incomplete", path=path, reason=reason) from error
-
-
-def _templates(dropin: Dropin) -> dict[str, str]:
-    """Files of the drop-in beside its kernels and manifest, by path: their Python source without the first docstring."""
-    if dropin.distribution == "fused-ssim":
-        return {dropin.api: _sections()["fused-ssim"]}
-    if dropin.distribution == "simple-knn":
-        return {dropin.api: _sections()["simple-knn"]}
-    if dropin.host:
-        text = (
-            _sections()["hosted"]
-            .replace("@host@", dropin.host)
-            .replace("@distribution@", dropin.distribution)
-        )
-        return {dropin.api: text.replace("@releases@", json.dumps(dict(dropin.host_releases)))}
-    if dropin.declared:
-        half = _sections()["compiled-half"].replace("@imports@", "").replace("@module@", dropin.module)
-        return {dropin.api: _declared_package(dropin.declared), f"{dropin.module}/_C.py": half}
-    row = variant(dropin.serves[0])
-    assert row is not None
-    return {dropin.api: _rasterizer_package(row), f"{dropin.module}/_C.py": _compiled_half(row)}
 
 
 def _rasterizer_package(row: Variant) -> str:

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from splatfix.core import lock
-from splatfix.core.codec import from_json, parse_json
+from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
-from splatfix.core.step import say
+from splatfix.core.step import run, say
 from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
 from splatfix.install.tampering import refuse_link, tampered
 
@@ -42,19 +42,7 @@ print(json.dumps(answer))
 """
 
 
-class _Answer(Struct, frozen=True):
-    prefix: str
-    purelib: str
-    platlib: str
-    scripts: str
-    data: str
-    headers: str
-    user_site: str | None
-    pip: bool
-    virtual: bool
-    version: str
-
-
+_FOLDERS = {"prefix", "purelib", "platlib", "scripts", "data", "headers"}
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = f"""
 import os, runpy, subprocess, sys
@@ -120,23 +108,26 @@ def open_environment(python: str, runner: Runner) -> Environment:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
-    answer = None
+    folders: dict[str, Path] = {}
+    answer: Any = None
     if completed.ok:
-        with suppress(ValueError, IndexError):
-            answer = from_json(_Answer, parse_json(completed.stdout.strip().splitlines()[-1]))
-    if answer is None:
+        with suppress(ValueError, LookupError, TypeError):
+            answer = parse_json(completed.stdout.strip().splitlines()[-1])
+            folders = {name: Path(answer[name]) for name in (*_FOLDERS, "user_site") if answer[name]}
+    if not folders.keys() >= _FOLDERS:
         refuse_other_program(python, completed.why() or "it does not answer as one")
         raise SplatfixError.of(
             "install.interpreter-unusable",
             python=python,
             reason=completed.why() or completed.stdout.strip()[:200],
         )
-    installer = find_installer(LiveSystem(runner), python, pip_inside=answer.pip).value
-    texts = {name: value for name, value in asdict(answer).items() if isinstance(value, str)}
-    version = texts.pop("version")
-    folders = {name: Path(value) for name, value in texts.items()}
+    installer = find_installer(LiveSystem(runner), python, pip_inside=bool(answer.get("pip"))).value
     return Environment(
-        python, **folders, installer=installer or Installer(), virtual=answer.virtual, version=version
+        python,
+        **folders,
+        installer=installer or Installer(),
+        virtual=bool(answer.get("virtual")),
+        version=str(answer.get("version")),
     )
 
 
@@ -260,8 +251,22 @@ def wait_for_pip(environment: Environment) -> None:
         time.sleep(0.05)
 
 
+def cannot_restore(environment: Environment, folder: Path, error: OSError) -> SplatfixError:
+    """Build the error for what the disk refuses to put back, with the command that goes on."""
+    again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
+    path, reason = error.filename or folder, error.strerror or error
+    return SplatfixError.of("install.cannot-restore", todo=(again,), path=path, reason=reason)
+
+
 def _pip_lock(environment: Environment) -> Path:
     return environment.state_folder / "pip.lock"
+
+
+def _refuse_no_lock(path: Path) -> None:
+    refuse_link(path.parent)
+    refuse_link(path)
+    if path.exists() and not path.is_file():
+        raise tampered(path, "a lock is a file")
 
 
 @contextmanager
@@ -275,48 +280,29 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
         SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
             ``journal-tampered`` for a link in the place of the lock.
     """
-    with _no_wider_than(folder.parent), _held(folder) as notes:
-        yield notes
-
-
-@contextmanager
-def _no_wider_than(folder: Path) -> Iterator[None]:
-    """While it lasts, files of this process and its children get no permission that ``folder`` does not give."""
     denied = 0
-    if folder.is_dir():
-        denied = ~folder.stat().st_mode & 0o077
+    if folder.parent.is_dir():
+        denied = ~folder.parent.stat().st_mode & 0o077
     before = os.umask(0o077)  # it can only be asked for by setting another
     os.umask(before | denied)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def _refuse_no_lock(path: Path) -> None:
-    refuse_link(path.parent)
-    refuse_link(path)
-    if path.exists() and not path.is_file():
-        raise tampered(path, "a lock is a file")
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[tuple[str, ...]]:
     path = folder / "lock"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _refuse_no_lock(path)
-        held = Lock(path)
-    except OSError as error:
-        raise SplatfixError.of(
-            "install.unwritable-file", path=path, reason=error.strerror or error
-        ) from error
-    except Locked as locked:
-        todo = tuple(map(say, locked.todo))
-        raise SplatfixError.of(
-            "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
-        ) from None
-    try:
-        yield held.notes
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _refuse_no_lock(path)
+            held = Lock(path)
+        except OSError as error:
+            raise SplatfixError.of(
+                "install.unwritable-file", path=path, reason=error.strerror or error
+            ) from error
+        except Locked as locked:
+            todo = tuple(map(say, locked.todo))
+            raise SplatfixError.of(
+                "install.environment-locked", problem=locked.tell(folder.parent), todo=todo
+            ) from None
+        try:
+            yield held.notes
+        finally:
+            held.release()
     finally:
-        held.release()
+        os.umask(before)

@@ -50,7 +50,6 @@ from splatfix.plan.steps import (
     EditSource,
     FetchWheel,
     InstallDependencies,
-    InstallStep,
     InstallWheel,
     MakeDropin,
     ProvideToolkit,
@@ -94,7 +93,16 @@ def execute(
         journal = Journal(environment.state_folder)
         recovered = recover(environment, journal)
         sweep_scratch()
-        entry = journal.start(_request_of(plan), plan.python, "-".join(plan.subjects)[:60])
+        # what the journal's list says of it
+        request = {
+            "backend": plan.backend,
+            "targets": " ".join(map(str, plan.targets)),
+            "subjects": " ".join(plan.subjects),
+        }
+        forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
+        if forced:
+            request["cuda_mismatch"] = "; ".join(sorted(forced))
+        entry = journal.start(request, plan.python, "-".join(plan.subjects)[:60])
         write_json(journal.folder_of(entry) / "plan.json", to_json(plan))
         progress = progress or InstallProgress()
         items = {subject: _Item() for subject in plan.subjects}
@@ -126,7 +134,7 @@ def execute(
         plan=plan,
         notes=tuple(notes),
         entry=work.entry.id,
-        items=work.results(),
+        items=tuple(work.result(subject, item) for subject, item in items.items()),
         log=str(work.folder),
         recovered=tuple(item.entry for item in recovered),
         kept=kept_of(restored for item in recovered for restored in item.items),
@@ -188,39 +196,32 @@ class _Execution(Struct):
                 self._import_needs()
                 list_files(self.environment, self.folder)
                 try:
-                    parallel(pieces, budget, crowded_out=_killed_for_memory)
+                    parallel(pieces, budget)
                 finally:
                     self.moved += move_out(self.environment, self.folder)
                 continue
             for number, step in group:
                 self.progress.begin(step, number, len(self.plan.steps))
-                self.progress.end(step, self._take(step))
-
-    def results(self) -> tuple[InstalledItem, ...]:
-        """What was installed, with everything that was verified."""
-        return tuple(self._result(subject, item) for subject, item in self.items.items())
-
-    def _take(self, step: InstallStep) -> str:
-        """Take one step; what it showed."""
-        match step:
-            case InstallDependencies():
-                return self._install_dependencies(step)
-            case ProvideToolkit():
-                return self._provide_toolkit(step)
-            case MakeDropin():
-                return self._make_dropin(step, self.items[step.subject])
-            case FetchWheel():
-                return self._fetch(step, self.items[step.subject])
-            case VerifyWheel():
-                return self._verify(step, self.items[step.subject])
-            case EditSource():
-                return self._edit(step)
-            case InstallWheel():
-                return self._install(step, self.items[step.subject])
-            case CheckImport():
-                return self._import(step, self.items[step.subject])
-            case BuildWheel():
-                raise AssertionError("builds are taken together")
+                match step:
+                    case InstallDependencies():
+                        showed = self._install_dependencies(step)
+                    case ProvideToolkit():
+                        showed = self._provide_toolkit(step)
+                    case MakeDropin():
+                        showed = self._make_dropin(step, self.items[step.subject])
+                    case FetchWheel():
+                        showed = self._fetch(step, self.items[step.subject])
+                    case VerifyWheel():
+                        showed = self._verify(step, self.items[step.subject])
+                    case EditSource():
+                        showed = self._edit(step)
+                    case InstallWheel():
+                        showed = self._install(step, self.items[step.subject])
+                    case CheckImport():
+                        showed = self._import(step, self.items[step.subject])
+                    case BuildWheel():
+                        raise AssertionError("builds are taken together")
+                self.progress.end(step, showed)
 
     def _begin(self, record: StepRecord) -> StepRecord:
         self.entry = self.journal.begin(self.entry, record)
@@ -453,7 +454,8 @@ class _Execution(Struct):
         self._finish(record)
         return rung.shown_by
 
-    def _result(self, subject: str, item: _Item) -> InstalledItem:
+    def result(self, subject: str, item: _Item) -> InstalledItem:
+        """What was installed, with everything that was verified."""
         assert item.wheel is not None
         forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
         computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
@@ -490,20 +492,3 @@ class _Execution(Struct):
 
 def _builds(plan: InstallPlan) -> list[BuildWheel]:
     return [step for step in plan.steps if isinstance(step, BuildWheel)]
-
-
-def _request_of(plan: InstallPlan) -> dict[str, str]:
-    """What the journal's list says of the request."""
-    forced = {build.cuda_mismatch for build in _builds(plan) if build.cuda_mismatch}
-    request = {
-        "backend": plan.backend,
-        "targets": " ".join(map(str, plan.targets)),
-        "subjects": " ".join(plan.subjects),
-    }
-    if forced:
-        request["cuda_mismatch"] = "; ".join(sorted(forced))
-    return request
-
-
-def _killed_for_memory(error: Exception) -> bool:
-    return isinstance(error, SplatfixError) and error.details.get("cause") == "killed"

@@ -24,18 +24,16 @@ class OutsidePath(ValueError):
 
 
 class JournalPaths(Struct, frozen=True, dict=True):
-    """The folders that paths of one journal may name, and their names in it, the most particular last."""
+    """The folders that paths of one journal may name, and their names in it; a path goes by the first that it is in."""
 
     anchors: tuple[tuple[str, Path], ...]
     state: Path
     """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
-    roots: tuple[Path, ...] = ()
-    """More folders that may be written to where a link leads there: site-packages often lies on another disk."""
 
     @cached_property
     def real_anchors(self) -> tuple[str, ...]:
         """The folders with links followed; found once, because a package can have ten thousand files."""
-        return tuple(os.path.realpath(folder) for folder in (*dict(self.anchors).values(), *self.roots))
+        return tuple(os.path.realpath(folder) for folder in dict(self.anchors).values())
 
     @cached_property
     def real_state(self) -> str:
@@ -47,18 +45,11 @@ class JournalPaths(Struct, frozen=True, dict=True):
         """The folders pip installs into; with ``checkout`` that folder, which ``--in-place`` edited, and nothing else."""
         if checkout:
             return cls((("checkout", Path(checkout)),), environment.state_folder)
-        anchors = [("prefix", environment.prefix)]
-        roots = []
-        for name in ("purelib", "platlib", "scripts", "data", "headers", "user_site"):
-            folder = getattr(environment, name)
-            if folder is None:
-                continue
-            # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix
-            if folder.is_relative_to(environment.prefix):
-                roots.append(folder)
-            else:
-                anchors.append((name, folder))
-        return cls(tuple(anchors), environment.state_folder, tuple(roots))
+        # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix, and
+        # site-packages is often a link to another disk
+        names = ("prefix", "purelib", "platlib", "scripts", "data", "headers", "user_site")
+        anchors = [(name, getattr(environment, name)) for name in names]
+        return cls(tuple(anchor for anchor in anchors if anchor[1]), environment.state_folder)
 
     def to_text(self, path: str | Path) -> str:
         """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``.
@@ -91,7 +82,11 @@ class JournalPaths(Struct, frozen=True, dict=True):
         Raises:
             OutsidePath
         """
-        if ".." in path.parts or not _is_name(path):
+        try:
+            longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+        except UnicodeEncodeError:  # no file system encodes it
+            longest = 256
+        if ".." in path.parts or "\0" in str(path) or longest > 255:
             raise OutsidePath(f"{str(path)!a} leads elsewhere")
         # the last part may be a link: links are replaced and removed, never followed
         parent = os.path.realpath(path.parent)
@@ -122,14 +117,6 @@ def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
     for path in paths:
         if made & {*path.parents, *real_place(path).parents}:
             raise OutsidePath(f"{path} leads through a link that the backup would make")
-
-
-def _is_name(path: Path) -> bool:
-    """A file can have that name: no NUL, nothing that no file system encodes, no part of more than 255 bytes."""
-    try:
-        return "\0" not in str(path) and all(len(os.fsencode(part)) <= 255 for part in path.parts)
-    except UnicodeEncodeError:
-        return False
 
 
 def _is_below(path: str, folder: str) -> bool:

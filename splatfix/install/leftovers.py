@@ -9,10 +9,9 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_json
-from splatfix.core.step import run
 from splatfix.core.words import few
 from splatfix.facts import name_and_version
-from splatfix.install.environment import Environment
+from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import find_installed
 from splatfix.install.tampering import refuse_link, tampered
 
@@ -60,13 +59,7 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
             shutil.move(path, target)
         listed.unlink()
     except OSError as error:
-        again = run(*environment.splatfix("revert"), text="Make the folder writable, then")
-        raise SplatfixError.of(
-            "install.cannot-restore",
-            todo=(again,),
-            path=error.filename or folder,
-            reason=error.strerror or error,
-        ) from error
+        raise cannot_restore(environment, folder, error) from error
     if moved:
         told.append(f"a build has put {few(moved)} into the environment by itself; that was moved to {kept}")
     return tuple(told)

@@ -5,7 +5,7 @@ An extension needs of either only its name while it is linked: an undefined symb
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
@@ -36,36 +36,26 @@ def link_names(
         searched = cuda_home / "lib"
     for name in libraries:
         files = (f"lib{name}.so", f"lib{name}.a")
-        if any((searched / file).exists() or _finds(cc, file, runner) for file in files):
+        if any((searched / file).exists() for file in files):
             continue
-        copies = list(_copies(name, cuda_home, site))
+        # gcc and clang answer with the whole path of a file that their linker finds, else with the bare name
+        asked = ((file, runner.run([cc, f"-print-file-name={file}"], timeout=30)) for file in files)
+        if any(done.ok and done.stdout.strip() not in ("", file) for file, done in asked):
+            continue
+        # under another name or in another folder: stubs first, they are made for linking
+        places = [(cuda_home, f"{lib}/stubs/lib{name}.so") for lib in ("lib64", "lib", "targets/*/lib")]
+        places += [(cuda_home, f"{lib}/lib{name}.so*") for lib in ("lib*", "targets/*/lib")]
+        places.append((site, f"nvidia/*/lib/lib{name}.so*"))
+        copies = [path for root, pattern in places for path in sorted(root.glob(pattern))]
         if copies:
             folder.mkdir(exist_ok=True)
             (folder / files[0]).symlink_to(copies[0])
         elif name == "cuda":
+            # an empty library that calls itself as the driver's does
             folder.mkdir(exist_ok=True)
-            _make_stub(cc, folder / files[0], runner)
+            stub, source = folder / files[0], folder / "cuda.c"
+            source.write_text("", encoding="utf-8")
+            done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", stub, source], timeout=60)
+            if not done.ok:
+                raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())
     return folder.is_dir()
-
-
-def _copies(name: str, cuda_home: Path, site: Path) -> Iterator[Path]:
-    """Where CUDA keeps the library under another name or in another folder: stubs first, they are made for linking."""
-    for pattern in ("lib64", "lib", "targets/*/lib"):
-        yield from sorted(cuda_home.glob(f"{pattern}/stubs/lib{name}.so"))
-    for root, pattern in ((cuda_home, "lib*"), (cuda_home, "targets/*/lib"), (site, "nvidia/*/lib")):
-        yield from sorted(root.glob(f"{pattern}/lib{name}.so*"))
-
-
-def _finds(cc: str, file: str, runner: Runner) -> bool:
-    """gcc and clang answer with the whole path of a file that their linker finds, else with the bare name."""
-    done = runner.run([cc, f"-print-file-name={file}"], timeout=30)
-    return done.ok and done.stdout.strip() not in ("", file)
-
-
-def _make_stub(cc: str, path: Path, runner: Runner) -> None:
-    """An empty library that calls itself as the driver's does."""
-    source = path.with_suffix(".c")
-    source.write_text("", encoding="utf-8")
-    done = runner.run([cc, "-shared", f"-Wl,-soname,{DRIVER_SONAME}", "-o", path, source], timeout=60)
-    if not done.ok:
-        raise SplatfixError.of("install.no-libcuda-to-link", cc=cc, reason=done.why())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,21 @@ def compile_cuda_kernels(
         source = Path(name).name
         if not source.endswith(".cu"):
             continue  # a header
-        for options in _options(dropin, source):
+        every: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
+        if source == "blending.cu" and dropin.gives_used:
+            every += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)
+        for options in every:
             jobs += [[source, options, arch.number] for arch in targets]
     with temporary_folder() as scratch:
         argv = [environment.python, str(KERNELS / "nvrtc.py"), str(scratch), json.dumps(jobs)]
         # in the target environment: its torch brings the NVRTC that will compile there too
         completed = runner.run(argv, timeout=_TIMEOUT, env=child_environment())
         log.write_text(completed.stdout + completed.stderr, encoding="utf-8")
-        answer = _answer(completed.stdout)
+        answer: Any = None
+        with suppress(ValueError):  # its last line is a JSON object, where it came so far
+            answer = json.loads(completed.stdout.rpartition("\n")[2])
+        if not isinstance(answer, dict):
+            answer = {}
         if not completed.ok or "files" not in answer:
             reason = answer.get("error") or completed.why()
             raise SplatfixError(
@@ -72,38 +80,18 @@ def compile_cuda_kernels(
             file = Path(scratch, name)
             code[name] = file.read_bytes()
             target = next(arch for arch in targets if arch.number == number)
-            proofs.append(_proven(file, source, target))
+            # what it holds is read from itself and not from its name
+            try:
+                binary = read_binary(file)
+            except BinaryError as error:
+                raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
+            coverage = judge(binary.fatbins, target)
+            if not coverage.usable:
+                raise SplatfixError.of(
+                    "install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason
+                )
+            means = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
+            proofs.append(f"{source} for {target.sm} ({means})")
     shown = "; ".join(dict.fromkeys(proofs))
     shown_by = f"compiled by NVRTC {answer['nvrtc']}: {shown}"
     return code, Rung(RungName.BUILT, True, shown_by)
-
-
-def _options(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
-    if source == "blending.cu" and dropin.gives_used:
-        return (*_OPTIONS[source], {"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1})
-    return _OPTIONS.get(source, ({},))
-
-
-def _answer(stdout: str) -> dict[str, Any]:
-    """The JSON object that the child printed last; {} where it printed none."""
-    try:
-        answer = json.loads(stdout.rpartition("\n")[2])
-    except ValueError:
-        return {}
-    if not isinstance(answer, dict):
-        return {}
-    return answer
-
-
-def _proven(code: Path, source: str, target: Arch) -> str:
-    """What a compiled file was found to hold, read from itself and not from its name."""
-    try:
-        binary = read_binary(code)
-    except BinaryError as error:
-        raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
-    coverage = judge(binary.fatbins, target)
-    if not coverage.usable:
-        raise SplatfixError.of("install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason)
-    if coverage.via == "sass":
-        return f"{source} for {target.sm} (native code)"
-    return f"{source} for {target.sm} (PTX, which the driver compiles)"

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.threads import start
 
 Result = TypeVar("Result")
@@ -25,13 +26,10 @@ class Piece(Struct, Generic[Result], frozen=True):
     """Called in the caller's thread when the work is done."""
 
 
-def parallel(
-    pieces: Sequence[Piece[Result]], budget: int, *, crowded_out: Callable[[Exception], bool]
-) -> None:
+def parallel(pieces: Sequence[Piece[Result]], budget: int) -> None:
     """Do all pieces, in order as far as ``budget`` allows; one that costs more than there is runs when nothing else does.
 
-    Args:
-        crowded_out: whether an error can come from running beside others; such a piece is done once more, alone.
+    One whose compiler the system killed for memory beside others is done once more, alone.
 
     Raises:
         Exception: the first error of a piece, when all others have been stopped and have ended.
@@ -72,7 +70,8 @@ def parallel(
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 index = running.pop(future)
                 error = future.exception()
-                if isinstance(error, Exception) and index in had_company and crowded_out(error):
+                killed = isinstance(error, SplatfixError) and error.details.get("cause") == "killed"
+                if killed and index in had_company:
                     had_company.discard(index)
                     lonely.append(index)
                 else:

@@ -16,7 +16,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.facts import Distribution, Facts
 from splatfix.install.wheels import MANIFEST
 from splatfix.knowledge.archs import parse_target
-from splatfix.knowledge.torch_releases import index_url
+from splatfix.knowledge.torch_releases import COMPANIONS, index_url
 from splatfix.plan import plan_install
 from splatfix.plan.option import InstallPlan, OptionKind, Request
 from splatfix.plan.steps import CheckImport, FetchWheel, InstallWheel, Reason
@@ -30,7 +30,16 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
         SplatfixError: ``not-installed`` (exit code 2); ``cannot-repair`` for what cannot be had again, with what to do
             instead; as :func:`plan_install`.
     """
-    distribution = _installed(name, facts)
+    distribution = None
+    for item in facts.environment.distributions.value or ():
+        if canonicalize_name(item.name) == canonicalize_name(name):
+            distribution = item
+    if distribution is None:
+        raise usage_error(
+            "not-installed",
+            f"There is no package {name} in this environment.",
+            run("splatfix", "diagnose", *python_option(facts), text="See what is installed, and altered"),
+        )
     if distribution.editable:
         folder = distribution.origin
         raise _refused(
@@ -53,20 +62,28 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
         targets = tuple(map(parse_target, distribution.built.targets))
         request = Request(sources=(distribution.source,), targets=targets)
     else:
-        return _with_wheel(distribution, _requirement(distribution, info), facts)
+        requirement = _requirement(distribution, info)
+        python = facts.environment.interpreter.value
+        assert python is not None
+        name, version, index = distribution.name, distribution.version, ""
+        local = version.partition("+")[2]
+        # whose builds for one CUDA, or none, only torch's own index may have
+        if local and canonicalize_name(name) in ("torch", *COMPANIONS):
+            index = index_url(local)
+        return InstallPlan(
+            kind=OptionKind.KEEP,
+            title=f"put {name} {version} back as its wheel has it",
+            steps=(
+                FetchWheel(subject=name, version=version, requirement=requirement, index=index),
+                InstallWheel(subject=name, replaces=version),
+                CheckImport(subject=name),
+            ),
+            reasons=(Reason("what it needs stays as it is: no other package is installed or changed"),),
+            python=python.executable,
+            prefix=python.prefix,
+            request=Request(sources=()),
+        )
     return plan_install(request, make_context(facts, Goal(request.targets)))
-
-
-def _installed(name: str, facts: Facts) -> Distribution:
-    installed = facts.environment.distributions.value or ()
-    for distribution in installed:
-        if canonicalize_name(distribution.name) == canonicalize_name(name):
-            return distribution
-    raise usage_error(
-        "not-installed",
-        f"There is no package {name} in this environment.",
-        run("splatfix", "diagnose", *python_option(facts), text="See what is installed, and altered"),
-    )
 
 
 def _requirement(distribution: Distribution, info: Path) -> str:
@@ -95,33 +112,6 @@ def _as_fetched(distribution: Distribution, address: str) -> str:
         if step.get("kind") == FetchWheel.kind and step.get("subject") == distribution.name:
             return str(step["requirement"])
     return f"{distribution.name}=={distribution.version}"  # it came with another, or the entry was removed
-
-
-def _with_wheel(distribution: Distribution, requirement: str, facts: Facts) -> InstallPlan:
-    python = facts.environment.interpreter.value
-    assert python is not None
-    index = ""
-    local = distribution.version.partition("+")[2]
-    if local and canonicalize_name(distribution.name) in _ON_TORCHS_INDEX:
-        index = index_url(local)
-    name, version = distribution.name, distribution.version
-    return InstallPlan(
-        kind=OptionKind.KEEP,
-        title=f"put {name} {version} back as its wheel has it",
-        steps=(
-            FetchWheel(subject=name, version=version, requirement=requirement, index=index),
-            InstallWheel(subject=name, replaces=version),
-            CheckImport(subject=name),
-        ),
-        reasons=(Reason("what it needs stays as it is: no other package is installed or changed"),),
-        python=python.executable,
-        prefix=python.prefix,
-        request=Request(sources=()),
-    )
-
-
-_ON_TORCHS_INDEX = ("torch", "torchvision", "torchaudio")
-"""Whose builds for one CUDA, or none, only torch's own index may have."""
 
 
 def _refused(distribution: Distribution, reason: str, *todo: Step) -> SplatfixError:

@@ -2,29 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
-from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup
 from splatfix.install.environment import Environment, environment_lock, open_environment
 from splatfix.install.installed import find_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of
-from splatfix.install.outcome import Restored, RevertOutcome, kept_of
+from splatfix.install.outcome import RevertOutcome, kept_of
 from splatfix.install.undo import (
+    Foreseen,
     belongs_to_original,
     kept_folder,
     later_changes,
-    left_alone,
     read_steps,
     recover,
     undo_changes,
-    what_is_restored,
 )
 
 
@@ -57,7 +54,19 @@ def revert(
                     entry = candidate
         if entry is None or not entry.active:
             raise _nothing(reverter.environment, entry)
-        _refuse_out_of_order(reverter.environment, entry, entries)
+        mine = {distribution_of(step) for step in entry.changes}
+        newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
+        for other in reversed(newer):
+            shared = mine & {distribution_of(step) for step in other.changes}
+            if other.active and shared:
+                splatfix = reverter.environment.splatfix
+                todo = (
+                    run(*splatfix("revert", other.id), text="First"),
+                    run(*splatfix("revert", "--all"), text="Or everything, the newest first"),
+                )
+                raise SplatfixError.of(
+                    "install.later-change", names=sorted(shared), later=other.id, todo=todo
+                )
         return reverter.revert(entry)
 
 
@@ -93,7 +102,20 @@ def revert_all(
             try:
                 add(reverter.revert(entry))
             except SplatfixError as error:
-                raise _stopped(error, reverter.environment, done, active[at:], dry_run) from error
+                reverted, left = [item.entry for item in done], [item.id for item in active[at:]]
+                verb = "would be reverted" if dry_run else "reverted"
+                again = run(
+                    *reverter.environment.splatfix("revert", "--all"), text="When that is fixed, continue"
+                )
+                raise SplatfixError(
+                    error.code,
+                    f"Entry {entry.id} cannot be reverted: {error.what}",
+                    meaning=f"{error.meaning} (This concerns that entry only. "
+                    f"Before it {verb}: {', '.join(reverted) or 'none'}. Still active: {', '.join(left)}.)",
+                    todo=(*error.todo, again),
+                    exit_code=error.exit_code,
+                    details={**error.details, "reverted": reverted, "left": left},
+                ) from error
     return tuple(done)
 
 
@@ -102,11 +124,13 @@ def read_journal(python: str) -> tuple[Entry, ...]:
     return Journal(open_environment(python, ProcessRunner()).state_folder).entries()
 
 
-class Reverter:
-    """Undoes journal entries. Only for the holder of the environment's lock."""
+class _Reverter(Struct):
+    """Undoes journal entries, or with ``foreseen`` says what that would do. Only for the holder of the environment's lock."""
 
-    def __init__(self, environment: Environment, journal: Journal, notes: tuple[str, ...] = ()) -> None:
-        self.environment, self.journal, self.notes = environment, journal, notes
+    environment: Environment
+    journal: Journal
+    notes: tuple[str, ...]
+    foreseen: Foreseen | None
 
     def recover(self) -> tuple[RevertOutcome, ...]:
         """Undo interrupted runs, the latest first.
@@ -114,7 +138,12 @@ class Reverter:
         Raises:
             SplatfixError: ``environment-busy`` when the pip of such a run is still at work after two minutes.
         """
-        return recover(self.environment, self.journal)
+        if self.foreseen is None:
+            return recover(self.environment, self.journal)
+        unfinished = reversed(self.journal.unfinished())
+        return tuple(
+            self._undo(entry, read_steps(self.environment, self.journal, entry)) for entry in unfinished
+        )
 
     def revert(self, entry: Entry) -> RevertOutcome:
         """Make the environment what it was before that entry; nothing is touched before every step was found fit.
@@ -124,9 +153,27 @@ class Reverter:
         """
         backups = read_steps(self.environment, self.journal, entry)
         for step, backup in backups.items():
-            if not belongs_to_original(self.journal, entry, step):
-                self._refuse_if_edited_since(step, backup, self.journal.folder_of(entry) / step.backup)
-            self._refuse_if_reinstalled_since(step)
+            folder = self.journal.folder_of(entry) / step.backup
+            edited = step.kind == "edit-source" and step.done
+            ours = edited and not belongs_to_original(self.journal, entry, step)
+            # a person's work in a file that --in-place edited must not be lost
+            if ours and any(later_changes(backup, kept_folder(folder), self.foreseen)):
+                raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
+            # a finished installation must still be the one we made; an unfinished one is undone whatever it looks like
+            if not step.done or not step.digest or step.kind != "install-wheel":
+                continue
+            name = distribution_of(step)
+            installed = [(item.version, item.digest) for item in find_installed(self.environment, name)]
+            if self.foreseen:
+                installed = self.foreseen.installed.get(name, installed)
+            # when somebody has removed it in the meantime, what was there before can still come back
+            if installed and [digest for _, digest in installed] != [step.digest]:
+                todo = run(
+                    *self.environment.command("uninstall", name), text="Remove it if you do not want it"
+                )
+                raise SplatfixError.of(
+                    "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
+                )
         return self._undo(entry, backups)
 
     def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
@@ -135,108 +182,24 @@ class Reverter:
         return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
 
     def _undo(self, entry: Entry, backups: Mapping[StepRecord, Backup]) -> RevertOutcome:
-        entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
-        restored = undo_changes(self.environment, self.journal, entry, backups)
-        self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
-        return RevertOutcome(entry.id, str(self.environment.prefix), restored, notes=self.notes)
-
-    def _copy_of(self, path: Path) -> Path:
-        """Where the content of a file is found that it has when its entry's turn comes."""
-        return path
-
-    def _installed(self, name: str) -> tuple[tuple[str, str], ...]:
-        """(version, digest of its RECORD) of each installed copy of a distribution when its entry's turn comes."""
-        return tuple((item.version, item.digest) for item in find_installed(self.environment, name))
-
-    def _refuse_if_edited_since(self, step: StepRecord, backup: Backup, folder: Path) -> None:
-        """A person's work in a file that ``--in-place`` edited must not be lost."""
-        edited = step.kind == "edit-source" and step.done
-        if edited and any(later_changes(backup, kept_folder(folder), self._copy_of)):
-            raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
-
-    def _refuse_if_reinstalled_since(self, step: StepRecord) -> None:
-        """A finished installation must still be the one we made; an unfinished one is undone whatever it looks like."""
-        if not step.done or not step.digest or step.kind != "install-wheel":
-            return
-        name = distribution_of(step)
-        installed = self._installed(name)
-        if not installed or [digest for _, digest in installed] == [step.digest]:
-            return  # when somebody has removed it in the meantime, what was there before can still come back
-        todo = run(*self.environment.command("uninstall", name), text="Remove it if you do not want it")
-        raise SplatfixError.of(
-            "install.installed-by-others", name=name, version=installed[0][0], todo=(todo,)
-        )
-
-
-class DryRun(Reverter):
-    """Changes nothing, and remembers what it would have done, so that an earlier entry is judged as it will be then."""
-
-    def __init__(self, environment: Environment, journal: Journal, notes: tuple[str, ...] = ()) -> None:
-        super().__init__(environment, journal, notes)
-        self._exists: dict[str, bool] = {}
-        self._copies: dict[Path, Path] = {}
-        self._versions: dict[str, tuple[tuple[str, str], ...]] = {}
-
-    def recover(self) -> tuple[RevertOutcome, ...]:
-        """What undoing interrupted runs would do."""
-        outcomes = []
-        for entry in reversed(self.journal.unfinished()):
-            outcomes.append(self._undo(entry, read_steps(self.environment, self.journal, entry)))
-        return tuple(outcomes)
-
-    def _undo(self, entry: Entry, backups: Mapping[StepRecord, Backup]) -> RevertOutcome:
-        items: list[Restored] = []
-        for step, backup in reversed(tuple(backups.items())):
-            reason = belongs_to_original(self.journal, entry, step)
-            if reason:
-                items.append(left_alone(step, reason))
-                continue
-            folder = self.journal.folder_of(entry) / step.backup
-            kept = tuple(later_changes(backup, kept_folder(folder), self._copy_of))
-            result = what_is_restored(step, backup, folder, self._there, self._copy_of)
-            items.append(replace(result, kept=kept))
-            self._remember(step, backup, folder)
-        return RevertOutcome(entry.id, str(self.environment.prefix), tuple(items), True, self.notes)
-
-    def _there(self, path: str) -> bool:
-        return self._exists.get(path, Path(path).exists())
-
-    def _copy_of(self, path: Path) -> Path:
-        return self._copies.get(path, path)
-
-    def _installed(self, name: str) -> tuple[tuple[str, str], ...]:
-        if name in self._versions:
-            return self._versions[name]
-        return super()._installed(name)
-
-    def _remember(self, step: StepRecord, backup: Backup, folder: Path) -> None:
-        self._exists |= dict.fromkeys(backup.will_write, False)
-        self._exists |= {item.path: True for item in backup.saved}
-        self._copies |= {Path(path): folder / "removed" for path in backup.will_write}
-        self._copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
-        if step.kind == "install-wheel":
-            name = distribution_of(step)
-            records: dict[tuple[str, str], str] = {}
-            for item in backup.saved:
-                project, version = name_and_version(Path(item.path).parent.name)
-                if item.path.endswith("RECORD"):
-                    records[canonicalize_name(project), version] = item.digest
-            versions = [version for version in backup.version_before.split(", ") if version]
-            self._versions[name] = tuple((v, records.get((name, v), "")) for v in versions)
+        dry_run = self.foreseen is not None
+        if not dry_run:
+            entry = self.journal.save(replace(entry, status=EntryStatus.REVERTING))
+        restored = undo_changes(self.environment, self.journal, entry, backups, self.foreseen)
+        if not dry_run:
+            self.journal.end(entry, EntryStatus.REVERTED, kept=kept_of(restored))
+        return RevertOutcome(entry.id, str(self.environment.prefix), restored, dry_run, self.notes)
 
 
 @contextmanager
-def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Reverter]:
+def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[_Reverter]:
     environment = open_environment(python, runner or ProcessRunner())
     journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
         raise _nothing(environment)
     environment.require_writable()
     with environment_lock(environment.state_folder) as notes:
-        if dry_run:
-            yield DryRun(environment, journal, notes)
-        else:
-            yield Reverter(environment, journal, notes)
+        yield _Reverter(environment, journal, notes, Foreseen() if dry_run else None)
 
 
 def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixError:
@@ -249,42 +212,3 @@ def _nothing(environment: Environment, entry: Entry | None = None) -> SplatfixEr
     return usage_error(
         "nothing-to-revert", message, say("Name another environment with --python, or another entry.")
     )
-
-
-def _stopped(
-    error: SplatfixError,
-    environment: Environment,
-    done: Sequence[RevertOutcome],
-    left: Sequence[Entry],
-    dry_run: bool,
-) -> SplatfixError:
-    """The refusal of one entry among several, with how far the revert came."""
-    reverted, kept = [item.entry for item in done], [entry.id for entry in left]
-    verb = "reverted"
-    if dry_run:
-        verb = "would be reverted"
-    return SplatfixError(
-        error.code,
-        f"Entry {left[0].id} cannot be reverted: {error.what}",
-        meaning=f"{error.meaning} (This concerns that entry only. Before it {verb}: {', '.join(reverted) or 'none'}. "
-        f"Still active: {', '.join(kept)}.)",
-        todo=(
-            *error.todo,
-            run(*environment.splatfix("revert", "--all"), text="When that is fixed, continue"),
-        ),
-        exit_code=error.exit_code,
-        details={**error.details, "reverted": reverted, "left": kept},
-    )
-
-
-def _refuse_out_of_order(environment: Environment, entry: Entry, entries: tuple[Entry, ...]) -> None:
-    mine = {distribution_of(step) for step in entry.changes}
-    newer = entries[[other.id for other in entries].index(entry.id) + 1 :]
-    for other in reversed(newer):
-        shared = mine & {distribution_of(step) for step in other.changes}
-        if other.active and shared:
-            todo = (
-                run(*environment.splatfix("revert", other.id), text="First"),
-                run(*environment.splatfix("revert", "--all"), text="Or everything, the newest first"),
-            )
-            raise SplatfixError.of("install.later-change", names=sorted(shared), later=other.id, todo=todo)

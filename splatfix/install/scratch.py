@@ -44,7 +44,22 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
     Raises:
         SplatfixError: ``no-scratch`` when no folder can be made.
     """
-    folder = _make_root([base] if base else _bases(), source)
+    name, folder = "", None
+    if source:
+        name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
+    problems = []
+    for place in [base] if base else _bases():
+        if _FORBIDDEN in str(place.resolve()):
+            problems.append(f"{place}: its path contains {_FORBIDDEN!r}")
+            continue
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            folder = ScratchFolder(place.resolve(), PREFIX, name)
+            break
+        except OSError as error:
+            problems.append(f"{place}: {error.strerror or error}")
+    if folder is None:
+        raise SplatfixError.of("install.no-scratch", problems="; ".join(problems), forbidden=_FORBIDDEN)
     root = folder.path
     try:
         made = Scratch(root, root / "source", root / "source", root / "wheels", root / "tmp")
@@ -79,20 +94,3 @@ def _bases() -> list[Path]:
         Path.cwd(),
     ]
     return sorted(bases, key=lambda base: any(letter.isspace() for letter in str(base)))
-
-
-def _make_root(bases: list[Path], source: str) -> ScratchFolder:
-    name = ""
-    if source:
-        name = f"{PREFIX}{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
-    problems = []
-    for base in bases:
-        if _FORBIDDEN in str(base.resolve()):
-            problems.append(f"{base}: its path contains {_FORBIDDEN!r}")
-            continue
-        try:
-            base.mkdir(parents=True, exist_ok=True)
-            return ScratchFolder(base.resolve(), PREFIX, name)
-        except OSError as error:
-            problems.append(f"{base}: {error.strerror or error}")
-    raise SplatfixError.of("install.no-scratch", problems="; ".join(problems), forbidden=_FORBIDDEN)

@@ -25,7 +25,6 @@ _DEEPEST = 8
 _MOST = 100
 _KEPT = ("GIT_SSL_", "GIT_HTTP_", "GIT_SSH", "GIT_CONFIG_")
 """Beginnings of the variables of git that a person may have set for every repository; the others are about one."""
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 PROTOCOLS = ("https", "ssh")
 
 
@@ -159,34 +158,25 @@ class _Git:
         raise _not_fetched(path, "; ".join(dict.fromkeys(failures)))
 
     def _clone(self, url: str, commit: str, branch: str, folder: Path, path: str) -> str:
-        """Clone one repository without its submodules; the failure, "" when it is there."""
+        """Get one repository without its submodules, no more of it than is needed; the failure, "" when it is there."""
         in_folder = ["-C", str(folder)]
-        if _COMMIT.fullmatch(commit):
-            return self._fetch_commit(url, commit, folder, path)
-        clone = ["clone", "--progress", "--template=", "--no-recurse-submodules"]
-        if branch and not branch.startswith("-") and not commit:
-            clone += ["--branch", branch]
-        if not commit:
-            clone.append("--depth=1")
-        failure = _failure(self._run([*clone, "--", url, str(folder)], path))
-        if failure or not commit:
-            return failure
-        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", commit], path))
-
-    def _fetch_commit(self, url: str, commit: str, folder: Path, path: str) -> str:
-        """Fetch one commit alone where the server gives it, else everything; the failure."""
-        in_folder = ["-C", str(folder)]
-        init = ["init", "--quiet", "--template=", str(folder)]
-        for arguments in (init, [*in_folder, "remote", "add", "origin", url]):
-            failure = self._run(arguments, path).why()
-            if failure:
-                return failure
-        shallow = ["fetch", "--progress", "--no-tags", "--depth=1", "origin", commit]
-        if not self._run([*in_folder, *shallow], path).ok:
-            complete = self._run([*in_folder, "fetch", "--progress", "origin"], path)
-            if not complete.ok:
-                return _failure(complete)
-        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", commit], path))
+        fetch = [*in_folder, "fetch", "--progress", "--no-recurse-submodules"]
+        if branch.startswith("-"):
+            branch = ""
+        wanted = commit or branch or "HEAD"
+        for arguments in (
+            ["init", "--quiet", "--template=", str(folder)],
+            [*in_folder, "remote", "add", "origin", url],
+            [*fetch, "--depth=1", "origin", wanted],
+        ):
+            done = self._run(arguments, path)
+        if done.ok:
+            wanted = "FETCH_HEAD"
+        elif commit:
+            done = self._run([*fetch, "--tags", "origin"], path)  # the server gives no single commits
+        if not done.ok:
+            return _failure(done)
+        return _failure(self._run([*in_folder, "checkout", "--quiet", "--detach", wanted], path))
 
     def _run(self, arguments: Sequence[str], path: str) -> Completed:
         def line(text: str) -> None:
@@ -218,9 +208,8 @@ def _target_folder(root: Path, path: str) -> Path:
     parts = PurePosixPath(path).parts
     target = root.joinpath(*parts)
     strange = any(part in ("..", ".git") or "\\" in part for part in parts)
-    if not parts or path.startswith("/") or strange:
-        raise _not_fetched(path, "that is no folder inside the checkout")
-    if any(root.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts) + 1)):
+    linked = any(root.joinpath(*parts[:end]).is_symlink() for end in range(1, len(parts) + 1))
+    if not parts or path.startswith("/") or strange or linked:
         raise _not_fetched(path, "that is no folder inside the checkout")
     if not is_empty(target):
         raise _not_fetched(path, "its folder is not empty any more")

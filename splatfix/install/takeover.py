@@ -3,7 +3,7 @@
 import csv
 import os
 import zipfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +30,18 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
     names = {canonicalize_name(wheel.name) for wheel in wheels}
-    listed = dict(_listed_by_others(sites, names))
+    listed: dict[_Place, str] = {}
+    for record in (path for site in sites for path in site.glob("*.dist-info/RECORD")):
+        site = record.parents[1]
+        owner = " ".join(name_and_version(record.parent.name))
+        text = read_text(record)
+        if canonicalize_name(owner.partition(" ")[0]) in names or not isinstance(text, str):
+            continue
+        with suppress(csv.Error):  # of no use to pip either
+            for row in csv.reader(text.splitlines()):
+                path = Path(os.path.normpath(site.joinpath(*row[:1])))
+                if os.path.lexists(path):
+                    listed[_place(real_place(path), importable=path.is_relative_to(site))] = owner
     started: list[str] = []
     for wheel in wheels:
         own: set[Path] = set()
@@ -49,7 +60,13 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
             if path in own:
                 continue
             reason = _not_its_own(path, wheel, sites, listed)
-            if reason and not _is_same(path, wheel, members.get(path)):
+            if reason and path in members and not path.is_symlink() and path.is_file():
+                with zipfile.ZipFile(wheel.path) as archive:
+                    content = archive.read(members[path])
+                # several write the same, as of one nvidia/__init__.py
+                if read_bytes(path, len(content)) == content:
+                    reason = ""
+            if reason:
                 raise SplatfixError.of("install.takes-over", name=wheel.name, path=path, reason=reason)
             if path.suffix == ".pth" and path.parent in sites:
                 started.append(
@@ -79,21 +96,6 @@ def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: 
     return ""
 
 
-def _listed_by_others(sites: Sequence[Path], names: Collection[str]) -> Iterator[tuple[_Place, str]]:
-    """Every place that holds what the RECORD of a distribution lists, and which one it is; without those of these names."""
-    for site in sites:
-        for record in site.glob("*.dist-info/RECORD"):
-            owner = " ".join(name_and_version(record.parent.name))
-            text = read_text(record)
-            if canonicalize_name(owner.partition(" ")[0]) in names or not isinstance(text, str):
-                continue
-            with suppress(csv.Error):  # of no use to pip either
-                for row in csv.reader(text.splitlines()):
-                    path = Path(os.path.normpath(site.joinpath(*row[:1])))
-                    if os.path.lexists(path):
-                        yield _place(real_place(path), importable=path.is_relative_to(site)), owner
-
-
 def _place(path: Path, *, importable: bool) -> _Place:
     folder, name = path.parent, path.name
     if importable and path.suffix in _IMPORTED:
@@ -103,11 +105,3 @@ def _place(path: Path, *, importable: bool) -> _Place:
         if name == "__init__":
             return folder.parent, folder.name
     return folder, name
-
-
-def _is_same(path: Path, wheel: WheelFile, member: str | None) -> bool:
-    """The wheel would write what is there already, as several do of one ``nvidia/__init__.py``."""
-    if member is None or path.is_symlink() or not path.is_file():
-        return False
-    with zipfile.ZipFile(wheel.path) as archive:
-        return read_bytes(path, archive.getinfo(member).file_size) == archive.read(member)

@@ -1,9 +1,18 @@
-"""Refusals of what splatfix finds in its own folder of an environment and has not written."""
+"""Refusals of what splatfix finds in its own folder of an environment and has not written.
 
+What a journal says about a person's checkout is sealed: by a key of the user, which lies in no environment.
+"""
+
+import hmac
+import os
+import secrets
+import sys
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
+from splatfix.core.files import write_bytes
 from splatfix.core.step import Step
+from splatfix.core.trust import distrust, private_cache
 
 
 def refuse_link(path: Path) -> None:
@@ -15,3 +24,35 @@ def refuse_link(path: Path) -> None:
 def tampered(path: Path, reason: str, *todo: Step) -> SplatfixError:
     """The refusal of something in the journal that splatfix did not write."""
     return SplatfixError.of("install.journal-tampered", path=path, reason=reason, todo=todo or None)
+
+
+def seal(text: str) -> str:
+    """Seal a text, so that :func:`is_sealed` knows it again; makes the user's key where there is none.
+
+    Raises:
+        SplatfixError: ``cache-not-private``, ``cannot-write``.
+    """
+    folder = private_cache("keys", _user_state())
+    # two that begin at once make two keys, and each of them is good
+    if not list(folder.glob("*.key")):
+        write_bytes(folder / f"{secrets.token_hex(4)}.key", secrets.token_bytes(32))
+    return _seals(folder, text)[0]
+
+
+def is_sealed(text: str, found: str) -> bool:
+    """Whether this user's splatfix has made that seal for the text."""
+    folder = _user_state() / "keys"
+    return not distrust(folder) and found in _seals(folder, text)
+
+
+def _seals(folder: Path, text: str) -> list[str]:
+    """The seal by each key."""
+    keys = [path.read_bytes() for path in sorted(folder.glob("*.key"))]
+    return [hmac.new(key, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest() for key in keys]
+
+
+def _user_state() -> Path:
+    """Return where splatfix keeps what cannot be made again: clearing a cache does not remove it."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix"
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "splatfix"

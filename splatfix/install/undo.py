@@ -1,26 +1,28 @@
 """Undoes what an entry of the journal changed: at once when an installation fails, after a kill, or by ``splatfix revert``."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.limits import MOST_MANIFEST
 from splatfix.core.reading import read_text
+from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup, installed_files, read_backup, restore, sealed_text
 from splatfix.install.environment import Environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL
-from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, load_entry
+from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of, load_entry
 from splatfix.install.journal_paths import JournalPaths, OutsidePath, check_links
 from splatfix.install.leftovers import move_out
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
-from splatfix.install.seals import is_sealed
-from splatfix.install.tampering import refuse_link, tampered
+from splatfix.install.tampering import is_sealed, refuse_link, tampered
 from splatfix.install.wheels import MANIFEST
 
 
@@ -51,11 +53,38 @@ def recover(environment: Environment, journal: Journal) -> tuple[RevertOutcome, 
     return tuple(recovered)
 
 
+class Foreseen(Struct):
+    """What a dry run would have done until now, so that an earlier entry is judged as it will be then."""
+
+    exists: dict[str, bool] = field(default_factory=dict)
+    copies: dict[Path, Path] = field(default_factory=dict)
+    """Where the content of a file is found that it has when its entry's turn comes."""
+    installed: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """By distribution, (version, digest of its RECORD) of each copy."""
+
+    def add(self, step: StepRecord, backup: Backup, folder: Path) -> None:
+        """Remember what restoring a backup would do."""
+        self.exists |= dict.fromkeys(backup.will_write, False)
+        self.exists |= {item.path: True for item in backup.saved}
+        self.copies |= {Path(path): folder / "removed" for path in backup.will_write}
+        self.copies |= {Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob}
+        if step.kind == "install-wheel":
+            name = distribution_of(step)
+            records: dict[tuple[str, str], str] = {}
+            for item in backup.saved:
+                project, version = name_and_version(Path(item.path).parent.name)
+                if item.path.endswith("RECORD"):
+                    records[canonicalize_name(project), version] = item.digest
+            versions = [version for version in backup.version_before.split(", ") if version]
+            self.installed[name] = [(version, records.get((name, version), "")) for version in versions]
+
+
 def undo_changes(
     environment: Environment,
     journal: Journal,
     entry: Entry,
     backups: Mapping[StepRecord, Backup] | None = None,
+    foreseen: Foreseen | None = None,
 ) -> tuple[Restored, ...]:
     """Undo everything this entry changed, the last change first. Safe to repeat after a crash in the middle.
 
@@ -63,6 +92,7 @@ def undo_changes(
 
     Args:
         backups: as :func:`read_steps` has read them under the same lock; None reads them now.
+        foreseen: of a dry run, which changes nothing else.
     """
     if backups is None:
         backups = read_steps(environment, journal, entry)
@@ -70,18 +100,24 @@ def undo_changes(
     for step, backup in reversed(tuple(backups.items())):
         reason = belongs_to_original(journal, entry, step)
         if reason:
-            restored.append(left_alone(step, reason))
+            item = Restored(step.subject, "", "", step.source, incomplete=not step.done, notes=(reason,))
+            restored.append(item)
             continue
         folder = journal.folder_of(entry) / step.backup
         copies = kept_folder(folder)
-        for item in later_changes(backup, copies):
-            write_bytes(Path(item.copy), Path(item.path).read_bytes())
-            # written down at once: a revert that is killed here and repeated finds these files restored already
-            entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, item)))))
-        result = what_is_restored(step, backup, folder)
-        notes = restore(environment, backup, folder)
-        kept = tuple(item for item in entry.kept if Path(item.copy).parent == copies)
-        restored.append(replace(result, kept=kept, notes=notes))
+        changed = tuple(later_changes(backup, copies, foreseen))
+        result = replace(_what_is_restored(step, backup, folder, foreseen or Foreseen()), kept=changed)
+        if foreseen:
+            foreseen.add(step, backup, folder)
+        else:
+            for kept in changed:
+                write_bytes(Path(kept.copy), Path(kept.path).read_bytes())
+                # written down at once: a revert that is killed here and repeated finds these files restored already
+                entry = journal.save(replace(entry, kept=tuple(dict.fromkeys((*entry.kept, kept)))))
+            notes = restore(environment, backup, folder)
+            all_kept = tuple(kept for kept in entry.kept if Path(kept.copy).parent == copies)
+            result = replace(result, kept=all_kept, notes=notes)
+        restored.append(result)
     return tuple(restored)
 
 
@@ -96,9 +132,6 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
     for step in entry.changes:
         folder = journal.folder_of(entry) / step.backup
         if step.kind == "edit-source":
-            source = Path(step.source)
-            if not source.is_absolute() or source == Path(source.anchor):
-                raise tampered(journal.file_of(entry), f"{step.source!r} is no checkout")
             paths = JournalPaths.of(environment, step.source)
             backup = read_backup(folder, paths)
             if not is_sealed(sealed_text(backup, paths), backup.seal):
@@ -107,9 +140,7 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
         else:
             backup = read_backup(folder, JournalPaths.of(environment))
         backups[step] = backup
-    links: list[Path] = []
-    for backup in backups.values():
-        links += backup.links
+    links = [Path(item.path) for backup in backups.values() for item in backup.saved if item.link]
     for step, backup in backups.items():
         folders = [Path(folder) / "file" for folder in backup.folders_before]
         try:
@@ -143,33 +174,15 @@ def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str
     )
 
 
-def left_alone(step: StepRecord, reason: str) -> Restored:
-    """What a revert says of a checkout that it does not restore."""
-    return Restored(
-        step.subject, removed="", restored="", source=step.source, incomplete=not step.done, notes=(reason,)
-    )
-
-
-def what_is_restored(
-    step: StepRecord,
-    backup: Backup,
-    folder: Path,
-    exists: Callable[[str], bool] = lambda path: Path(path).exists(),
-    copy_of: Callable[[Path], Path] = lambda path: path,
-) -> Restored:
-    """What undoing a step will do, asked before it is undone.
-
-    Args:
-        folder: of the backup.
-        exists, copy_of: whether a file is there, and where its content is found, when it is this step's turn.
-    """
-    removed = ""
-    if any(exists(path) for path in backup.metadata):
-        removed = step.version
-    removed_origin = restored_origin = ""
-    for path in map(Path, backup.will_write):
-        if path.name == MANIFEST:
-            removed_origin = _origin(copy_of(path))
+def _what_is_restored(step: StepRecord, backup: Backup, folder: Path, foreseen: Foreseen) -> Restored:
+    """What undoing a step with the backup in ``folder`` will do, asked before it is undone."""
+    removed = removed_origin = restored_origin = ""
+    for path in backup.will_write:
+        # its metadata tells whether anything of it is there
+        if Path(path).parent.suffix == ".dist-info" and foreseen.exists.get(path, Path(path).exists()):
+            removed = step.version
+        if Path(path).name == MANIFEST:
+            removed_origin = _origin(foreseen.copies.get(Path(path), Path(path)))
     for item in backup.saved:
         if item.blob and Path(item.path).name == MANIFEST:
             restored_origin = _origin(folder / "blobs" / item.blob)
@@ -184,20 +197,14 @@ def what_is_restored(
     )
 
 
-def later_changes(
-    backup: Backup, copies: Path, copy_of: Callable[[Path], Path] = lambda path: path
-) -> Iterator[Kept]:
-    """Files that were changed since the installation wrote them, and where in ``copies`` a copy of each goes.
-
-    Args:
-        copy_of: where the content is found that a file has when it is this backup's turn.
-    """
+def later_changes(backup: Backup, copies: Path, foreseen: Foreseen | None = None) -> Iterator[Kept]:
+    """Files that were changed since the installation wrote them, and where in ``copies`` a copy of each goes."""
     if not backup.written:
         return
     as_installed = {item.path: item.digest for item in backup.written}
     before = {item.path: item.digest for item in backup.saved}
     for path in dict.fromkeys([*installed_files(backup), *map(Path, before)]):
-        content = copy_of(path)
+        content = foreseen.copies.get(path, path) if foreseen else path
         # bytecode is nobody's work, and the shared list gets back only its own lines
         if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink() or not content.is_file():
             continue

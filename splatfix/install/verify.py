@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePath
 
 from packaging.utils import canonicalize_name
@@ -22,7 +22,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Interpreter, Torch, loaded_fatbins, of_torch, torch_libraries
+from splatfix.facts import Facts, Torch, loaded_fatbins, of_torch, torch_libraries
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
@@ -84,12 +84,32 @@ def verify_wheel(wheel: WheelFile, targets: Sequence[Arch], facts: Facts, *, exp
     """
     interpreter = facts.environment.interpreter.value
     assert interpreter is not None
-    _check_tags(wheel, interpreter)
+    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
+    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
+    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
+    target = WheelTarget((major, minor), platform, free_threaded=free_threaded)
+    if not any(tag_fits(tag, target) for tag in wheel.tags):
+        raise SplatfixError.of(
+            "install.wheel-does-not-fit",
+            name=wheel.path.name,
+            tags=wheel.tags,
+            interpreter_version=interpreter.version,
+            platform_tag=interpreter.platform_tag,
+        )
     try:
         natives = read_wheel(wheel.path)
     except BinaryError as error:
         raise SplatfixError.of("install.damaged-native-file", name=wheel.path.name, error=error) from error
-    _check_suffixes(wheel, natives, interpreter)
+    for binary in natives:
+        member = binary.path.rpartition("!")[2]
+        name = member.rpartition("/")[2]
+        if python_of_file(name) and not extension_file_fits(name, interpreter.abi_tag):
+            raise SplatfixError.of(
+                "install.module-of-another-python",
+                member=member,
+                name=name.split(".")[1],
+                abi_tag=interpreter.abi_tag,
+            )
     carrying = [binary for binary in natives if any(not fatbin.empty for fatbin in binary.fatbins)]
     if expects_gpu_code and not carrying:
         raise SplatfixError.of("install.no-gpu-code", name=wheel.path.name)
@@ -153,39 +173,6 @@ def _check_code(binary: Binary, targets: Sequence[Arch], context: Context) -> st
         means = coverage.via.replace("sass", "native code")
         served.append(f"{target} ({means})")
     return f"{member}: {', '.join(served)} in {len(filled)} of {counted(len(filled), 'fatbin')}"
-
-
-def _check_tags(wheel: WheelFile, interpreter: Interpreter) -> None:
-    if any(fits(tag, interpreter) for tag in wheel.tags):
-        return
-    raise SplatfixError.of(
-        "install.wheel-does-not-fit",
-        name=wheel.path.name,
-        tags=wheel.tags,
-        interpreter_version=interpreter.version,
-        platform_tag=interpreter.platform_tag,
-    )
-
-
-def fits(tag: str, interpreter: Interpreter) -> bool:
-    """Whether a wheel tag such as ``cp311-cp311-linux_x86_64`` suits the interpreter, by pip's rules."""
-    major, minor = (int(part) for part in interpreter.version.split(".")[:2])
-    free_threaded = re.match(r"(cpython-|cp)\d+t", interpreter.abi_tag) is not None
-    platform = re.sub(r"[-.]", "_", interpreter.platform_tag)
-    return tag_fits(tag, WheelTarget((major, minor), platform, free_threaded=free_threaded))
-
-
-def _check_suffixes(wheel: WheelFile, natives: Iterable[Binary], interpreter: Interpreter) -> None:
-    for binary in natives:
-        member = binary.path.rpartition("!")[2]
-        name = member.rpartition("/")[2]
-        if python_of_file(name) and not extension_file_fits(name, interpreter.abi_tag):
-            raise SplatfixError.of(
-                "install.module-of-another-python",
-                member=member,
-                name=name.split(".")[1],
-                abi_tag=interpreter.abi_tag,
-            )
 
 
 def _check_symbols(wheel: WheelFile, natives: Sequence[Binary], torch: Torch | None) -> str:
@@ -270,32 +257,29 @@ def check_import(
 
 def _import_failed(module: str, completed: Completed, *, before: bool) -> SplatfixError:
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
-    reason = completed.why()
+    message = completed.why()
     if lines and completed.returncode == 1:  # a Python error: its last line says it best
-        reason = lines[-1].strip()
-    if not reason:
-        reason = "it ended the interpreter in the middle of its import, with exit code 0"
+        message = lines[-1].strip()
+    if not message:
+        message = "it ended the interpreter in the middle of its import, with exit code 0"
     details = {"module": module, "stderr": "\n".join(lines[-30:])}
     if before:
-        return SplatfixError.of("install.needed-import-fails", module=module, reason=reason, details=details)
-    todo = _advice(reason)
-    return SplatfixError.of("install.import-failed", module=module, reason=reason, todo=todo, details=details)
-
-
-def _advice(message: str) -> tuple[Step, ...]:
+        return SplatfixError.of("install.needed-import-fails", module=module, reason=message, details=details)
+    todo: tuple[Step, ...] = ()
     absent = re.search(r"No module named '(\w+)", message)
-    if absent:
-        module = absent.group(1)
-        name = requirement_of(module) or module
-        return (say(f"Install {name} with pip, then run the same command again."),)
     symbol = re.search(r"undefined symbol: (\S+)", message)
-    if symbol is None:
-        return ()
-    if re.search(r"3c10|2at|5torch", symbol.group(1)):
-        return (
-            say("That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."),
-        )
-    return (say(f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."),)
+    if absent:
+        name = requirement_of(absent.group(1)) or absent.group(1)
+        todo = (say(f"Install {name} with pip, then run the same command again."),)
+    elif symbol and re.search(r"3c10|2at|5torch", symbol.group(1)):
+        text = "That symbol is torch's: it was compiled against another torch. Rebuild from clean sources."
+        todo = (say(text),)
+    elif symbol:
+        text = f"A library that defines {symbol.group(1)} is not linked; see libraries in its setup.py."
+        todo = (say(text),)
+    return SplatfixError.of(
+        "install.import-failed", module=module, reason=message, todo=todo, details=details
+    )
 
 
 def wants_gpu(stderr: str) -> str | None:

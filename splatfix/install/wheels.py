@@ -70,7 +70,13 @@ class WheelFile(Struct, frozen=True):
         """Where pip writes each member, and the launcher scripts it makes (wheel specification, PEP 427)."""
         paths = [path for _, path in self.placed(environment)]
         for script in self.scripts:
-            for name in (script, *_also_made(script, environment.version)):
+            names = [script]
+            # launchers that pip adds for a program (get_console_script_specs of its operations/install/wheel.py)
+            if script == "pip":
+                names += [f"pip{environment.version.partition('.')[0]}", f"pip{environment.version}"]
+            elif script == "easy_install":
+                names.append(f"easy_install-{environment.version}")
+            for name in names:
                 paths += [environment.scripts / name, environment.scripts / f"{name}.exe"]
         return tuple(paths)
 
@@ -135,15 +141,6 @@ def open_wheel(path: Path) -> WheelFile:
         members=members,
         scripts=scripts,
     )
-
-
-def _also_made(script: str, version: str) -> tuple[str, ...]:
-    """Launchers that pip adds for a program of that name (get_console_script_specs of its operations/install/wheel.py)."""
-    if script == "pip":
-        return (f"pip{version.partition('.')[0]}", f"pip{version}")
-    if script == "easy_install":
-        return (f"easy_install-{version}",)
-    return ()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from splatfix.context.requirements import (
     version_there,
 )
 from splatfix.core.errors import SplatfixError
-from splatfix.core.step import run, say
+from splatfix.core.step import Step, run, say
 from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
@@ -96,8 +96,8 @@ def require_build_tools(
     facts: Facts,
     source: Source,
     together: Sequence[Source] = (),
+    request: Request | None = None,
     *,
-    installing: bool = False,
     built: bool = True,
 ) -> Lacks:
     """See that a build has all it needs (setuptools, wheel, ninja, pyproject.toml's), and what its package imports.
@@ -110,18 +110,30 @@ def require_build_tools(
 
     Args:
         together: the sources that are installed with it, which may import each other.
-        installing: what pip can bring is installed first, and is no obstacle.
+        request: what asks for them. With its dependencies, what pip can bring is installed first, and is no obstacle.
         built: it is; a wheel that is there needs only what its packages import.
 
     Raises:
         SplatfixError: ``build-tools-missing`` naming all of them at once, ``import-not-built``, ``python-does-not-fit``,
             ``torch-does-not-fit``, ``no-host-compiler``.
     """
-    _require_python(facts, source)
+    interpreter = facts.environment.interpreter.value
+    if source.python and interpreter:
+        # pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled
+        with suppress(InvalidSpecifier, InvalidVersion):  # setuptools itself will say what is wrong with it
+            if not SpecifierSet(source.python).contains(interpreter.version, prereleases=True):
+                raise SplatfixError.of(
+                    "plan.python-does-not-fit",
+                    source_label=source.label,
+                    python=source.python,
+                    executable=interpreter.executable,
+                    interpreter_version=interpreter.version,
+                )
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         raise SplatfixError.of(
             "plan.no-host-compiler", found_via=facts.machine.compilers.found_via, source_label=source.label
         )
+    todo: list[Step] = []
     lacks = _lacks_of(facts, source, together)
     if not built:
         lacks = replace(lacks, to_build=(), by_setup=MissingModules())
@@ -132,51 +144,36 @@ def require_build_tools(
                 "plan.torch-does-not-fit", source_label=source.label, text=text, installed=installed
             )
     if lacks.imported.repositories:
-        raise _not_built(facts, source, lacks.imported.repositories)
-    interpreter = facts.environment.interpreter.value
-    if not lacks.requirements or interpreter is None or installing:
+        # something else that has to be compiled against the installed torch
+        for item in lacks.imported.repositories:
+            todo.append(run("git", "clone", "--recursive", item.address))
+            todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
+        todo.append(say("Then run this again."))
+        others = [
+            item.folder for item in together if not _lacks_of(facts, item, together).imported.repositories
+        ]
+        if request and others:
+            argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
+            todo.append(run(*argv, text="Or install the others of them alone"))
+        names = ", ".join(item.module for item in lacks.imported.repositories)
+        raise SplatfixError.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
+    if not lacks.requirements or interpreter is None or (request and request.with_dependencies):
         return lacks
+    todo = [pip(facts, "install", *pip_arguments(facts, lacks.requirements))]
+    if request:
+        options = replace(request, with_dependencies=True).options
+        argv = ("splatfix", "install", *request.sources, *options, *python_option(facts))
+        todo.append(run(*argv, text="Or let splatfix install them too, in the same journal"))
     purposes = []
     for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
         if requirements:
             purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
     raise SplatfixError.of(
         "plan.build-tools-missing",
-        todo=(pip(facts, "install", *pip_arguments(facts, lacks.requirements)),),
+        todo=tuple(todo),
         executable=interpreter.executable,
         label=source.label,
         purposes=" and ".join(purposes),
-    )
-
-
-def _not_built(facts: Facts, source: Source, repositories: Sequence[Repository]) -> SplatfixError:
-    """It imports something else that has to be compiled against the installed torch."""
-    names = ", ".join(item.module for item in repositories)
-    steps = []
-    for item in repositories:
-        steps.append(run("git", "clone", "--recursive", item.address))
-        steps.append(run("splatfix", "install", item.clone, *python_option(facts)))
-    todo = (*steps, say("Then run this again."))
-    return SplatfixError.of("plan.import-not-built", todo=todo, label=source.label, names=names)
-
-
-def _require_python(facts: Facts, source: Source) -> None:
-    """pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled."""
-    interpreter = facts.environment.interpreter.value
-    if not source.python or interpreter is None:
-        return
-    try:
-        fits = SpecifierSet(source.python).contains(interpreter.version, prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
-        return  # setuptools itself will say what is wrong with it
-    if fits:
-        return
-    raise SplatfixError.of(
-        "plan.python-does-not-fit",
-        source_label=source.label,
-        python=source.python,
-        executable=interpreter.executable,
-        interpreter_version=interpreter.version,
     )
 
 
@@ -229,7 +226,8 @@ def plan_dependencies(
     """
     gathered = _Gathered()
     for source in sources:
-        lacks = _require_tools(request, facts, source, sources, built=source.label not in prebuilt)
+        built = source.label not in prebuilt
+        lacks = require_build_tools(facts, source, sources, request, built=built)
         _gather_of_source(gathered, facts, source, lacks)
     for text in request.sources:
         _gather_of_scripts(gathered, request, facts, text, sources)
@@ -244,7 +242,17 @@ def plan_dependencies(
     # what a checkout says comes before what an extension in it says
     for source in sources:
         gathered.declared += declared_by(Path(source.folder))
-    pins = _pins(facts, gathered.declared)
+    # by name the first of several; torch is there, and what goes with one build of it (torchvision) follows it
+    pins: dict[str, str] = {}
+    for pin in gathered.declared:
+        distribution = canonicalize_name(pin.name)
+        if (
+            pin.spec
+            and distribution not in ("torch", *COMPANIONS)
+            and version_of(facts, distribution) is None
+        ):
+            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
+                pins.setdefault(distribution, str(Requirement(f"{pin.name}{pin.spec}")))
     reasons: list[Reason] = []
     for name, text in gathered.reasons.items():
         pinned = pins.get(name_of(name), name)
@@ -259,20 +267,6 @@ def plan_dependencies(
         reasons=tuple(reasons),
     )
     return Dependencies((step,), notes)
-
-
-def _pins(facts: Facts, declared: Sequence[Pin]) -> dict[str, str]:
-    """The versions that are asked for, by name, the first of several; of what is not installed.
-
-    torch is there, and what goes with one build of it (torchvision) follows the installed one.
-    """
-    pins: dict[str, str] = {}
-    for pin in declared:
-        name = canonicalize_name(pin.name)
-        if pin.spec and name not in ("torch", *COMPANIONS) and version_of(facts, name) is None:
-            with suppress(InvalidRequirement):  # pip itself would refuse the whole list for it
-                pins.setdefault(name, str(Requirement(f"{pin.name}{pin.spec}")))
-    return pins
 
 
 def _gather_of_source(gathered: _Gathered, facts: Facts, source: Source, lacks: Lacks) -> None:
@@ -323,40 +317,6 @@ def _gather_of_scripts(
         gathered.notes.append(
             f"its scripts import {names}, which its requirements take from git: {step.line()}"
         )
-
-
-def _require_tools(
-    request: Request, facts: Facts, source: Source, sources: Sequence[Source], *, built: bool
-) -> Lacks:
-    """What a source lacks; refused, with the command that goes on all the same, where it must be there."""
-    try:
-        return require_build_tools(facts, source, sources, installing=request.with_dependencies, built=built)
-    except SplatfixError as error:
-        python = python_option(facts)
-        if error.code == "build-tools-missing":
-            options = replace(request, with_dependencies=True).options
-            argv = ("splatfix", "install", *request.sources, *options, *python)
-            text = "Or let splatfix install them too, in the same journal"
-            raise error.with_todo(*error.todo, run(*argv, text=text)) from error
-        if error.code != "import-not-built":
-            raise
-        others = [
-            item.folder for item in sources if item is not source and _is_buildable(facts, item, sources)
-        ]
-        if not others:
-            raise
-        argv = ("splatfix", "install", *others, *request.options, *python)
-        again = run(*argv, text="Or install the others of them alone")
-        raise error.with_todo(*error.todo, again) from error
-
-
-def _is_buildable(facts: Facts, source: Source, sources: Sequence[Source]) -> bool:
-    """Nothing speaks against it but what pip can bring."""
-    try:
-        require_build_tools(facts, source, sources)
-    except SplatfixError as error:
-        return error.code == "build-tools-missing"
-    return True
 
 
 def _unknown(importer: str, missing: MissingModules) -> list[str]:

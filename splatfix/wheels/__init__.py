@@ -1,7 +1,5 @@
 """Prebuilt wheels: listed by indexes, judged by name and by content before they are fetched whole."""
 
-from __future__ import annotations
-
 from splatfix.wheels.listing import chosen_indexes
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.search import Finder

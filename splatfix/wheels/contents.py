@@ -1,7 +1,5 @@
 """What is in a wheel, read in place, the smallest first: metadata, the face of its packages, GPU code, torch's symbols."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,7 +32,6 @@ from splatfix.facts import (
 from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 from splatfix.wheels.model import Verdict, Wanted
-from splatfix.wheels.names import Objection
 
 # libcudart.so.12, cudart64_12.dll, and cudart64_110.dll of CUDA 11
 _CUDART = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d\d)")
@@ -45,7 +42,7 @@ class Refused(Exception):
 
     def __init__(self, code: str, reason: str, verdict: Verdict = Verdict.UNSUITED) -> None:
         super().__init__(reason)
-        self.objection, self.verdict = Objection(code, reason), verdict
+        self.objection, self.verdict = (code, reason), verdict
 
 
 class Contents(Struct, frozen=True):
@@ -90,7 +87,13 @@ class Contents(Struct, frozen=True):
             opened = {item.name: stack.enter_context(opened_member(self.reader, item)) for item in natives}
             binaries = [parse(reader, name) for name, reader in opened.items()]
             code = self._check_code(binaries)
-            self._check_runtime(binaries)
+            # they link the CUDA runtime of torch's major, which is the one that is loaded
+            ours = release(self.torch.cuda or "")[:1]
+            for binary, needed in ((item, name) for item in binaries for name in item.needed):
+                runtime = _CUDART.match(needed)
+                if runtime and (int(runtime.group(1)),) != ours:
+                    reason = f"{binary.path} links {needed}, and torch here is for CUDA {self.torch.cuda}"
+                    raise Refused("wrong-cuda", reason)
             symbols = self._check_symbols(list(opened.values()))
         return metadata, (*face, *code, symbols)
 
@@ -192,16 +195,6 @@ class Contents(Struct, frozen=True):
                     )
                 shown.append(f"{binary.path} {coverage.reason}, in {counted(len(filled), 'fatbin')}")
         return shown
-
-    def _check_runtime(self, binaries: Sequence[Binary]) -> None:
-        """They link the CUDA runtime of torch's major, which is the one that is loaded."""
-        ours = release(self.torch.cuda or "")[:1]
-        for binary in binaries:
-            for name in binary.needed:
-                runtime = _CUDART.match(name)
-                if runtime and (int(runtime.group(1)),) != ours:
-                    reason = f"{binary.path} links {name}, and torch here is for CUDA {self.torch.cuda}"
-                    raise Refused("wrong-cuda", reason)
 
     def _check_symbols(self, natives: Sequence[Reader]) -> str:
         """Every symbol of torch that they want is exported by the torch that is here, or by one of them."""

@@ -4,8 +4,6 @@ Indexes differ only in how their folders are called, so that links are followed 
 the CUDA and torch of the environment.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from html import unescape
@@ -134,7 +132,11 @@ class _Pages(Struct):
         self.visited.add(address.rstrip("/"))
         address, text = self.web.page(address)
         hrefs = hrefs_in(text)
-        wheels = [link for href, yanked in hrefs if (link := self._link(address, href, yanked))]
+        wheels: list[Link] = []
+        for href, yanked in hrefs:
+            wheel, target, digest = linked_file(address, href)
+            if _is_of(wheel, self.name):
+                wheels.append(Link(wheel, target, self.index.name, address, digest, yanked))
         if wheels or depth == _DEPTH:
             return wheels
         failure: WebError | None = None
@@ -148,12 +150,6 @@ class _Pages(Struct):
         if failure and not wheels and not failure.missing:
             raise failure
         return wheels
-
-    def _link(self, page: str, href: str, yanked: bool) -> Link | None:
-        wheel, address, digest = linked_file(page, href)
-        if not _is_of(wheel, self.name):
-            return None
-        return Link(wheel, address, self.index.name, page, digest, yanked)
 
     def _folders(self, page: str, hrefs: Iterable[str]) -> list[str]:
         """Pages below this one that are called after the package, then those called after this CUDA and torch."""

@@ -1,7 +1,5 @@
 """What is looked for, what was found, and what is said of each candidate."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 
@@ -18,8 +16,6 @@ class Verdict(str, Enum):
     UNSUITED = "unsuited"
     UNKNOWN = "unknown"
     """It could not be determined: the network, or what would have to fit is not known."""
-    NOT_READ = "not-read"
-    """Its name fits, and a better one is proven already."""
 
 
 class Wanted(Struct, frozen=True):
@@ -75,7 +71,6 @@ class Unanswered(Struct, frozen=True):
     """An index that could not be read."""
 
     index: str
-    address: str
     reason: str
 
 
@@ -83,7 +78,6 @@ class Search(Struct, frozen=True):
     """The answer for one package."""
 
     name: str
-    source: str
     candidates: tuple[Candidate, ...]
     """The proven one first, then what might do, then the others in the order of the indexes."""
     unanswered: tuple[Unanswered, ...] = ()

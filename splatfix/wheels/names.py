@@ -1,10 +1,9 @@
 """What a wheel's file name, and the folder that lists it, say against it: version, tags, torch, CUDA, ABI; nothing is fetched."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from math import prod
+from typing import TypeAlias
 
 from msgspec import Struct
 from packaging.tags import Tag
@@ -23,13 +22,8 @@ from splatfix.wheels.web import refused_address
 
 _NAME = re.compile(r"[\w.+!-]{1,255}", re.ASCII)
 _MOST_TAGS = 64
-
-
-class Objection(Struct, frozen=True):
-    """Why a candidate will not do: a stable word, and a clause."""
-
-    code: str
-    reason: str
+Objection: TypeAlias = tuple[str, str]
+"""Why a candidate will not do: a stable word, and a clause."""
 
 
 class ParsedName(Struct, frozen=True):
@@ -76,14 +70,14 @@ def objection_to_name(
 ) -> Objection | None:
     """The first thing that speaks against a wheel by its name; None for none."""
     if parsed is None:
-        return Objection("bad-name", "it is not called as a wheel is (PEP 427)")
+        return "bad-name", "it is not called as a wheel is (PEP 427)"
     if link.yanked:
-        return Objection("yanked", "its index withdrew it (PEP 592)")
+        return "yanked", "its index withdrew it (PEP 592)"
     if "://" in link.address and (reason := refused_address(link.address)):
-        return Objection("bad-address", reason)
+        return "bad-address", reason
     public = parsed.version.public
     if wanted.version and Version(public) != Version(wanted.version):
-        return Objection("wrong-version", f"it is version {public}, and {wanted.version} is asked for")
+        return "wrong-version", f"it is version {public}, and {wanted.version} is asked for"
     return _wrong_tags(parsed.tags, target) or _wrong_build(parsed.built, torch)
 
 
@@ -102,31 +96,25 @@ def _wrong_tags(tags: Iterable[Tag], target: WheelTarget) -> Objection | None:
                 platform += f" with glibc {dotted(target.glibc)}"
             elif target.musl:
                 platform += f" with musl {dotted(target.musl)}"
-            return Objection("wrong-platform", f"it is for {platforms}, and here is {platform}")
+            return "wrong-platform", f"it is for {platforms}, and here is {platform}"
     pythons = ", ".join(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
-    return Objection("wrong-python", f"it is for {pythons}, and here is {here}")
+    return "wrong-python", f"it is for {pythons}, and here is {here}"
 
 
 def _wrong_build(built: BuiltFor, torch: Torch) -> Objection | None:
     """Torch must be of the same release, CUDA of the same major: torch promises no C++ ABI between releases, CUDA one within a
     major ("CUDA Compatibility", minor version compatibility)."""
     if built.instead:
-        return Objection("wrong-cuda", f"it is built for {built.instead}, not for CUDA")
+        return "wrong-cuda", f"it is built for {built.instead}, not for CUDA"
     if built.torch and built.torch[:2] != release(torch.version)[:2]:
-        return Objection(
-            "wrong-torch", f"it is built for torch {dotted(built.torch)}, and here is {torch.version}"
-        )
+        return "wrong-torch", f"it is built for torch {dotted(built.torch)}, and here is {torch.version}"
     cuda = release(torch.cuda or "")
     if built.cuda and built.cuda[:1] != cuda[:1]:
-        return Objection(
-            "wrong-cuda", f"it is built for CUDA {dotted(built.cuda)}, and torch here for {torch.cuda}"
-        )
+        return "wrong-cuda", f"it is built for CUDA {dotted(built.cuda)}, and torch here for {torch.cuda}"
     ours = cxx11_abi(torch.version)
     if built.cxx11_abi is not None and ours is not None and built.cxx11_abi != ours:
         names = {True: "the new C++ ABI", False: "the old C++ ABI"}
-        return Objection(
-            "wrong-abi", f"it is built with {names[built.cxx11_abi]}, and torch here with {names[ours]}"
-        )
+        return "wrong-abi", f"it is built with {names[built.cxx11_abi]}, and torch here with {names[ours]}"
     return None
 
 

@@ -1,7 +1,5 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +17,7 @@ from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError, without_login
+from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError
 
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
@@ -48,9 +46,9 @@ class Finder(Struct, frozen=True):
             except WebError as error:
                 # a server that says there is no such page has answered: it has no such wheels
                 if not error.missing:
-                    unanswered.append(Unanswered(index.name, without_login(index.address), str(error)))
+                    unanswered.append(Unanswered(index.name, str(error)))
         asked = tuple(index.name for index in indexes if may_list(index, name))
-        return Search(name, self.wanted.source, tuple(self.judged(links)), tuple(unanswered), asked)
+        return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
     def fetch(self, found: Candidate, folder: Path) -> Path:
         """Fetch the wheel that was found, and prove it again: a server may send other bytes than to whoever looked into it.
@@ -85,19 +83,19 @@ class Finder(Struct, frozen=True):
             if parsed and objection is None:
                 fitting.append((preference(parsed, self.torch), link))
             elif objection:
-                others.append(_candidate(link, Verdict.UNSUITED, objection.code, objection.reason))
+                others.append(_candidate(link, Verdict.UNSUITED, *objection))
         fitting.sort(key=lambda item: item[0])
         opened: list[Candidate] = []
         for number, (_, link) in enumerate(fitting):
-            if any(item.verdict is Verdict.PROVEN for item in opened[:_MOST_OPENED]):
-                opened.append(_candidate(link, Verdict.NOT_READ, reason="another is proven already"))
-            elif number >= _MOST_OPENED:
+            if number >= _MOST_OPENED:
                 reason = f"{_MOST_OPENED} before it were looked into"
                 opened.append(_candidate(link, Verdict.UNKNOWN, "not-read", reason))
-            else:
-                opened.append(self.opened(link))
-        order = (Verdict.PROVEN, Verdict.UNKNOWN, Verdict.UNSUITED, Verdict.NOT_READ)
-        return sorted(opened, key=lambda item: order.index(item.verdict)) + others
+                continue
+            candidate = self.opened(link)
+            if candidate.verdict is Verdict.PROVEN:
+                return [candidate, *opened, *others]
+            opened.append(candidate)
+        return sorted(opened, key=lambda item: item.verdict is Verdict.UNSUITED) + others
 
     def opened(self, link: Link) -> Candidate:
         file: RemoteFile | None = None
@@ -114,8 +112,7 @@ class Finder(Struct, frozen=True):
                     _candidate(link, Verdict.PROVEN), evidence=evidence, size=reader.size, metadata=metadata
                 )
             except Refused as refused:
-                objection = refused.objection
-                candidate = _candidate(link, refused.verdict, objection.code, objection.reason)
+                candidate = _candidate(link, refused.verdict, *refused.objection)
             except WebError as error:
                 candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
             except _DAMAGED as error:

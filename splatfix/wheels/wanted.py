@@ -1,14 +1,13 @@
 """What a wheel must be, by the source whose build it takes the place of, or by a name."""
 
-from __future__ import annotations
-
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import PackageSource, Source, packages_in, read_package
+from splatfix.facts import Source, packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.wheels.model import Wanted
 
@@ -24,20 +23,14 @@ def wanted_by_source(source: Source) -> Wanted:
         version = ""
     packages = []
     for module in source.packages or packages_in(Path(source.folder)):
-        face = _face(Path(source.folder), module)
+        face = None
+        with suppress(ValueError):  # what is wrong with it is for the build to say
+            if module.isidentifier():
+                face = read_package(Path(source.folder), module)
         # a package without a compiled part and without settings has no face that could differ
         if face and (face.native or face.settings):
             packages.append(face)
     return Wanted(source.label, version, tuple(packages), source=source.folder)
-
-
-def _face(folder: Path, module: str) -> PackageSource | None:
-    if not module.isidentifier():
-        return None
-    try:
-        return read_package(folder, module)
-    except ValueError:  # what is wrong with it is for the build to say
-        return None
 
 
 def is_name(text: str) -> bool:

@@ -1,7 +1,5 @@
 """Pages and wheels over HTTP, of servers that nobody vouches for: bounded in time and bytes from the first connection on."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import http.client
@@ -32,13 +30,11 @@ MOST_FETCHED = 1 << 30
 """Bytes that are read of one wheel to judge it."""
 _MOST_FILE = 1 << 40
 """Bytes that a file may be said to have. The largest wheels have some three GiB."""
-_MOST_AROUND = 1 << 20
-"""Bytes of one exchange besides the content: headers, chunk sizes, trailers, the pages of redirects."""
 _DOWNLOAD_TIMEOUT = 3600.0
 _BLOCK = 1 << 17
 _MOST_BLOCKS = 64
 """In one request; what is read in order is asked for in ever longer parts."""
-_KEPT = 256
+_KEPT = MOST_WHOLE // _BLOCK
 LONGEST_REASON = 300
 """Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
@@ -84,9 +80,9 @@ def without_login(address: str) -> str:
 class Part(Struct, frozen=True):
     """Bytes of a file, and how many it has in all."""
 
+    start: int
     data: bytes
     total: int
-    is_whole: bool = False
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -99,12 +95,12 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Exchange(HTTPHandler, HTTPSHandler):
-    """Makes the connections of one request and its redirects, which share one deadline and one number of bytes."""
+    """Makes the connections of one request and its redirects, which share one deadline."""
 
-    def __init__(self, local: Set[tuple[str, int]], silence: float, seconds: float, most: int) -> None:
+    def __init__(self, local: Set[tuple[str, int]], silence: float, seconds: float) -> None:
         """Connect to this machine only where that is one of the ``local`` (host, port)."""
         super().__init__()
-        self._local, self._silence, self._seconds, self._left = local, silence, seconds, most
+        self._local, self._silence, self._seconds = local, silence, seconds
         self._until = time.monotonic() + seconds
 
     def http_open(self, req: Request) -> Any:
@@ -122,7 +118,11 @@ class _Exchange(HTTPHandler, HTTPSHandler):
     def _connect(self, address: tuple[str, int], *_: object) -> socket.socket:
         failure = OSError("its host has no address")
         for *_kind, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-            if address not in self._local and _is_here(str(place[0])):
+            number = ipaddress.ip_address(str(place[0]).partition("%")[0])
+            number = getattr(number, "ipv4_mapped", None) or number
+            # link-local: what only this machine's own network link reaches, such as a cloud's keys
+            is_here = number.is_loopback or number.is_unspecified or number.is_link_local
+            if is_here and address not in self._local:
                 raise WebError("it leads to this machine, which nobody named")
             try:
                 return socket.create_connection((str(place[0]), int(place[1])), self.patience())
@@ -140,23 +140,6 @@ class _Exchange(HTTPHandler, HTTPSHandler):
         if left <= 0:
             raise WebError(f"it is too slow: not at its end after {self._seconds:.0f} s")
         return min(left, self._silence)
-
-    def take(self, size: int) -> None:
-        """Count bytes that came.
-
-        Raises:
-            WebError: they are more than may come.
-        """
-        self._left -= size
-        if self._left < 0:
-            raise WebError("it sends more around its content than any server does")
-
-
-def _is_here(host: str) -> bool:
-    """Whether a number is that of this machine, or of what only its own network link reaches, such as a cloud's keys."""
-    number = ipaddress.ip_address(host.partition("%")[0])
-    number = getattr(number, "ipv4_mapped", None) or number
-    return number.is_loopback or number.is_unspecified or number.is_link_local
 
 
 class _Bytes(io.RawIOBase):
@@ -176,7 +159,6 @@ class _Bytes(io.RawIOBase):
         except TimeoutError:
             self._exchange.patience()  # which raises where the time is over that all may take
             raise
-        self._exchange.take(size)
         return size
 
     def close(self) -> None:
@@ -225,7 +207,7 @@ class Web:
         Raises:
             WebError: with the reason.
         """
-        with closing(self._open(address, {"Accept": "text/html"}, MOST_PAGE)) as response:
+        with closing(self._open(address, {"Accept": "text/html"})) as response:
             body = b"".join(self._blocks(response, MOST_PAGE))
             return response.url, body.decode("utf-8", "replace")
 
@@ -235,7 +217,7 @@ class Web:
         Raises:
             WebError: with the reason why it cannot be had.
         """
-        self._open(address, {}, 0).close()
+        self._open(address, {}).close()
 
     def part(self, address: str, start: int, length: int) -> Part:
         """Bytes [start, start + length) of a file, or up to its end; all of it where the server sends no ranges.
@@ -244,13 +226,13 @@ class Web:
             WebError: also where that is not what comes, or where the whole is too large only to look at it.
         """
         last = start + length - 1
-        with closing(self._open(address, {"Range": f"bytes={start}-{last}"}, MOST_WHOLE)) as response:
+        with closing(self._open(address, {"Range": f"bytes={start}-{last}"})) as response:
             if response.status != 206:
                 if (response.length or 0) > MOST_WHOLE:
                     whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
                     raise WebError(f"its server sends no parts, and {whole}")
                 data = b"".join(self._blocks(response, MOST_WHOLE))
-                return Part(data, len(data), True)
+                return Part(0, data, len(data))
             stated = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if stated is None:
                 raise WebError("its server does not say which part it sends")
@@ -266,7 +248,7 @@ class Web:
                 raise WebError(
                     f"its server sends {len(data)} bytes, and says that they are {end - first + 1}"
                 )
-            return Part(data, total)
+            return Part(start, data, total)
 
     def save(self, address: str, path: Path, digest: str = "", most: int = MOST_FETCHED) -> None:
         """Fetch a whole file of ``most`` bytes, or copy one of this machine, and compare it with a digest (``sha256=9f86...``).
@@ -288,17 +270,17 @@ class Web:
             raise error if isinstance(error, WebError) else WebError(_words(error)) from error
 
     def _whole(self, address: str, most: int) -> Iterator[bytes]:
-        with closing(self._open(address, {}, most, _DOWNLOAD_TIMEOUT)) as response:
+        with closing(self._open(address, {}, _DOWNLOAD_TIMEOUT)) as response:
             yield from self._blocks(response, most)
 
-    def _open(self, address: str, headers: dict[str, str], most: int, seconds: float = 0.0) -> Any:
+    def _open(self, address: str, headers: dict[str, str], seconds: float = 0.0) -> Any:
         if reason := refused_address(address):
             raise WebError(reason)
         left = self._until - time.monotonic()
         if left <= 0 and not seconds:
             raise WebError(f"it was not asked: the search took longer than {self.search:.0f} s")
         seconds = seconds or min(left, self.deadline)
-        exchange = _Exchange(self._local, self.timeout, seconds, most + _MOST_AROUND)
+        exchange = _Exchange(self._local, self.timeout, seconds)
         asked = {"User-Agent": "splatfix", "Accept-Encoding": "identity", **headers}
         request = Request(address, headers=asked)
         if login := self._logins.get(_origin(address)):
@@ -363,18 +345,15 @@ class RemoteFile:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._next, self._ahead = 0, 1
         self.fetched = 0
-        self._whole: bytes | None = None
         first = web.part(address, 0, _BLOCK)
         self._total = first.total
-        self._take(0, first)
+        self._take(first)
 
     def __len__(self) -> int:
         return self._total
 
     def __getitem__(self, part: slice) -> bytes:
         start, stop, _ = part.indices(self._total)
-        if self._whole is not None:
-            return self._whole[start:stop]
         numbers = range(start // _BLOCK, (max(start, stop - 1)) // _BLOCK + 1)
         data = b"".join(self._block(number, numbers[-1]) for number in numbers)
         begin = start - numbers[0] * _BLOCK
@@ -398,19 +377,15 @@ class RemoteFile:
             part = self._web.part(self._address, number * _BLOCK, count * _BLOCK)
             if part.total != self._total:
                 raise WebError(f"its length changes from {self._total} to {part.total} bytes")
-            self._take(number, part)
-        if self._whole is not None:  # the server stopped sending parts
-            return self._whole[number * _BLOCK : (number + 1) * _BLOCK]
+            self._take(part)
         self._blocks.move_to_end(number)
         return self._blocks[number]
 
-    def _take(self, number: int, part: Part) -> None:
+    def _take(self, part: Part) -> None:
         self.fetched += len(part.data)
         if self.fetched > MOST_FETCHED:
             raise WebError(f"more than {MOST_FETCHED >> 20} MiB would have to be read to judge it")
-        if part.is_whole:
-            self._whole = part.data
-            return
+        number = part.start // _BLOCK
         for offset in range(0, len(part.data), _BLOCK):
             self._blocks[number] = part.data[offset : offset + _BLOCK]
             number += 1

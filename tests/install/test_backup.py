@@ -11,7 +11,6 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
-from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.undo import later_changes
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
@@ -58,7 +57,7 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
     backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    (kept,) = later_changes(backup, tmp_path, lambda path: path)
+    (kept,) = later_changes(backup, tmp_path)
     Path(kept.copy).touch()
 
 
@@ -135,22 +134,6 @@ def test_what_the_disk_refuses_is_said_and_can_be_done_again(
     assert error.code == "cannot-restore" and "pkg" in error.what
     restore(environment, backup, tmp_path / "backup")
     assert snapshot(environment) == before
-
-
-def test_what_has_no_record_is_refused(environment: Environment, tmp_path: Path) -> None:
-    (environment.purelib / "pkg-1.0.dist-info").mkdir()
-    assert (
-        refused(make_backup, environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup").code
-        == "cannot-back-up"
-    )
-
-
-@pytest.mark.slow
-def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path) -> None:
-    path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
-    pip_put(open_wheel(path), environment, tmp_path)
-    assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
-    assert find_installed(environment, "simple-knn") == ()
 
 
 def test_a_file_of_any_size_is_not_copied(environment: Environment, tmp_path: Path) -> None:

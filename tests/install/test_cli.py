@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.files import put
 from tests.plan.machines import with_submodules
+from tests.tables import data
 
 from .environments import make_environment, run_in, snapshot, write_extension
 
@@ -74,39 +76,9 @@ def test_typed_inside_a_checkout_it_installs_every_extension(
     assert snapshot(environment) == before
 
 
-BAD_INPUT = [
-    # (what is typed, exit code, error code, a value in the message)
-    (["nowhere"], 2, "not-a-folder", "nowhere"),
-    (["fused_ssim"], 2, "not-a-folder", "pure"),
-    (["{empty}"], 2, "not-an-extension", "empty"),
-    (["{source}", "{twin}"], 1, "same-name-twice", "are all called tiny_probe"),
-    (["{twin}", "{source}", "--target", "sm_120"], 1, "same-name-twice", 'twin", "--target", "sm_120"'),
-    (["{file}"], 2, "not-a-folder", "file.txt"),
-    (["{broken}"], 2, "source-unreadable", "setup.py"),
-    (["{probe}", "--target", "sm_12"], 2, "unknown-arch", "sm_12"),
-    (["{probe}", "--target", "sm_120"], 1, "no-torch", "torch"),
-    (["{source}", "--python", "{empty}"], 2, "no-interpreter", "empty"),
-    (["{source}", "--python", "/nowhere/python"], 2, "no-interpreter", "/nowhere/python"),
-    (["{source}", "--python", "{program}"], 2, "no-interpreter", "ls"),
-    (["{source}", "--python", "{activate}"], 2, "no-interpreter", "--python"),
-    (["{source}", "--python", "{dead}"], 1, "interpreter-unusable", "3"),
-    (["/"], 2, "not-a-checkout", "the root of a disk"),
-    (["fused_ssim", "--backend", "pure"], 1, "no-torch", "torch"),
-    (["numpy", "--backend", "pure"], 2, "unknown-drop-in", "fused_ssim, simple_knn"),
-    (["--backend", "pure"], 2, "nothing-to-replace", "fused_ssim, simple_knn"),
-    (["diff_plane_rasterization", "--backend", "pure"], 1, "nothing-replaces-it", "diff_plane"),
-]
-
-
-@pytest.mark.parametrize(("typed", "code", "error", "words"), BAD_INPUT, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("case", data(__file__)["refused"], ids=lambda case: " ".join(case["typed"])[:40])
 def test_bad_input(
-    environment: Environment,
-    tmp_path: Path,
-    splatfix: Splatfix,
-    typed: list[str],
-    code: int,
-    error: str,
-    words: str,
+    environment: Environment, tmp_path: Path, splatfix: Splatfix, case: dict[str, Any]
 ) -> None:
     places = {name: tmp_path / name for name in ("empty", "broken", "source", "twin")}
     places |= {
@@ -122,7 +94,7 @@ def test_bad_input(
     for name in ("source", "twin"):
         write_extension(places[name])
     before = snapshot(environment)
-    arguments = [item.format(**places) for item in typed]
+    arguments = [item.format(**places) for item in case["typed"]]
     if "--python" not in arguments:
         arguments += ["--python", environment.python]
 
@@ -130,9 +102,9 @@ def test_bad_input(
     said = splatfix("install", *arguments, "--json", cwd=places["empty"])
 
     problem = json.loads(said.stdout)["error"]
-    assert (said.returncode, problem["code"]) == (code, error)
-    assert problem["todo"] or error == "unknown-arch"
-    assert words in json.dumps(problem, ensure_ascii=False)
+    assert (said.returncode, problem["code"]) == (case["exit"], case["code"])
+    assert problem["todo"] or case["code"] == "unknown-arch"
+    assert case["words"] in json.dumps(problem, ensure_ascii=False)
     assert "Traceback" not in said.stderr
     assert snapshot(environment) == before and not environment.state_folder.exists()
 

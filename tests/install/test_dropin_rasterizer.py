@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
@@ -21,7 +20,6 @@ from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, face
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant, variants
 from splatfix.plan.dropins import choose_dropins
 from tests.cli.conftest import Document
-from tests.files import put
 from tests.plan.machines import refused
 from tests.plan.test_faces import imported
 from tests.plan.test_replacement import row_of
@@ -389,23 +387,7 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        f"{NAME}@gof",
-        f"{NAME}@rade",
-        "diff-plane-rasterization",
-        "diff_triangle_rasterization",
-        "effrdel",
-    ],
-)
-def test_a_refusal_names_the_drop_ins_of_its_stack(named: str) -> None:
-    problem = refused(choose_dropins, [named])
-    advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
-    assert advice == [("splatfix", "install", "simple_knn", "--backend", "pure")]
-
-
-def test_names_and_checkouts(tmp_path: Path) -> None:
+def test_names() -> None:
     assert choose_dropins([f"{NAME}@inria-2024-dr_aa"]).dropins[0].variant == "dr_aa"
     for text, code in (
         (NAME, "variant-not-said"),
@@ -414,16 +396,6 @@ def test_names_and_checkouts(tmp_path: Path) -> None:
     ):
         assert refused(choose_dropins, [text]).code == code
     assert refused(choose_dropins, [f"{NAME}@v1", f"{NAME}@mip"]).code == "same-name-twice"
-
-    # a plain clone of Inria's trainer: no submodule fetched, and yet it says what it needs
-    for name in ("arguments", "scene", "gaussian_renderer", "lpipsPyTorch", "submodules/fused-ssim"):
-        (tmp_path / name).mkdir(parents=True)
-    put(tmp_path, dict.fromkeys(("train.py", "full_eval.py", "convert.py", "results.md"), ""))
-    assert {dropin.name for dropin in choose_dropins([str(tmp_path)]).dropins} == {
-        f"{NAME}@dr_aa",
-        "simple_knn",
-        "fused_ssim",
-    }
 
 
 @pytest.mark.slow

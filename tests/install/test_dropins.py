@@ -23,31 +23,14 @@ from splatfix.knowledge.dropins import DROPINS
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.files import put
+from tests.tables import data
 
 from .environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
 
 pytest.importorskip("torch")
 
 
-CHECK = """
-import torch
-from fused_ssim import allowed_padding, fused_ssim, fused_ssim3d
-from simple_knn._C import distCUDA2
-torch.manual_seed(0)
-a, b = torch.rand(1, 3, 24, 32, requires_grad=True), torch.rand(1, 3, 24, 32)
-value = fused_ssim(a, b, padding="valid", train=True)
-value.backward()
-assert a.grad.abs().sum() > 0 and allowed_padding == ["same", "valid"]
-assert fused_ssim3d(torch.rand(1, 1, 12, 12, 12), torch.rand(1, 1, 12, 12, 12)).ndim == 0
-try:
-    fused_ssim(a, b, padding="half")
-except AssertionError:
-    pass
-else:
-    raise SystemExit("a padding that the original refuses was taken")
-points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3]])
-print(float(fused_ssim(b, b)), [round(x, 4) for x in distCUDA2(points).tolist()])
-"""
+CHECK = data(__file__)["texts"]["check"]
 
 
 def test_drop_ins_from_the_command_line_to_removal(tmp_path: Path, document: Document) -> None:
@@ -104,12 +87,7 @@ def test_a_drop_in_stands_alone(tmp_path: Path) -> None:
 BACKEND = "try:\n    from gsplat import csrc as _C\nexcept ImportError:\n    _C = None\n"
 NAMES = "from gsplat.cuda._backend import _C; print(*(hasattr(_C, name) for name in ('adam', 'compute_relocation', 'PINHOLE')))"
 DIAGNOSE = ("diagnose", "--only", "drop-in-without-host", "--python")
-WHY = """
-try:
-    import gsplat.cuda._backend
-except RuntimeError as error:
-    print(error)
-"""
+WHY = data(__file__)["texts"]["why"]
 
 
 def put_gsplat(target: Environment, version: str, folder: Path, backend: str = BACKEND) -> None:

@@ -12,29 +12,11 @@ from splatfix.core.lock import try_lock
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import environment_lock, open_environment
 from tests.plan.machines import refused
+from tests.tables import data
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from splatfix.install.environment import environment_lock
-with environment_lock(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+HOLD = data(__file__)["texts"]["hold"]
 
-FORKS = """
-import os, signal, sys, time
-from pathlib import Path
-from splatfix.install.environment import environment_lock
-with environment_lock(Path(sys.argv[1])):
-    if os.fork():
-        print("forked", flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-    end = time.monotonic() + 120
-    while not Path(sys.argv[2]).exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    os._exit(0)
-"""
+FORKS = data(__file__)["texts"]["forks"]
 
 
 def test_lock_refuses_others_until_its_holder_dies(tmp_path: Path) -> None:

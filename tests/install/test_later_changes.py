@@ -53,12 +53,6 @@ def test_an_edited_drop_in(
     assert kept["copy"] in "".join(splatfix("revert", "--list", *python).stdout.split())
 
 
-def test_what_was_not_changed_is_not_kept(environment: Environment, dropin: Path) -> None:
-    (item,) = revert(environment.python).items
-    assert item.kept == () and not dropin.exists()
-    assert not list(environment.state_folder.rglob("kept"))
-
-
 def test_an_edit_under_a_later_version(stages: Stages, tmp_path: Path) -> None:
     """The backup of the second installation holds the edited file of the first: it is kept when the first one goes."""
     environment = stages.at("one")
@@ -83,7 +77,7 @@ def test_an_undoing_done_again_says_the_same(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("splatfix.install.backup._prune", dies)
+        patch.setattr("splatfix.install.backup._folders", dies)
         revert(environment.python)
     assert not dropin.exists()
     (kept,) = revert(environment.python).items[0].kept

@@ -81,18 +81,9 @@ MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
 
 
 NAMES = ("fused-ssim", "diff_gaussian_rasterization", "a.b-C_d")
-# each maker and each name once, the rest of the grid in the slow lane
-QUICK = dict(zip(MAKERS, NAMES, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("maker", "name"),
-    [
-        pytest.param(maker, name, marks=[pytest.mark.slow] if QUICK[maker] != name else [])
-        for maker in MAKERS
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize(("maker", "name"), list(zip(MAKERS, NAMES, strict=True)))
 def test_it_comes_back(environment: Environment, tmp_path: Path, maker: str, name: str) -> None:
     MAKERS[maker](environment, tmp_path / "checkout", name)
     share(environment, "/another/checkout")

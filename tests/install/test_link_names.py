@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.link_names import link_names
 from tests.files import put
+
+from .environments import Interposed, Run
 
 RUNNER = ProcessRunner()
 
@@ -45,7 +47,10 @@ def test_what_gets_a_plain_name(place: Path, library: str, stands_for: str | Non
 
 
 def test_without_a_driver_libcuda_can_be_linked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.install.link_names._finds", lambda *_: False)
+    def finds_none(argv: list[str], env: object, run: Run) -> Completed:
+        return Completed(tuple(argv), 1, "", "", 0.0) if "-print" in argv[1] else run()
+
+    monkeypatch.setattr(f"{__name__}.RUNNER", Interposed(finds_none))
     assert names(place, "cuda") == {"libcuda.so": "names/libcuda.so"}
     (place / "x.c").write_text("int cuInit(unsigned); int f(void) { return cuInit(0); }")
     argv = ["gcc", "-shared", "-fPIC", "x.c", "-Lnames", "-Wl,--no-as-needed", "-lcuda", "-o", "x.so"]

@@ -4,7 +4,10 @@ import threading
 
 import pytest
 
+from splatfix.core.errors import SplatfixError
 from splatfix.install.parallel import Piece, parallel
+
+KILLED = SplatfixError("build-failed", "a compiler was killed", details={"cause": "killed"})
 
 
 class Recorder:
@@ -23,10 +26,8 @@ class Recorder:
         cost: int,
         *errors: Exception,
         seconds: float = 0.05,
-        until: threading.Barrier | None = None,
     ) -> Piece[str]:
-        """One that takes ``seconds``, waits for the others of ``until``, however slow the machine is, and raises each error
-        once."""
+        """One that takes ``seconds``, and raises each error once."""
         left = list(errors)
 
         def work(stop: threading.Event) -> str:
@@ -34,8 +35,6 @@ class Recorder:
                 self._costs[name] = cost
                 self.most = max(self.most, sum(self._costs.values()))
                 self.together.add(frozenset(self._costs))
-            if until is not None:
-                until.wait()
             stopped = stop.wait(seconds)
             with self._lock:
                 del self._costs[name]
@@ -51,21 +50,17 @@ class Recorder:
         )
 
 
-def never(_: Exception) -> bool:
-    return False
-
-
 def test_a_small_one_goes_ahead_of_one_that_has_no_room_yet() -> None:
     recorder = Recorder()
     pieces = [recorder.piece("a", 2, seconds=0.3), recorder.piece("big", 3), recorder.piece("c", 1)]
-    parallel(pieces, 3, crowded_out=never)
+    parallel(pieces, 3)
     assert recorder.told.index("c begins") < recorder.told.index("big begins")
     assert recorder.most <= 3
 
 
 def test_one_that_costs_more_than_there_is_runs_alone() -> None:
     recorder = Recorder()
-    parallel([recorder.piece("a", 9), recorder.piece("b", 1)], 2, crowded_out=never)
+    parallel([recorder.piece("a", 9), recorder.piece("b", 1)], 2)
     assert frozenset("ab") not in recorder.together
     assert sorted(recorder.told) == ["a begins", "a ends", "b begins", "b ends"]
 
@@ -79,23 +74,23 @@ def test_an_interrupt_in_the_callers_thread_stops_all() -> None:
     quick = recorder.piece("quick", 1)
     pieces = [recorder.piece("long", 1, seconds=60.0), Piece(1, quick.work, quick.begin, interrupted)]
     with pytest.raises(KeyboardInterrupt):
-        parallel(pieces, 2, crowded_out=never)
+        parallel(pieces, 2)
     assert "long stopped" in recorder.told
 
 
 def test_what_had_no_room_for_company_is_done_once_more_alone() -> None:
     recorder = Recorder()
-    pieces = [recorder.piece("a", 1, seconds=0.2), recorder.piece("b", 1, MemoryError())]
-    parallel(pieces, 2, crowded_out=lambda error: isinstance(error, MemoryError))
+    pieces = [recorder.piece("a", 1, seconds=0.2), recorder.piece("b", 1, KILLED)]
+    parallel(pieces, 2)
     assert recorder.told[-1] == "b ends" and frozenset("b") in recorder.together
     assert recorder.told.count("b begins") == 1
 
 
 def test_alone_it_is_no_ones_fault_but_its_own() -> None:
     recorder = Recorder()
-    pieces = [recorder.piece("a", 1), recorder.piece("b", 1, MemoryError(), MemoryError())]
-    with pytest.raises(MemoryError):
-        parallel(pieces, 2, crowded_out=lambda error: isinstance(error, MemoryError))
+    pieces = [recorder.piece("a", 1), recorder.piece("b", 1, KILLED, KILLED)]
+    with pytest.raises(SplatfixError):
+        parallel(pieces, 2)
     single = Recorder()
-    with pytest.raises(MemoryError):
-        parallel([single.piece("a", 1, MemoryError())], 2, crowded_out=lambda _: True)
+    with pytest.raises(SplatfixError):
+        parallel([single.piece("a", 1, KILLED)], 2)

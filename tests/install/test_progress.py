@@ -4,7 +4,7 @@ import time
 import pytest
 from rich.console import Console
 
-from splatfix.install.build import BuildLines
+from splatfix.install.build import described
 from splatfix.plan import BuildWheel, CheckImport, VerifyWheel
 from splatfix.report.progress import install_progress
 from tests.archs import archs
@@ -26,7 +26,7 @@ from tests.archs import archs
     ],
 )
 def test_what_a_line_of_a_build_says(line: str, said: str | None) -> None:
-    assert BuildLines().describe(line) == said
+    assert described(line) == said
 
 
 ONE, TWO = (BuildWheel(subject=name, source=f"/{name}", targets=archs("sm_120")) for name in ("one", "two"))

@@ -10,10 +10,10 @@ from splatfix.install.environment import Environment, pip_install
 from splatfix.install.takeover import refuse_takeover
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 from tests.plan.machines import refused
+from tests.tables import data
 
 from .environments import install, snapshot, write_extension
 
-SITE = "evil-1.0.data/data/lib/python3.{minor}/site-packages"
 OTHER = {
     "other/__init__.py": b"",
     "other/deep/x.py": b"x = 1\n",
@@ -38,40 +38,11 @@ def wheel(folder: Path, target: Environment, files: dict[str, bytes]) -> WheelFi
     return open_wheel(write_wheel(folder, "evil", "1.0", named, ""))
 
 
-@pytest.mark.parametrize(
-    ("member", "content"),
-    [
-        ("other/__init__.py", b"evil = 1\n"),
-        (f"{SITE}/other/deep/x.py", b"evil = 1\n"),
-        ("evil-1.0.data/purelib/six.py", b"evil = 1\n"),
-        # what Python takes in place of another's module
-        ("six/__init__.py", b""),
-        ("six.abi3.so", b""),
-        ("other/__init__.cpython-311-x86_64-linux-gnu.so", b""),
-        ("__pycache__/six.cpython-311.pyc", b""),
-        ("evil-1.0.data/purelib/other-1.0.dist-info/entry_points.txt", b""),
-        ("evil-1.0.data/purelib/torch-9.dist-info/METADATA", b""),
-        ("sitecustomize.py", b""),
-        ("usercustomize/__init__.py", b""),
-        ("shown.pth", b"import evil\n"),
-        # neither pip nor a backup makes of a file a folder
-        ("other", b""),
-        ("evil.py/x.py", b""),
-        ("six.py/x.txt", b""),
-        ("LICENSE/x.txt", b""),
-        ("evil-1.0.data/data/pyvenv.cfg", b""),
-        ("evil-1.0.data/data/bin/pyvenv.cfg", b""),
-        ("evil-1.0.data/data/lib/python3.{minor}/os.py", b""),
-        ("evil-1.0.data/scripts/activate", b""),
-        ("evil-1.0.data/scripts/other-tool", b""),
-        (SCRIPTS, b"[console_scripts]\npython = evil:run\n"),
-        (SCRIPTS, b"[console_scripts]\nother-tool = evil:run\n"),
-    ],
-)
+@pytest.mark.parametrize(("member", "content"), data(__file__)["refused"])
 def test_what_is_not_its_own_is_refused(
-    shared: Environment, tmp_path: Path, member: str, content: bytes
+    shared: Environment, tmp_path: Path, member: str, content: str
 ) -> None:
-    evil = wheel(tmp_path, shared, {"evil.py": b"", member: content})
+    evil = wheel(tmp_path, shared, {"evil.py": b"", member: content.encode()})
     assert refused(refuse_takeover, shared, [evil]).code == "takes-over"
 
 

@@ -16,6 +16,7 @@ from splatfix.install.environment import Environment
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from tests.archs import goal
 from tests.plan.machines import changed, cuda_source
+from tests.tables import data
 from tests.wheels.forge import search, serving, write_page, write_wheel
 
 from .conftest import absent
@@ -23,22 +24,8 @@ from .test_install import splatfix
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 
-KERNEL = """
-__global__ void twice(float *values, int count) {
-  int index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index < count) values[index] *= 2;
-}
-void launch(float *values, int count) { twice<<<(count + 255) / 256, 256>>>(values, count); }
-"""
-BINDING = """
-#include <torch/extension.h>
-void launch(float *values, int count);
-void twice(torch::Tensor values) {
-  TORCH_CHECK(values.is_cuda() && values.is_contiguous(), "values must be on the GPU");
-  launch(values.data_ptr<float>(), values.numel());
-}
-PYBIND11_MODULE(_C, module) { module.def("twice", &twice); }
-"""
+KERNEL = data(__file__)["texts"]["kernel"]
+BINDING = data(__file__)["texts"]["binding"]
 TARGETS = ("sm_86", "sm_89", "sm_90", "sm_120", "sm_121")
 # What nvcc compiles for, and the targets that run it ("CUDA C++ Programming Guide", binary and PTX compatibility).
 BUILDS = {

@@ -14,6 +14,7 @@ from splatfix.install.environment import Environment
 from tests.archs import archs
 from tests.conftest import ROOT
 from tests.install.environments import run_in, snapshot
+from tests.tables import data
 
 pytestmark = pytest.mark.native
 
@@ -24,18 +25,7 @@ NAMES = (
     "diff_gaussian_rasterization_fastgs",
     "diff_surfel_rasterization",
 )
-CPU = """
-import torch, fused_ssim, simple_knn._C, diff_gaussian_rasterization as d
-from fused_ssim import _nvrtc
-x = torch.rand(1, 3, 24, 24, requires_grad=True)
-fused_ssim.fused_ssim(x, torch.rand(1, 3, 24, 24)).backward()
-assert x.grad.abs().sum() > 0 and simple_knn._C.distCUDA2(torch.rand(9, 3)).min() > 0
-assert _nvrtc.ran == {} and not _nvrtc.wanted(x)
-code = _nvrtc.compile_kernels("ssim.cu", {}, 120)
-assert code.cached and code.target == "sm_120"
-assert _nvrtc._compilers == {}, "brought along: no compiler is asked"
-print(len(code.code))
-"""
+CPU = data(__file__)["texts"]["cpu"]
 
 
 def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> None:
