@@ -11,10 +11,10 @@ from typing import Any, Optional
 from torch import Tensor
 
 from splatfix.kernels.gsplat_csrc import (
-    FISHEYE,  # noqa: F401 - asked for by this name
-    ORTHO,  # noqa: F401 - asked for by this name
-    PINHOLE,  # noqa: F401 - asked for by this name
-    CameraModelType,  # noqa: F401 - asked for by this name
+    FISHEYE,
+    ORTHO,
+    PINHOLE,
+    CameraModelType,
     intersect_offset,
     intersect_tile,
     projection_2dgs_fused_bwd,
@@ -27,7 +27,7 @@ from splatfix.kernels.gsplat_csrc import (
     projection_ewa_3dgs_packed_fwd,
     projection_ewa_simple_bwd,
     projection_ewa_simple_fwd,
-    quat_scale_to_covar_preci_fwd,  # noqa: F401 - asked for by this name
+    quat_scale_to_covar_preci_fwd,
     rasterize_to_indices_2dgs,
     rasterize_to_indices_3dgs,
     rasterize_to_pixels_2dgs_bwd,
@@ -40,6 +40,38 @@ from splatfix.kernels.gsplat_csrc import (
 )
 from splatfix.kernels.gsplat_csrc import quat_scale_to_covar_preci_bwd as covariances_bwd
 from splatfix.kernels.gsplat_dispatch import gradients
+
+__all__ = [
+    "FISHEYE",
+    "ORTHO",
+    "PINHOLE",
+    "CameraModelType",
+    "compute_relocation",
+    "compute_sh_bwd",
+    "compute_sh_fwd",
+    "fully_fused_projection_bwd",
+    "fully_fused_projection_bwd_2dgs",
+    "fully_fused_projection_fwd",
+    "fully_fused_projection_fwd_2dgs",
+    "fully_fused_projection_packed_bwd",
+    "fully_fused_projection_packed_bwd_2dgs",
+    "fully_fused_projection_packed_fwd",
+    "fully_fused_projection_packed_fwd_2dgs",
+    "isect_offset_encode",
+    "isect_tiles",
+    "proj_bwd",
+    "proj_fwd",
+    "quat_scale_to_covar_preci_bwd",
+    "quat_scale_to_covar_preci_fwd",
+    "rasterize_to_indices_in_range",
+    "rasterize_to_indices_in_range_2dgs",
+    "rasterize_to_pixels_bwd",
+    "rasterize_to_pixels_bwd_2dgs",
+    "rasterize_to_pixels_fwd",
+    "rasterize_to_pixels_fwd_2dgs",
+    "world_to_cam_bwd",
+    "world_to_cam_fwd",
+]
 
 compute_sh_fwd = spherical_harmonics_fwd
 compute_sh_bwd = spherical_harmonics_bwd
@@ -112,9 +144,7 @@ def isect_tiles(means2d: Tensor, radii: Tensor, *others: Any) -> Any:
 
 def world_to_cam_fwd(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
     """[N, 3], [N, 3, 3], [C, 4, 4] -> centers [C, N, 3] and covariances [C, N, 3, 3] in view space."""
-    turn = viewmats[:, None, :3, :3]
-    means_c = (turn @ means[..., None])[..., 0] + viewmats[:, None, :3, 3]
-    return means_c, turn @ covars @ turn.transpose(-1, -2)
+    return _to_camera(means, covars, viewmats)
 
 
 def world_to_cam_bwd(
@@ -129,10 +159,16 @@ def world_to_cam_bwd(
 ) -> tuple[Optional[Tensor], Optional[Tensor], Optional[Tensor]]:
     """Gradients of `means`, `covars`, `viewmats`."""
     needed = (means_requires_grad, covars_requires_grad, viewmats_requires_grad)
-    found = gradients(world_to_cam_fwd, (means, covars, viewmats), (v_means_c, v_covars_c), needed)
+    found = gradients(_to_camera, (means, covars, viewmats), (v_means_c, v_covars_c), needed)
     return found[0], found[1], found[2]
 
 
 def _both(radii: Tensor) -> Tensor:
     """One radius for x and y."""
     return radii[..., None].expand(*radii.shape, 2).contiguous()
+
+
+def _to_camera(means: Tensor, covars: Tensor, viewmats: Tensor) -> tuple[Tensor, Tensor]:
+    turn = viewmats[:, None, :3, :3]
+    means_c = (turn @ means[..., None])[..., 0] + viewmats[:, None, :3, 3]
+    return means_c, turn @ covars @ turn.transpose(-1, -2)
