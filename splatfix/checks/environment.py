@@ -237,10 +237,6 @@ def installed_package_breaks(context: Context, this: Check) -> Iterator[Finding]
                 text="Edit it where it is installed, backed up first",
             ),
         )
-    yield from _pins_of_trainers(context, this)
-
-
-def _pins_of_trainers(context: Context, this: Check) -> Iterator[Finding]:
     trainer = context.distribution("nerfstudio")
     for pin in trainer.pins if trainer else ():
         name, _, expected = pin.partition("==")

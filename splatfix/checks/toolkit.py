@@ -130,17 +130,18 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     if cuda is None or torch is None or not context.toolkits:
         return
     fitting = context.best_toolkit(cuda)
-    toolkit = context.cuda_home or fitting
-    if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
+    toolkit = context.cuda_home or fitting or context.toolkits[0]
+    choice, nvcc = context.environment.toolkit_choice.value, f"{toolkit.version} in {toolkit.root}"
+    # torch would take the folder of a wrapper script, which has no headers
+    if choice and choice.root and choice.real_root == toolkit.root and not choice.has_headers:
+        nvcc += f" (behind {choice.nvcc})"
+    evidence = (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
+    if release(toolkit.version)[0] == cuda[0]:
         minor = ""
         if release(toolkit.version)[1] != cuda[1]:
             minor = " (the minors differ, which works)"
-        yield this.ok(
-            f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
-            evidence=_mismatch_evidence(context, toolkit),
-        )
+        yield this.ok(f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.", evidence=evidence)
         return
-    toolkit = toolkit or context.toolkits[0]
     remedy: Step | str = (
         f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
         f"{release(toolkit.version)[0]}."
@@ -149,7 +150,7 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         remedy = set_variable("CUDA_HOME", fitting.root)
     yield this.fail(
         f"The toolkit is CUDA {toolkit.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
-        evidence=_mismatch_evidence(context, toolkit),
+        evidence=evidence,
         remedy=remedy,
     )
 
@@ -213,15 +214,6 @@ def _torch_asks_for_more(context: Context, toolkit: Toolkit) -> bool:
     return any(arch.plain.sm not in toolkit.archs for arch in asked_for.cubins)
 
 
-def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    choice = context.environment.toolkit_choice.value
-    nvcc = f"{toolkit.version} in {toolkit.root}"
-    # torch would take the folder of a wrapper script, which has no headers
-    if choice and choice.root and choice.real_root == toolkit.root and not choice.has_headers:
-        nvcc += f" (behind {choice.nvcc})"
-    return (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
-
-
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     """Build the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
     torch = context.torch
@@ -248,26 +240,22 @@ def cuda_headers_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     for header, folder in toolkit.elsewhere.items():
         evidence.append(Evidence(header, folder, "the environment's own NVIDIA packages"))
-    names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
-    yield this.warn(
-        f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
-        evidence=evidence,
-        remedy=_missing_parts(context, toolkit),
-    )
-
-
-def _missing_parts(context: Context, toolkit: Toolkit) -> list[Step]:
-    """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
+    # headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed
     missing = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
-    steps: list[Step] = []
+    remedy: list[Step] = []
     if folders:
         name, separator = "CPATH", ":"
         # cl reads INCLUDE, not CPATH
         if context.windows:
             name, separator = "INCLUDE", ";"
-        steps.append(prepend_variable(name, separator.join(folders)))
+        remedy.append(prepend_variable(name, separator.join(folders)))
     if missing or not folders:
-        names = ", ".join(missing)
-        steps.append(say(f"Install the whole toolkit with its development packages: {names} not found."))
-    return steps
+        listed = ", ".join(missing)
+        remedy.append(say(f"Install the whole toolkit with its development packages: {listed} not found."))
+    names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
+    yield this.warn(
+        f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
+        evidence=evidence,
+        remedy=remedy,
+    )

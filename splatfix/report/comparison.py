@@ -55,7 +55,13 @@ def _remarks(comparison: Comparison) -> list[str]:
         reasons = []
         if scene.why:
             reasons.append(f"{_VERDICTS[scene.outcome].text}: {scene.why}")
-        for reason, names in _not_judged(scene).items():
+        measures_by_reason: dict[str, list[str]] = {}
+        for measure in scene.measures:
+            # those that share the reason of the whole scene are told with it
+            if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", scene.why):
+                name = _NAMES.get(measure.name, measure.name)
+                measures_by_reason.setdefault(measure.why, []).append(name)
+        for reason, names in measures_by_reason.items():
             reasons.append(f"{', '.join(names)} not judged: {reason}")
         for reason in reasons:
             scenes_by_reason.setdefault(reason, []).append(scene.scene)
@@ -67,15 +73,6 @@ def _remarks(comparison: Comparison) -> list[str]:
             subject = "all scenes"
         lines.append(f"{subject}: {reason}")
     return lines
-
-
-def _not_judged(scene: SceneComparison) -> dict[str, list[str]]:
-    """The measures that were not judged, by reason; not those that share the reason of the whole scene."""
-    names: dict[str, list[str]] = {}
-    for measure in scene.measures:
-        if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", scene.why):
-            names.setdefault(measure.why, []).append(_NAMES.get(measure.name, measure.name))
-    return names
 
 
 def _row(scene: SceneComparison) -> tuple[str | Badge, ...]:

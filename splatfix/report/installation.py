@@ -59,22 +59,18 @@ def show_cache(
     number = counted(len(entries), "wheel") if entries else "No wheels"
     prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
     for entry in entries:
-        parts = [_arch_list(entry), f"torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"]
+        # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
+        archs = (value for name, value in entry.identity.items() if "ARCH" in name)
+        parts = [
+            next(archs, "no GPU code"),
+            f"torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}",
+        ]
         if entry.source:
             parts.append(f"from {entry.source}")
         parts += [entry.created or "of unknown age", f"key {entry.key[:8]}"]
         text = f"{entry.size / 2**20:.1f} MiB  [dim]{escape(', '.join(parts))}[/]"
         prose(console, f"{escape(entry.wheel)}  ", text)
     show_notes(console, refused)
-
-
-def _arch_list(entry: CachedWheel) -> str:
-    """The architectures it was built for, from the one variable of its build that names them."""
-    # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
-    for name, value in entry.identity.items():
-        if "ARCH" in name:
-            return value
-    return "no GPU code"
 
 
 _BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC"}

@@ -243,14 +243,6 @@ def merge(summaries: Sequence[Summary]) -> Merged:
     number = Counter(item.entry.verdict for item in summaries)
     groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
     verdicts = {verdict.value: number[verdict] for verdict in Verdict}
-    return Merged(verdicts, tuple(_cells(summaries)), tuple(groups))
-
-
-def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
-    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
-
-
-def _cells(summaries: Sequence[Summary]) -> Iterator[Cell]:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
         entries.setdefault(item.cell, []).append(item.entry)
@@ -259,8 +251,12 @@ def _cells(summaries: Sequence[Summary]) -> Iterator[Cell]:
         gpu, driver, torch, stack = cell
         return tuple(map(natural, (stack, gpu, driver, torch)))
 
-    for cell in sorted(entries, key=by_stack):
-        yield Cell(*cell, _newest(entries[cell]))
+    cells = [Cell(*cell, _newest(entries[cell])) for cell in sorted(entries, key=by_stack)]
+    return Merged(verdicts, tuple(cells), tuple(groups))
+
+
+def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
+    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
 
 
 _Node = dict[str, Any]

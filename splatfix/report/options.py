@@ -111,7 +111,14 @@ def show_phases(console: Console, option: InstallPlan, *, lines: bool = True) ->
         prose(console, f"  {number}. ", escape(_phase(steps, option.subjects)))
         builds = [step for step in steps if isinstance(step, BuildWheel)]
         if builds and not lines:
-            _show_briefly(console, builds)
+            # whatever builds set, in one paragraph, and the names of their edits
+            settings = dict.fromkeys(
+                f"{name}={value}" for build in builds for name, value in build.variables.items()
+            )
+            paragraph(console, escape(" ".join(settings)), first=5, then=5)
+            edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
+            if edits:
+                prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
         elif len(builds) == 1:
             _show_build(console, builds[0])
         elif builds:
@@ -147,15 +154,6 @@ def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
             text += f" ({len(replaced)} in place of another version, which is backed up)"
         return text
     return first.text.replace(subjects[0], names, 1)
-
-
-def _show_briefly(console: Console, builds: Sequence[BuildWheel]) -> None:
-    """Whatever builds set, in one paragraph, and the names of their edits."""
-    settings = dict.fromkeys(f"{name}={value}" for build in builds for name, value in build.variables.items())
-    paragraph(console, escape(" ".join(settings)), first=5, then=5)
-    edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
-    if edits:
-        prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
 
 
 def _show_builds(console: Console, builds: Sequence[BuildWheel]) -> None:

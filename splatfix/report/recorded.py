@@ -65,7 +65,12 @@ def driver_of(certificate: Certificate) -> str:
 
 def parts_of(certificate: Certificate) -> dict[str, str]:
     """Those of :data:`PARTS` that it recorded."""
-    environment, records = certificate.environment, _records_of(certificate)
+    environment, under_way = certificate.environment, certificate.under_way
+    records = {run.scene: run.record for run in certificate.scenes}
+    if under_way.get("run"):  # of the scene that was under way what it had told by then
+        # certify calls the second training of a scene, which shows that it repeats, by this name
+        name = str(under_way.get("where", "")).removesuffix(", again")
+        records.setdefault(name, TrainingRecord.of(under_way["run"]))
     version, _, commit = environment.get("splatfix", "").partition(" (commit ")
     limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
     sources = ""
@@ -99,17 +104,6 @@ def parts_of(certificate: Certificate) -> dict[str, str]:
     if not records and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
         parts["seed"] = argv[argv.index("--seed") + 1]
     return {name: value for name, value in parts.items() if value}
-
-
-def _records_of(certificate: Certificate) -> dict[str, TrainingRecord]:
-    """The trainer's record of each scene, by name; of the scene that was under way what it had told by then."""
-    records = {run.scene: run.record for run in certificate.scenes}
-    under_way = certificate.under_way
-    if under_way.get("run"):
-        # certify calls the second training of a scene, which shows that it repeats, by this name
-        name = str(under_way.get("where", "")).removesuffix(", again")
-        records.setdefault(name, TrainingRecord.of(under_way["run"]))
-    return records
 
 
 def _parts_of_run(record: TrainingRecord) -> dict[str, str]:

@@ -175,7 +175,14 @@ def _breaks(
     item: CheckoutSource | None,
     matches: list[CodeMatch],
 ) -> Finding:
-    cause = _cause(breakage(record.key).when, context)
+    when, versions, names = breakage(record.key).when, python_versions(context.facts), []
+    for name in when.versions:
+        if name in versions:
+            names.append(f"{name.replace('python', 'Python')} {dotted(versions[name])}")
+    # Python 3.12.1; numpy 2.4.6; Python 3.12.1 without setuptools
+    cause = " and ".join(names)
+    if when.lacks:
+        cause += f" without {when.lacks}"
     if item is not None:
         matches = [replace(match, file=file_of(item, match.file)) for match in matches]
     # what is reached at import stops the program; what a function does may never be called
@@ -207,20 +214,6 @@ def _holds(when: When, context: Context) -> bool:
         if installed is None or context.distribution(when.lacks):
             return False
     return when.holds(python_versions(context.facts))
-
-
-def _cause(when: When, context: Context) -> str:
-    """``Python 3.12.1``, ``numpy 2.4.6``, ``Python 3.12.1 without setuptools``."""
-    versions = python_versions(context.facts)
-    names = []
-    for name in when.versions:
-        if name in versions:
-            shown = name.replace("python", "Python")
-            names.append(f"{shown} {dotted(versions[name])}")
-    cause = " and ".join(names)
-    if when.lacks:
-        cause += f" without {when.lacks}"
-    return cause
 
 
 for _record in breakages():

@@ -71,7 +71,13 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     readme = next((name for name in clones if name in repositories), "")
     submodules = {item.path: repository_of(item.url) for item in checkout.submodules}
     addresses = [name for name in row.addresses if name.lower() in submodules.values()]
-    files, missing_files = _files_of(row, checkout)
+    paths, common = set(checkout.paths), _common_files()
+    for path in checkout.paths:
+        paths.update(str(folder) for folder in PurePosixPath(path).parents)
+    # those that every fork keeps tell nothing, unless the stack has no others
+    own_files = [path for path in row.recognise if path not in common] or row.recognise
+    files = [path for path in own_files if path in paths]
+    missing_files = [path for path in row.recognise if path not in paths]
     calls = _compare_calls(checkout, row)
 
     itself = remote in repositories
@@ -86,7 +92,7 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     if readme:
         weighed.append((_ITS_README, f"its README clones {readme}"))
     if not missing_files:
-        weight = _ITS_FILE * (1 + len(set(files) - _common_files()))
+        weight = _ITS_FILE * (1 + len(set(files) - common))
         weighed.append((weight, f"it has {', '.join(files)}"))
     elif half_of_files:
         weighed.append((1, f"it has {', '.join(files)}"))
@@ -187,15 +193,6 @@ def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
         is_class = not owner and call.name[:1].isupper()
         if (owner and method not in known) or (is_class and call.name not in known):
             yield f"{call.file}:{call.line}: it calls {call.name}"
-
-
-def _files_of(row: Stack, checkout: Checkout) -> tuple[list[str], list[str]]:
-    """Files by which a stack is known that are there, without those that every fork keeps, and files that are not."""
-    paths, common = set(checkout.paths), _common_files()
-    for path in checkout.paths:
-        paths.update(str(folder) for folder in PurePosixPath(path).parents)
-    own = [path for path in row.recognise if path not in common] or row.recognise
-    return [path for path in own if path in paths], [path for path in row.recognise if path not in paths]
 
 
 def _common_files() -> frozenset[str]:

@@ -347,9 +347,5 @@ def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arc
 
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
-    for own, ptx in _written_down(item, fixed):
-        if ptx and ptx_runs_on(own, arch):
-            return True
-        if not ptx and cubin_runs_on(own, arch):
-            return True
-    return False
+    numbers = _written_down(item, fixed)
+    return any(ptx_runs_on(own, arch) if ptx else cubin_runs_on(own, arch) for own, ptx in numbers)

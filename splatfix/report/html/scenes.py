@@ -47,21 +47,20 @@ class Scene(Struct, frozen=True):
 
 def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
     """The scenes with what the report folder has of them."""
-    return [_scene(run, folder, views) for run, views in zip(runs, read_views(folder, runs), strict=True)]
-
-
-def _scene(run: SceneRun, folder: Path, views: Views) -> Scene:
-    record = run.record
-    # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
-    metrics = Metrics()
-    if run.log and not run.unreadable:
-        metrics = read_metrics(folder / PurePosixPath(run.log).parent / "metrics.jsonl")
-    drawn = list(charts(metrics, record)) if metrics.iterations else []
-    content = read_text(folder / PurePosixPath(run.log)) if run.log else None
-    log: Sequence[str] = ()
-    if isinstance(content, str):
-        log = [line[:2000] for line in content.rstrip().splitlines()[-LOG_LINES:]]
-    return Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log)
+    scenes = []
+    for run, views in zip(runs, read_views(folder, runs), strict=True):
+        record = run.record
+        # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
+        metrics = Metrics()
+        if run.log and not run.unreadable:
+            metrics = read_metrics(folder / PurePosixPath(run.log).parent / "metrics.jsonl")
+        drawn = list(charts(metrics, record)) if metrics.iterations else []
+        content = read_text(folder / PurePosixPath(run.log)) if run.log else None
+        log: Sequence[str] = ()
+        if isinstance(content, str):
+            log = [line[:2000] for line in content.rstrip().splitlines()[-LOG_LINES:]]
+        scenes.append(Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log))
+    return scenes
 
 
 def charts(metrics: Metrics, record: TrainingRecord) -> Iterable[Chart]:
