@@ -419,7 +419,12 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         if context.machine.container and re.match("[0-9]", value):
             obstacle += "; a container counts its own GPUs, from 0"
         if not (reading.lost and reading.valid):
-            text = f"Show them all, or set it to one, such as {_example(value, gpus)}"
+            # one that works, in the form that somebody chose
+            form, example = value[:4], "0"
+            if form in ("GPU-", "MIG-"):
+                uuids = (uuid for gpu in gpus for uuid in (*gpu.mig_uuids, gpu.uuid or ""))
+                example = next((uuid for uuid in uuids if uuid.startswith(form)), example)
+            text = f"Show them all, or set it to one, such as {example}"
             correction = unset_variable(NAME, text=text)
         yield this.fail(
             f"{NAME}={value!r} hides every GPU from all programs: {obstacle}.",
@@ -437,18 +442,6 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         if hidden:
             apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked"
         yield this.ok(f"{len(visible)} of {total} visible{apart}.", evidence=evidence)
-
-
-def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
-    """A value that works, in the form that somebody chose."""
-    form = value[:4]
-    if form not in ("GPU-", "MIG-"):
-        return "0"
-    for gpu in gpus:
-        for uuid in (*gpu.mig_uuids, gpu.uuid or ""):
-            if uuid.startswith(form):
-                return uuid
-    return "0"
 
 
 @check("wrong-cuda-device", "Extensions run on the GPU that the tensors are on")

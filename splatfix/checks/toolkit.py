@@ -41,27 +41,25 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     evidence = [Evidence("searched", toolkits.found_via)]
     for toolkit in toolkits.value:
         evidence.append(Evidence(toolkit.root, toolkit.error or f"missing {', '.join(toolkit.missing)}"))
+    python, version = context.interpreter, (context.torch and context.torch.cuda) or ""
+    remedy = [
+        say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
+    ]
+    # a conda environment can take one without administrator rights; NVIDIA labels its channel by release
+    if python is not None and python.kind == "conda" and version:
+        home = python.prefix
+        # on Windows conda keeps what is no Python in Library
+        if context.windows:
+            home += r"\Library"
+        remedy = [
+            conda_toolkit(python.prefix, version, "Install it into this conda environment"),
+            set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
+        ]
     yield this.finding(
         lack_for_builds(context),
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=evidence,
-        remedy=_a_toolkit(context),
-    )
-
-
-def _a_toolkit(context: Context) -> tuple[Step, ...]:
-    """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
-    python, version = context.interpreter, (context.torch and context.torch.cuda) or ""
-    step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
-    if python is None or python.kind != "conda" or not version:
-        return (step,)
-    home = python.prefix
-    # on Windows conda keeps what is no Python in Library
-    if context.windows:
-        home += r"\Library"
-    return (
-        conda_toolkit(python.prefix, version, "Install it into this conda environment"),
-        set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
+        remedy=remedy,
     )
 
 
@@ -164,6 +162,10 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
     if toolkit is None or not toolkit.archs:
         return
     evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
+    # without a list torch would have this nvcc compile for what it chooses itself, known to it or not
+    by_itself = context.torch and arch_list_by_itself(context, context.torch)
+    asked_for = by_itself.cubins if isinstance(by_itself, ArchList) else ()
+    asks_for_more = any(arch.plain.sm not in toolkit.archs for arch in asked_for)
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:
             yield this.ok(
@@ -175,7 +177,7 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         older = newest_serving(Arch.known_among(toolkit.archs), target.arch)
         if older is not None:
             report, consequence = this.skip, ""
-            if not context.goal.targets and _torch_asks_for_more(context, toolkit):
+            if asks_for_more and not context.goal.targets:
                 report, consequence = this.warn, ", for which torch would compile"
             yield report(
                 f"Toolkit {toolkit.version} does not support {target.arch.cc}{consequence}; "
@@ -202,16 +204,6 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=remedy,
         )
-
-
-def _torch_asks_for_more(context: Context, toolkit: Toolkit) -> bool:
-    """Without a list torch would have this nvcc compile for an architecture that it does not know."""
-    if context.torch is None:
-        return False
-    asked_for = arch_list_by_itself(context, context.torch)
-    if not isinstance(asked_for, ArchList):
-        return False
-    return any(arch.plain.sm not in toolkit.archs for arch in asked_for.cubins)
 
 
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:

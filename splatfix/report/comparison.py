@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
+from splatfix.certify.model import Compared, Comparison, Outcome
 from splatfix.core.proof import Rung
 from splatfix.report.console import escape, paragraph, prose, section
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
@@ -45,7 +45,15 @@ def baseline_of(comparison: Comparison) -> Baseline:
     if comparison.baseline:  # published figures have a name
         source = f"{comparison.baseline}, {source}"
     caption = f"This run, and in brackets the baseline: {source}."
-    return Baseline(caption, Table(HEADERS, list(map(_row, comparison.scenes))), _remarks(comparison))
+    rows = []
+    for scene in comparison.scenes:
+        measures = {measure.name: measure for measure in scene.measures}
+        speed, change = measures.get("speed"), ABSENT
+        if speed is not None and speed.change is not None:
+            change = f"{speed.change:+.0%}"
+        others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
+        rows.append((scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome]))
+    return Baseline(caption, Table(HEADERS, rows), _remarks(comparison))
 
 
 def _remarks(comparison: Comparison) -> list[str]:
@@ -73,16 +81,6 @@ def _remarks(comparison: Comparison) -> list[str]:
             subject = "all scenes"
         lines.append(f"{subject}: {reason}")
     return lines
-
-
-def _row(scene: SceneComparison) -> tuple[str | Badge, ...]:
-    measures = {measure.name: measure for measure in scene.measures}
-    speed = measures.get("speed")
-    change = ABSENT
-    if speed is not None and speed.change is not None:
-        change = f"{speed.change:+.0%}"
-    others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
-    return (scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome])
 
 
 def _cell(measure: Compared | None) -> str:

@@ -165,7 +165,17 @@ def show_outcome(
     if len(outcome.items) > 1 and not verbose:
         _show_ladder(console, outcome.items)
     else:
-        _show_items(console, outcome.items)
+        for item in outcome.items:
+            remark = ""
+            if item.up_to_date:
+                remark = " (already up to date)"
+            elif item.before:
+                remark = f" (before: {item.before})"
+            prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
+            for rung in item.proof:
+                # a level that failed has ended the installation: it is not among these
+                mark = Mark.GOOD if rung.reached else Mark.NONE
+                prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
     if verbose:
         prose(console, "Logs: ", escape(outcome.log))
 
@@ -187,20 +197,6 @@ def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:
         elif len(texts) > 1:
             text = f"{reached} of {len(items)} (which, with -v)"
         prose(console, f"  {mark.markup} {name.value:<10}  ", escape(text))
-
-
-def _show_items(console: Console, items: Sequence[InstalledItem]) -> None:
-    for item in items:
-        remark = ""
-        if item.up_to_date:
-            remark = " (already up to date)"
-        elif item.before:
-            remark = f" (before: {item.before})"
-        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
-        for rung in item.proof:
-            # a level that failed has ended the installation: it is not among these
-            mark = Mark.GOOD if rung.reached else Mark.NONE
-            prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
 
 
 def _revert_step(entry: str, python: str, text: str) -> Step:

@@ -185,8 +185,13 @@ class CertificateView(Struct, frozen=True):
         rows = []
         for name in names:
             values = {run.scene: run.record.settings.get(name) for run in runs}
-            if any(value is not None for value in values.values()):
-                rows.append((name, _by_scene(values)))
+            if all(value is None for value in values.values()):
+                continue
+            texts = {scene: number(value, "{}") for scene, value in values.items()}
+            text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
+            if len(set(texts.values())) == 1:
+                text = next(iter(texts.values()))
+            rows.append((name, text))
         return Table(("setting", "value"), rows) if rows else None
 
     @property
@@ -284,13 +289,6 @@ def _error(error: float | None, allowed: float | None) -> str:
     if not allowed:
         return ABSENT
     return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
-
-
-def _by_scene(values: dict[str, object]) -> str:
-    texts = {scene: number(value, "{}") for scene, value in values.items()}
-    if len(set(texts.values())) == 1:
-        return next(iter(texts.values()))
-    return ", ".join(f"{scene} {text}" for scene, text in texts.items())
 
 
 def _add_troubles(troubles: dict[str, list[Trouble]], criteria: Iterable[tuple[str, Criterion]]) -> None:

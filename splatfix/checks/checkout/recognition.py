@@ -13,7 +13,7 @@ from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, 
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import face_of_variant
-from splatfix.knowledge.stacks import Stack, StackRecipe, Variant, recipe, stack, stacks, variant
+from splatfix.knowledge.stacks import Stack, StackRecipe, recipe, stack, stacks, variant
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
@@ -162,7 +162,20 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
             differing.append(f"{location}: {'; '.join(problems)}")
         else:
             fitting[f"{function}()"] = None
-    differing += _other_calls(checkout, variants)
+    # methods and classes that are called of a rasterizer and that no variant of it here has
+    guarded = {name for item in checkout.guarded for name in item.names}
+    for call in checkout.extension_calls:
+        rows = [variant for variant in variants if variant.module == call.module]
+        if not rows or call.name in guarded:
+            continue
+        known = set(OF_MODULES)
+        for variant_row in rows:
+            known |= {*variant_row.methods, *variant_row.extra_classes}
+        owner, _, method = call.name.rpartition(".")
+        # a lower-case name without an owner is a function, of which the tables say nothing
+        is_class = not owner and call.name[:1].isupper()
+        if (owner and method not in known) or (is_class and call.name not in known):
+            differing.append(f"{call.file}:{call.line}: it calls {call.name}")
     hidden = len(differing) - _MOST_TOLD
     if hidden > 0:
         differing[_MOST_TOLD:] = [f"and {counted(hidden, 'call')} more"]
@@ -176,23 +189,6 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
 
 def _modules_called(checkout: Checkout) -> set[str]:
     return {call.module for call in checkout.calls}
-
-
-def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
-    """Methods and classes that are called of a rasterizer and that no variant of it here has."""
-    guarded = {name for item in checkout.guarded for name in item.names}
-    for call in checkout.extension_calls:
-        rows = [row for row in variants if row.module == call.module]
-        if not rows or call.name in guarded:
-            continue
-        known = set(OF_MODULES)
-        for row in rows:
-            known |= {*row.methods, *row.extra_classes}
-        owner, _, method = call.name.rpartition(".")
-        # a lower-case name without an owner is a function, of which the tables say nothing
-        is_class = not owner and call.name[:1].isupper()
-        if (owner and method not in known) or (is_class and call.name not in known):
-            yield f"{call.file}:{call.line}: it calls {call.name}"
 
 
 def _common_files() -> frozenset[str]:

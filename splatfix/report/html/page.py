@@ -54,6 +54,12 @@ def certificate_page(
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
+    overview = view.results
+    if overview is not None:  # each scene's name leads to its section
+        rows = []
+        for number, (scene, *cells) in enumerate(overview.rows):
+            rows.append((Link(scene, f"#scene-{number}"), *cells))
+        overview = Table(overview.headers, rows)
     return page(
         "certificate.html",
         certificate=certificate,
@@ -62,7 +68,7 @@ def certificate_page(
         advice=list(_advice(view)),
         outcomes=OUTCOMES,
         title_of=title_of,
-        overview=_overview(view),
+        overview=overview,
         scenes=read_scenes(certificate.scenes, folder),
         held_out=HELD_OUT,
         slide=SLIDE,
@@ -135,16 +141,6 @@ def _advice(view: CertificateView) -> Iterable[tuple[str, Sequence[str]]]:
             for name, where in places.items():
                 names.setdefault(tuple(where), []).append(name)
             yield todo, [f"{', '.join(its)} ({', '.join(where)})" for where, its in names.items()]
-
-
-def _overview(view: CertificateView) -> Table | None:
-    """The results of all scenes; each scene's name leads to its section."""
-    if view.results is None:
-        return None
-    rows = []
-    for number, (scene, *cells) in enumerate(view.results.rows):
-        rows.append((Link(scene, f"#scene-{number}"), *cells))
-    return Table(view.results.headers, rows)
 
 
 def _machine(certificate: Certificate, facts: Facts) -> Iterable[tuple[str, str]]:

@@ -80,8 +80,14 @@ def charts(metrics: Metrics, record: TrainingRecord) -> Iterable[Chart]:
         # the two that are the renderer's come first, the others as the trainer wrote them
         order = dict.fromkeys(("forward", "backward", *metrics.phases))
         phases = {name: metrics.phases[name] for name in order if name in metrics.phases}
-        chart_note = f"{_bottleneck(phases)} {_clock(record)}"
-        yield stack("Time per iteration", "ms", iterations, phases, chart_note)
+        clock = "Measured by CUDA events; more Gaussians take longer."
+        if not record.memory.cuda:  # as ``smoke_trainer/timing.py`` has it
+            clock = (
+                "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
+                f"“{statement('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and "
+                "its rise after the last densification. Beside other programs it refuses nothing."
+            )
+        yield stack("Time per iteration", "ms", iterations, phases, f"{_bottleneck(phases)} {clock}")
 
 
 def _bottleneck(phases: Mapping[str, Values]) -> str:
@@ -95,18 +101,6 @@ def _bottleneck(phases: Mapping[str, Values]) -> str:
     if sums.get("forward") and "backward" in sums:
         text += f" Backward takes {sums['backward'] / sums['forward']:.2f} times as long as forward."
     return text
-
-
-def _clock(record: TrainingRecord) -> str:
-    """What the chart of time measures, and by what the criterion ``throughput-steady`` judges instead: as
-    ``smoke_trainer/timing.py`` has it."""
-    if record.memory.cuda:
-        return "Measured by CUDA events; more Gaussians take longer."
-    return (
-        "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
-        f"“{statement('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and its rise "
-        "after the last densification. Beside other programs it refuses nothing."
-    )
 
 
 def _memory(metrics: Metrics, record: TrainingRecord) -> Iterator[Chart]:
