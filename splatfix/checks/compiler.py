@@ -57,10 +57,10 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     )
     # somebody may have switched off nvcc's look at its host compiler; nvcc takes one dash or two
     switches, allowing = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}, ""
-    for name_of_flags in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
-        flags = context.variables.get(name_of_flags, "").replace("--allow", "-allow").split()
+    for setting in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        flags = context.variables.get(setting, "").replace("--allow", "-allow").split()
         if switches & set(flags):
-            allowing = name_of_flags
+            allowing = setting
     if limit is None:
         yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
     elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):

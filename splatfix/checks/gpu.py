@@ -37,8 +37,24 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     card's. Source: NVIDIA Multi-Instance GPU User Guide, "CUDA Device Enumeration".
     """
     gpus = context.machine.gpus
+    if gpus.value is None and context.machine.wsl and context.machine.cuda.absent:
+        yield this.unknown(
+            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
+            evidence=reason(gpus.error),
+            remedy=(
+                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
+                run("wsl.exe", "--update"),
+                run("wsl.exe", "--shutdown"),
+            ),
+            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
+        )
+        return
     if gpus.value is None:
-        yield _gpus_not_known(context, this)
+        yield this.unknown(
+            "The GPUs of this machine could not be determined.",
+            evidence=reason(gpus.error),
+            remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
+        )
         return
     cards = context.nvidia_gpus
     unused = context.unused_cards
@@ -66,25 +82,6 @@ def _on_bus(cards: Sequence[Gpu]) -> Evidence:
 
 def _names(cards: Iterable[Gpu]) -> str:
     return ", ".join(gpu.name for gpu in cards)
-
-
-def _gpus_not_known(context: Context, this: Check) -> Finding:
-    if context.machine.wsl and context.machine.cuda.absent:
-        return this.unknown(
-            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
-            evidence=reason(context.machine.gpus.error),
-            remedy=(
-                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
-                run("wsl.exe", "--update"),
-                run("wsl.exe", "--shutdown"),
-            ),
-            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
-        )
-    return this.unknown(
-        "The GPUs of this machine could not be determined.",
-        evidence=reason(context.machine.gpus.error),
-        remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
-    )
 
 
 def _no_card(context: Context, this: Check) -> Finding:

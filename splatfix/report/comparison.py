@@ -46,6 +46,8 @@ def baseline_of(comparison: Comparison) -> Baseline:
         source = f"{comparison.baseline}, {source}"
     caption = f"This run, and in brackets the baseline: {source}."
     rows = []
+    # why each scene is worse or not comparable, and what of it was not judged: one line for each reason
+    scenes_by_reason: dict[str, list[str]] = {}
     for scene in comparison.scenes:
         measures = {measure.name: measure for measure in scene.measures}
         speed, change = measures.get("speed"), ABSENT
@@ -53,13 +55,6 @@ def baseline_of(comparison: Comparison) -> Baseline:
             change = f"{speed.change:+.0%}"
         others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
         rows.append((scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome]))
-    return Baseline(caption, Table(HEADERS, rows), _remarks(comparison))
-
-
-def _remarks(comparison: Comparison) -> list[str]:
-    """Why each scene is worse or not comparable, and what of it was not judged: one line for each reason."""
-    scenes_by_reason: dict[str, list[str]] = {}
-    for scene in comparison.scenes:
         reasons = []
         if scene.why:
             reasons.append(f"{_VERDICTS[scene.outcome].text}: {scene.why}")
@@ -80,7 +75,7 @@ def _remarks(comparison: Comparison) -> list[str]:
         if scenes == every and len(scenes) > 1:  # thirteen names would say no more
             subject = "all scenes"
         lines.append(f"{subject}: {reason}")
-    return lines
+    return Baseline(caption, Table(HEADERS, rows), lines)
 
 
 def _cell(measure: Compared | None) -> str:

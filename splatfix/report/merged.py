@@ -11,8 +11,9 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import Mark
-from splatfix.report.merging import VERDICTS, Merged
+from splatfix.report.merging import Merged
 from splatfix.report.templates import fill_in
+from splatfix.report.view import VERDICTS
 
 NO_CERTIFICATE = "Lanes without a certificate"
 # Of a cell or group. A terminal and a Markdown file are read from top to bottom; the JSON document has all.

@@ -11,7 +11,7 @@ from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.step import run
 from splatfix.core.words import counted, few
 from splatfix.plan.option import Options
-from splatfix.report.marks import Badge, Mark, Table
+from splatfix.report.marks import Badge, Table
 from splatfix.report.recorded import (
     PARTS,
     SUCCESS,
@@ -24,14 +24,8 @@ from splatfix.report.recorded import (
     parts_of,
     problems_of,
 )
+from splatfix.report.view import VERDICTS
 
-VERDICTS: Mapping[Verdict, Badge] = {
-    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
-    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
-    Verdict.REHEARSED: Badge(Mark.GOOD, "rehearsed"),
-    Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
-}
-"""How each verdict is shown, the one that matters most first."""
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
 

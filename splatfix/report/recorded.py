@@ -91,9 +91,14 @@ def parts_of(certificate: Certificate) -> dict[str, str]:
         "run-level": number(certificate.level, "{}", absent=""),
         "suite": certificate.suite,
         "card": environment.get("GPU id", ""),
-        # what a trainer told of itself, from inside the run, outweighs what was asked for
-        **_in_common({name: _parts_of_run(record) for name, record in records.items()}),
     }
+    # what a trainer told of itself, from inside the run, outweighs what was asked for
+    runs = {name: _parts_of_run(record) for name, record in sorted(records.items())}
+    for part in dict.fromkeys(part for run in runs.values() for part in run):
+        values = {name: run[part] for name, run in runs.items() if run.get(part)}
+        parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
+        if len(set(values.values())) == 1:  # all runs have it in common
+            parts[part] = next(iter(values.values()))
     if certificate.device == "cpu":
         parts["processor"] = environment.get("CPU", "")
     else:
@@ -120,21 +125,6 @@ def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
         parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
         if item.sha256:
             parts[part] += f", {item.file or ''} sha256:{item.sha256[:16]}"
-    return parts
-
-
-def _in_common(runs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What all runs have in each part, or what each has where they differ."""
-    parts: dict[str, str] = {}
-    recorded: dict[str, str] = {}
-    for run in runs.values():
-        recorded |= run
-    for part in recorded:
-        values = {name: run[part] for name, run in sorted(runs.items()) if run.get(part)}
-        if len(set(values.values())) == 1:
-            parts[part] = next(iter(values.values()))
-        else:
-            parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
     return parts
 
 

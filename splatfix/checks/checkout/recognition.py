@@ -71,7 +71,8 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     readme = next((name for name in clones if name in repositories), "")
     submodules = {item.path: repository_of(item.url) for item in checkout.submodules}
     addresses = [name for name in row.addresses if name.lower() in submodules.values()]
-    paths, common = set(checkout.paths), _common_files()
+    base, paths = stack("inria-v1"), set(checkout.paths)
+    common = set(base.recognise) if base else set()  # files of Inria's that most forks kept
     for path in checkout.paths:
         paths.update(str(folder) for folder in PurePosixPath(path).parents)
     # those that every fork keeps tell nothing, unless the stack has no others
@@ -165,12 +166,12 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
     # methods and classes that are called of a rasterizer and that no variant of it here has
     guarded = {name for item in checkout.guarded for name in item.names}
     for call in checkout.extension_calls:
-        rows = [variant for variant in variants if variant.module == call.module]
+        rows = [one for one in variants if one.module == call.module]
         if not rows or call.name in guarded:
             continue
         known = set(OF_MODULES)
-        for variant_row in rows:
-            known |= {*variant_row.methods, *variant_row.extra_classes}
+        for one in rows:
+            known |= {*one.methods, *one.extra_classes}
         owner, _, method = call.name.rpartition(".")
         # a lower-case name without an owner is a function, of which the tables say nothing
         is_class = not owner and call.name[:1].isupper()
@@ -189,14 +190,6 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
 
 def _modules_called(checkout: Checkout) -> set[str]:
     return {call.module for call in checkout.calls}
-
-
-def _common_files() -> frozenset[str]:
-    """Files of Inria's that most forks kept."""
-    base = stack("inria-v1")
-    if base is None:
-        return frozenset()
-    return frozenset(base.recognise)
 
 
 def repository_of(address: str) -> str:
