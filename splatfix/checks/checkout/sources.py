@@ -203,13 +203,7 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
         if own is not None:
             variable = own[0].name
             by = f" ({variable})"
-        unserved = []
-        for target in context.targets:
-            numbers = [
-                (ptx_runs_on if ptx else cubin_runs_on, arch) for arch, ptx in _written_down(item, fixed)
-            ]
-            if not any(runs_on(arch, target.arch) for runs_on, arch in numbers):
-                unserved.append(target)
+        unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
         asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
         seen_at_build = context.has_nvidia_gpu and not context.goal.targets and asks_for_gpu
         label = item.source.label
@@ -344,3 +338,8 @@ def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arc
         arch = Arch.known(name)
         if arch:
             yield arch, ptx
+
+
+def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
+    numbers = _written_down(item, fixed)
+    return any(ptx_runs_on(own, arch) if ptx else cubin_runs_on(own, arch) for own, ptx in numbers)
