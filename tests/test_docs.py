@@ -120,7 +120,7 @@ def test_the_check_of_the_page_finds_what_it_looks_for(monkeypatch: pytest.Monke
         ("2.2.0", "2.3.0", False),
     ):
         facts = machine(torch=replace(TORCH, version=torch), packages={"numpy": numpy})
-        findings = list(check.run(make_context(facts)))
+        findings = list(check.function(make_context(facts), check))
         assert [finding.status.value for finding in findings] == ["fail"] * fails
         assert all(commands(finding.remedy) for finding in findings)
 

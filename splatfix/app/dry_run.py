@@ -12,7 +12,7 @@ from splatfix.context import make_context
 from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import Checkout, ExtensionCall, Facts, RenderCall, all_trainers
+from splatfix.facts import Checkout, ExtensionCall, RenderCall, all_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
 from splatfix.plan.faces import places
@@ -59,7 +59,15 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         hosts_of(replacement, make_context(facts))
     except SplatfixError as error:
         problem, exit_code = error, exit_code or error.exit_code
-    needs, beside = _also_needed(facts, reached)
+    missing = missing_modules(
+        facts,
+        (item for item in reached.needs if not item.beside),
+        declared=reached.pins,
+        brought=brought_by(item.source for item in reached.sources),
+    )
+    names = dict.fromkeys(item.name.partition(".")[0] for item in missing.places)
+    needs = tuple(name for name in names if name not in report.WITHOUT)
+    beside = [BesideThePoint(name, report.WITHOUT[name]) for name in names if name in report.WITHOUT]
     require_imported_submodules(reached, needs)
     # extensions that draw nothing: whether they can be had here is not for a rehearsal to say
     needs = (*(item.module for item in replacement.native if item not in refused), *needs)
@@ -73,7 +81,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         refused=refused,
         also_needed=tuple(dict.fromkeys(needs)),
         other_scripts=tuple(name for name in all_trainers(request.checkout) if name not in scripts),
-        beside_the_point=beside,
+        beside_the_point=tuple(beside),
     )
     return Result(
         "certify dry-run",
@@ -102,16 +110,3 @@ def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule,
             read = (*read, ("its submodule", "is empty: judged by its calls and its address"))
         served.append(ServedModule(item.module, item.name, returns, read, assumed))
     return tuple(served)
-
-
-def _also_needed(facts: Facts, checkout: Checkout) -> tuple[tuple[str, ...], tuple[BesideThePoint, ...]]:
-    """(modules of others that are missing here, those of them without which a rehearsal does)."""
-    missing = missing_modules(
-        facts,
-        (item for item in checkout.needs if not item.beside),
-        declared=checkout.pins,
-        brought=brought_by(item.source for item in checkout.sources),
-    )
-    names = dict.fromkeys(item.name.partition(".")[0] for item in missing.places)
-    beside = [BesideThePoint(name, report.WITHOUT[name]) for name in names if name in report.WITHOUT]
-    return tuple(name for name in names if name not in report.WITHOUT), tuple(beside)

@@ -92,7 +92,16 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     replacement = replacement_of(request, checkout, reach)
     hosts = hosts_of(replacement, context)
     if rehearsed and replacement.useless:
-        raise _nothing_replaces_it(request, script, replacement)
+        exit_code = Exit.FAILURE
+        if any(item.undetermined for item in replacement.native):
+            exit_code = Exit.UNDETERMINED
+        raise SplatfixError.of(
+            "app.nothing-replaces-it",
+            exit_code=exit_code,
+            script=script,
+            refused=replacement.refused,
+            folder=request.checkout,
+        )
     gaps = prepare.find_gaps(context, checkout, rehearsed=rehearsed)
     require_imported_submodules(checkout, gaps.placeholders)
     source, mends = mended_copy(checkout, gaps.mends, folder)
@@ -176,19 +185,6 @@ def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -
     guarded = {item.module for item in checkout.guarded} - {item.module for item in replacement.dropins}
     beside = tuple(item for item in DROPINS if item.module in guarded and not item.variant)
     return replace(replacement, dropins=(*replacement.dropins, *beside))
-
-
-def _nothing_replaces_it(request: RehearseRequest, script: str, replacement: Replacement) -> SplatfixError:
-    exit_code = Exit.FAILURE
-    if any(item.undetermined for item in replacement.native):
-        exit_code = Exit.UNDETERMINED
-    return SplatfixError.of(
-        "app.nothing-replaces-it",
-        exit_code=exit_code,
-        script=script,
-        refused=replacement.refused,
-        folder=request.checkout,
-    )
 
 
 def _unpacked(replacement: Replacement, hosts: Mapping[str, Distribution], folder: Path) -> Path:

@@ -73,7 +73,7 @@ def run_checks(context: Context, checks: Iterable[Check] | None = None) -> tuple
     findings: list[Finding] = []
     for check in all_checks() if checks is None else checks:
         try:
-            findings.extend(check.run(context))
+            findings.extend(check.function(context, check))
         except MemoryError:  # no defect of ours
             raise
         except Exception as error:  # noqa: BLE001 - the doctor's own defect is told as a finding, never hidden

@@ -55,7 +55,12 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
         host_compiler(compiler),
         Evidence("nvcc's limit", f"{family} {limit or 'not known'}", f"crt/host_config.h of {toolkit.root}"),
     )
-    allowing = _check_switched_off(context)
+    # somebody may have switched off nvcc's look at its host compiler; nvcc takes one dash or two
+    switches, allowing = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}, ""
+    for setting in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"):
+        flags = context.variables.get(setting, "").replace("--allow", "-allow").split()
+        if switches & set(flags):
+            allowing = setting
     if limit is None:
         yield this.unknown(f"nvcc's limit for {family} is not known.", evidence=evidence)
     elif family == "gcc" and host_compilers.library_unreadable(release(toolkit.version), major):
@@ -78,17 +83,6 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=_other_compiler(context, toolkit, family, limit),
         )
-
-
-def _check_switched_off(context: Context) -> str:
-    """The variable by which somebody switched off nvcc's look at its host compiler; "" for none."""
-    switches = {"-allow-unsupported-compiler", "-D__NV_NO_HOST_COMPILER_CHECK=1"}
-    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
-        # nvcc takes one dash or two
-        flags = context.variables.get(name, "").replace("--allow", "-allow").split()
-        if switches & set(flags):
-            return name
-    return ""
 
 
 @check("host-gcc-too-old", "torch's headers support the host compiler")

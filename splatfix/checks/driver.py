@@ -174,7 +174,17 @@ def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
     if _start_told_elsewhere(context, driver, code):
         return
     if context.machine.container and driver.nvml_error == _UNKNOWN:
-        yield _taken_away(context, this, code)
+        # NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1730
+        yield this.fail(
+            "This container has lost its GPU: NVML starts no more (error 999, Unknown Error).",
+            evidence=(Evidence("NVML and cuInit", f"errors {_UNKNOWN} and {code}"), *_given(context)),
+            remedy=(
+                "Start the container anew.",
+                "systemctl daemon-reload on the host takes the GPU away from running containers; a container that gets it by CDI "
+                "(docker: --device nvidia.com/gpu=all) keeps it.",
+            ),
+            link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
+        )
     # without a GPU there is nothing that CUDA could start on
     elif not (code == NO_DEVICE and not context.nvidia_gpus) and not context.all_lost:
         yield _does_not_start(context, this, code)
@@ -217,20 +227,6 @@ def _does_not_start(context: Context, this: Check, code: int | None) -> Finding:
             remedy="Reinstall the NVIDIA driver, and take other copies of libcuda out of LD_LIBRARY_PATH.",
         )
     return _refused(context, this, code)
-
-
-def _taken_away(context: Context, this: Check, code: int | None) -> Finding:
-    """Source: NVIDIA/nvidia-container-toolkit#48, NVIDIA/nvidia-docker#1730."""
-    return this.fail(
-        "This container has lost its GPU: NVML starts no more (error 999, Unknown Error).",
-        evidence=(Evidence("NVML and cuInit", f"errors {_UNKNOWN} and {code}"), *_given(context)),
-        remedy=(
-            "Start the container anew.",
-            "systemctl daemon-reload on the host takes the GPU away from running containers; a container that gets it by CDI "
-            "(docker: --device nvidia.com/gpu=all) keeps it.",
-        ),
-        link="https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
-    )
 
 
 def _refused(context: Context, this: Check, code: int) -> Finding:

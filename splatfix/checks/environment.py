@@ -13,7 +13,7 @@ from splatfix.context.commands import installer_of, make_environment, pip, pytho
 from splatfix.context.installed import SETUPTOOLS_DROPPED, python_versions
 from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
-from splatfix.core.step import run
+from splatfix.core.step import Step, run
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import few
 from splatfix.facts import AlteredFile, Shadow
@@ -185,24 +185,14 @@ def package_altered(context: Context, this: Check) -> Iterator[Finding]:
         distribution = files[0].distribution
         summary = f"{name} is not as it was installed: {paths}."
         evidence = [Evidence(item.path, item.found, fact.found_via) for item in files]
+        command = ("splatfix", "install", "--repair", distribution, *python_option(context.facts))
+        report = this.warn
+        remedy: Step | str = run(*command, text="Put it back as that version's wheel has it")
         cures = {path for record in breakages() if record.installed for path in record.installed.files}
         if cures.issuperset(item.path for item in files):
-            yield this.skip(
-                summary,
-                subject=distribution,
-                evidence=evidence,
-                remedy=f"Leave it if splatfix install {distribution} --in-place did that; splatfix revert takes it back.",
-            )
-            continue
-        yield this.warn(
-            summary,
-            subject=distribution,
-            evidence=evidence,
-            remedy=run(
-                *("splatfix", "install", "--repair", distribution, *python_option(context.facts)),
-                text="Put it back as that version's wheel has it",
-            ),
-        )
+            in_place = f"splatfix install {distribution} --in-place"
+            report, remedy = this.skip, f"Leave it if {in_place} did that; splatfix revert takes it back."
+        yield report(summary, subject=distribution, evidence=evidence, remedy=remedy)
 
 
 @check(
@@ -237,10 +227,6 @@ def installed_package_breaks(context: Context, this: Check) -> Iterator[Finding]
                 text="Edit it where it is installed, backed up first",
             ),
         )
-    yield from _pins_of_trainers(context, this)
-
-
-def _pins_of_trainers(context: Context, this: Check) -> Iterator[Finding]:
     trainer = context.distribution("nerfstudio")
     for pin in trainer.pins if trainer else ():
         name, _, expected = pin.partition("==")

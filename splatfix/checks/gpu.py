@@ -37,8 +37,24 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     card's. Source: NVIDIA Multi-Instance GPU User Guide, "CUDA Device Enumeration".
     """
     gpus = context.machine.gpus
+    if gpus.value is None and context.machine.wsl and context.machine.cuda.absent:
+        yield this.unknown(
+            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
+            evidence=reason(gpus.error),
+            remedy=(
+                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
+                run("wsl.exe", "--update"),
+                run("wsl.exe", "--shutdown"),
+            ),
+            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
+        )
+        return
     if gpus.value is None:
-        yield _gpus_not_known(context, this)
+        yield this.unknown(
+            "The GPUs of this machine could not be determined.",
+            evidence=reason(gpus.error),
+            remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
+        )
         return
     cards = context.nvidia_gpus
     unused = context.unused_cards
@@ -66,25 +82,6 @@ def _on_bus(cards: Sequence[Gpu]) -> Evidence:
 
 def _names(cards: Iterable[Gpu]) -> str:
     return ", ".join(gpu.name for gpu in cards)
-
-
-def _gpus_not_known(context: Context, this: Check) -> Finding:
-    if context.machine.wsl and context.machine.cuda.absent:
-        return this.unknown(
-            "Windows passes no NVIDIA GPU to this WSL2: it has no libcuda.",
-            evidence=reason(context.machine.gpus.error),
-            remedy=(
-                "Install the NVIDIA driver in Windows (none in WSL2), then from Windows:",
-                run("wsl.exe", "--update"),
-                run("wsl.exe", "--shutdown"),
-            ),
-            link="https://docs.nvidia.com/cuda/wsl-user-guide/",
-        )
-    return this.unknown(
-        "The GPUs of this machine could not be determined.",
-        evidence=reason(context.machine.gpus.error),
-        remedy=(run("nvidia-smi"), "If that fails too, the driver is not loaded or not reachable."),
-    )
 
 
 def _no_card(context: Context, this: Check) -> Finding:
@@ -181,18 +178,18 @@ def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -
     """Cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = _names(cards)
-    it, subject, version = "it", "", "none"
+    it, subject, version, loaded = "it", "", "none", ""
     if len(cards) > 1:
         it = "them"
     if bound:
         subject = f"bound to {bound}"
     if driver:
         version = driver.version or "version not known"
+        loaded = f"driver {driver.version or '(version not known)'}"
     if bound.startswith("vfio"):
         summary = f"{names} found, but {bound} keeps {it} for a virtual machine."
         remedy = _out_of_the_virtual_machine(context, it, cards)
     elif bound == "nouveau" and driver:
-        loaded = f"driver {driver.version or '(version not known)'}"
         summary = (
             f"{names} found, but nouveau is bound to {it}, which has no CUDA; {loaded} is loaded beside it."
         )
@@ -211,7 +208,6 @@ def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -
         check_it = run("nvidia-smi", text="Then check that the driver answers")
         remedy = [_install_driver(context, note), check_it]
     else:
-        loaded = f"driver {driver.version or '(version not known)'}"
         summary = f"{names} found, but {loaded}, which is loaded, does not drive {it}."
         remedy = _newer_driver(cards, driver)
     return this.fail(
@@ -335,7 +331,17 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
         return
     requested = context.variables.get("NVIDIA_VISIBLE_DEVICES")
     cards_of_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
-    evidence = tuple(_not_passed_evidence(context, cards_of_host))
+    evidence = [
+        variable(context, "NVIDIA_VISIBLE_DEVICES"),
+        Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error),
+    ]
+    if cards_of_host:
+        evidence.append(_on_bus(cards_of_host))
+    if machine.device_files.value == ():
+        evidence.append(Evidence("/dev/nvidia*", "none", machine.device_files.found_via))
+    confinement = machine.confinement.value
+    if machine.wsl and confinement is not None and not confinement.wsl_device:
+        evidence.append(Evidence("/dev/dxg", "not here", "WSL2's way to the GPU"))
     remedy = start_with_gpu(machine.container, wsl=machine.wsl)
     container = f"{machine.container} container"
     if machine.wsl:
@@ -356,19 +362,6 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     else:
         return
     yield this.finding(status, summary, evidence=evidence, remedy=remedy, link=link)
-
-
-def _not_passed_evidence(context: Context, cards_of_host: Sequence[Gpu]) -> Iterator[Evidence]:
-    machine = context.machine
-    yield variable(context, "NVIDIA_VISIBLE_DEVICES")
-    yield Evidence("GPUs", "none", machine.gpus.found_via or machine.gpus.error)
-    if cards_of_host:
-        yield _on_bus(cards_of_host)
-    if machine.device_files.value == ():
-        yield Evidence("/dev/nvidia*", "none", machine.device_files.found_via)
-    confinement = machine.confinement.value
-    if machine.wsl and confinement is not None and not confinement.wsl_device:
-        yield Evidence("/dev/dxg", "not here", "WSL2's way to the GPU")
 
 
 @check("docker-gpu-runtime-missing", "Docker can pass GPUs to containers")
@@ -408,7 +401,14 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
     if value is None or reading is None or not gpus:
         return
     visible, hidden = context.visible_gpus, sorted(context.hidden_gpus)
-    evidence = tuple(_visibility_evidence(context))
+    evidence = [variable(context, NAME), Evidence("GPUs", str(len(gpus)), context.machine.gpus.found_via)]
+    # only what CUDA lists without the variable shows that it is the variable that hides the rest
+    unfiltered = context.machine.cuda_unfiltered
+    if unfiltered.value:
+        count = counted(len(unfiltered.value), "GPU")
+        evidence.append(Evidence(f"cuInit without {NAME}", count, unfiltered.found_via))
+    if unfiltered.error:
+        evidence.append(Evidence(f"cuInit without {NAME}", unfiltered.error, "child process"))
     correction = set_variable(NAME, reading.valid)
     total = counted(len(gpus), "GPU")
     if context.hides_all:
@@ -416,7 +416,12 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         if context.machine.container and re.match("[0-9]", value):
             obstacle += "; a container counts its own GPUs, from 0"
         if not (reading.lost and reading.valid):
-            text = f"Show them all, or set it to one, such as {_example(value, gpus)}"
+            # one that works, in the form that somebody chose
+            form, example = value[:4], "0"
+            if form in ("GPU-", "MIG-"):
+                uuids = (uuid for gpu in gpus for uuid in (*gpu.mig_uuids, gpu.uuid or ""))
+                example = next((uuid for uuid in uuids if uuid.startswith(form)), example)
+            text = f"Show them all, or set it to one, such as {example}"
             correction = unset_variable(NAME, text=text)
         yield this.fail(
             f"{NAME}={value!r} hides every GPU from all programs: {obstacle}.",
@@ -434,30 +439,6 @@ def no_gpu_visible(context: Context, this: Check) -> Iterator[Finding]:
         if hidden:
             apart = f"; GPU {', '.join(map(str, hidden))} is hidden and not checked"
         yield this.ok(f"{len(visible)} of {total} visible{apart}.", evidence=evidence)
-
-
-def _visibility_evidence(context: Context) -> Iterator[Evidence]:
-    """Only what CUDA lists without the variable shows that it is the variable that hides the rest."""
-    yield variable(context, NAME)
-    yield Evidence("GPUs", str(len(context.nvidia_gpus)), context.machine.gpus.found_via)
-    unfiltered = context.machine.cuda_unfiltered
-    if unfiltered.value:
-        count = counted(len(unfiltered.value), "GPU")
-        yield Evidence(f"cuInit without {NAME}", count, unfiltered.found_via)
-    if unfiltered.error:
-        yield Evidence(f"cuInit without {NAME}", unfiltered.error, "child process")
-
-
-def _example(value: str, gpus: tuple[Gpu, ...]) -> str:
-    """A value that works, in the form that somebody chose."""
-    form = value[:4]
-    if form not in ("GPU-", "MIG-"):
-        return "0"
-    for gpu in gpus:
-        for uuid in (*gpu.mig_uuids, gpu.uuid or ""):
-            if uuid.startswith(form):
-                return uuid
-    return "0"
 
 
 @check("wrong-cuda-device", "Extensions run on the GPU that the tensors are on")

@@ -102,10 +102,6 @@ class Check(Struct, frozen=True):
         """Of no consequence to what runs on the CPU alone."""
         return self.gpu_code or FAMILIES[self.family].needs_gpu
 
-    def run(self, context: Context) -> Iterable[Finding]:
-        """What it finds, lazily; an error in the check's own code is raised."""
-        return self.function(context, self)
-
     def finding(
         self,
         status: Status,

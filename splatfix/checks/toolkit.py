@@ -41,27 +41,25 @@ def cuda_toolkit_missing(context: Context, this: Check) -> Iterator[Finding]:
     evidence = [Evidence("searched", toolkits.found_via)]
     for toolkit in toolkits.value:
         evidence.append(Evidence(toolkit.root, toolkit.error or f"missing {', '.join(toolkit.missing)}"))
+    python, version = context.interpreter, (context.torch and context.torch.cuda) or ""
+    remedy = [
+        say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
+    ]
+    # a conda environment can take one without administrator rights; NVIDIA labels its channel by release
+    if python is not None and python.kind == "conda" and version:
+        home = python.prefix
+        # on Windows conda keeps what is no Python in Library
+        if context.windows:
+            home += r"\Library"
+        remedy = [
+            conda_toolkit(python.prefix, version, "Install it into this conda environment"),
+            set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
+        ]
     yield this.finding(
         lack_for_builds(context),
         "No CUDA toolkit with a working nvcc was found: extensions cannot be built here.",
         evidence=evidence,
-        remedy=_a_toolkit(context),
-    )
-
-
-def _a_toolkit(context: Context) -> tuple[Step, ...]:
-    """A conda environment can take a toolkit without administrator rights; NVIDIA labels its channel by release."""
-    python, version = context.interpreter, (context.torch and context.torch.cuda) or ""
-    step = say(f"Install the CUDA toolkit {version} (not only the driver) and set CUDA_HOME to its folder.")
-    if python is None or python.kind != "conda" or not version:
-        return (step,)
-    home = python.prefix
-    # on Windows conda keeps what is no Python in Library
-    if context.windows:
-        home += r"\Library"
-    return (
-        conda_toolkit(python.prefix, version, "Install it into this conda environment"),
-        set_variable("CUDA_HOME", home, "Then point CUDA_HOME to it"),
+        remedy=remedy,
     )
 
 
@@ -130,17 +128,18 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     if cuda is None or torch is None or not context.toolkits:
         return
     fitting = context.best_toolkit(cuda)
-    toolkit = context.cuda_home or fitting
-    if toolkit is not None and release(toolkit.version)[0] == cuda[0]:
+    toolkit = context.cuda_home or fitting or context.toolkits[0]
+    choice, nvcc = context.environment.toolkit_choice.value, f"{toolkit.version} in {toolkit.root}"
+    # torch would take the folder of a wrapper script, which has no headers
+    if choice and choice.root and choice.real_root == toolkit.root and not choice.has_headers:
+        nvcc += f" (behind {choice.nvcc})"
+    evidence = (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
+    if release(toolkit.version)[0] == cuda[0]:
         minor = ""
         if release(toolkit.version)[1] != cuda[1]:
             minor = " (the minors differ, which works)"
-        yield this.ok(
-            f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.",
-            evidence=_mismatch_evidence(context, toolkit),
-        )
+        yield this.ok(f"Toolkit {toolkit.version} fits torch's CUDA {torch.cuda}{minor}.", evidence=evidence)
         return
-    toolkit = toolkit or context.toolkits[0]
     remedy: Step | str = (
         f"Install a CUDA {cuda[0]}.x toolkit and set CUDA_HOME to it, or a torch build for CUDA "
         f"{release(toolkit.version)[0]}."
@@ -149,7 +148,7 @@ def cuda_torch_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         remedy = set_variable("CUDA_HOME", fitting.root)
     yield this.fail(
         f"The toolkit is CUDA {toolkit.version}, torch was built for {torch.cuda}: torch refuses to build with it.",
-        evidence=_mismatch_evidence(context, toolkit),
+        evidence=evidence,
         remedy=remedy,
     )
 
@@ -163,6 +162,10 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
     if toolkit is None or not toolkit.archs:
         return
     evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
+    # without a list torch would have this nvcc compile for what it chooses itself, known to it or not
+    by_itself = context.torch and arch_list_by_itself(context, context.torch)
+    asked_for = by_itself.cubins if isinstance(by_itself, ArchList) else ()
+    asks_for_more = any(arch.plain.sm not in toolkit.archs for arch in asked_for)
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:
             yield this.ok(
@@ -174,7 +177,7 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         older = newest_serving(Arch.known_among(toolkit.archs), target.arch)
         if older is not None:
             report, consequence = this.skip, ""
-            if not context.goal.targets and _torch_asks_for_more(context, toolkit):
+            if asks_for_more and not context.goal.targets:
                 report, consequence = this.warn, ", for which torch would compile"
             yield report(
                 f"Toolkit {toolkit.version} does not support {target.arch.cc}{consequence}; "
@@ -203,25 +206,6 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-def _torch_asks_for_more(context: Context, toolkit: Toolkit) -> bool:
-    """Without a list torch would have this nvcc compile for an architecture that it does not know."""
-    if context.torch is None:
-        return False
-    asked_for = arch_list_by_itself(context, context.torch)
-    if not isinstance(asked_for, ArchList):
-        return False
-    return any(arch.plain.sm not in toolkit.archs for arch in asked_for.cubins)
-
-
-def _mismatch_evidence(context: Context, toolkit: Toolkit) -> tuple[Evidence, ...]:
-    choice = context.environment.toolkit_choice.value
-    nvcc = f"{toolkit.version} in {toolkit.root}"
-    # torch would take the folder of a wrapper script, which has no headers
-    if choice and choice.root and choice.real_root == toolkit.root and not choice.has_headers:
-        nvcc += f" (behind {choice.nvcc})"
-    return (Evidence("nvcc", nvcc, "nvcc --version"), torch_cuda(context))
-
-
 def _by_ptx(context: Context, toolkit: Toolkit, arch: Arch) -> tuple[Step, ...]:
     """Build the newest PTX of this nvcc, where neither the driver nor torch is known to refuse it."""
     torch = context.torch
@@ -248,26 +232,22 @@ def cuda_headers_missing(context: Context, this: Check) -> Iterator[Finding]:
         return
     for header, folder in toolkit.elsewhere.items():
         evidence.append(Evidence(header, folder, "the environment's own NVIDIA packages"))
-    names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
-    yield this.warn(
-        f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
-        evidence=evidence,
-        remedy=_missing_parts(context, toolkit),
-    )
-
-
-def _missing_parts(context: Context, toolkit: Toolkit) -> list[Step]:
-    """The headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed."""
+    # headers that the environment's packages hold go into CPATH by an exact command; the rest must be installed
     missing = [part for part in toolkit.missing if part.removeprefix("include/") not in toolkit.elsewhere]
     folders = list(dict.fromkeys(toolkit.elsewhere.values()))
-    steps: list[Step] = []
+    remedy: list[Step] = []
     if folders:
         name, separator = "CPATH", ":"
         # cl reads INCLUDE, not CPATH
         if context.windows:
             name, separator = "INCLUDE", ";"
-        steps.append(prepend_variable(name, separator.join(folders)))
+        remedy.append(prepend_variable(name, separator.join(folders)))
     if missing or not folders:
-        names = ", ".join(missing)
-        steps.append(say(f"Install the whole toolkit with its development packages: {names} not found."))
-    return steps
+        listed = ", ".join(missing)
+        remedy.append(say(f"Install the whole toolkit with its development packages: {listed} not found."))
+    names = ", ".join(part.rpartition("/")[2] for part in toolkit.missing)
+    yield this.warn(
+        f"The toolkit at {toolkit.root} lacks header files that extensions may need: {names}.",
+        evidence=evidence,
+        remedy=remedy,
+    )

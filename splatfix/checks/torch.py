@@ -14,7 +14,7 @@ from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, fill_in, say, set_variable
 from splatfix.core.versions import release
-from splatfix.facts import Distribution, Pin, Torch
+from splatfix.facts import Pin, Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
 from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
@@ -269,45 +269,40 @@ def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     distributions = {item.name.lower(): item for item in context.distributions}
     versions = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
     for name in ("torch", "torchvision", "torchaudio"):
-        if name not in distributions:
-            continue
-        for pin in distributions[name].pins:
+        item = distributions.get(name)
+        for pin in item.pins if item else ():
             other, _, expected = pin.partition("==")
-            if other in versions:
-                yield _companion(context, this, distributions[name], name, other, expected, versions[other])
-
-
-def _companion(
-    context: Context, this: Check, item: Distribution, name: str, other: str, expected: str, installed: str
-) -> Finding:
-    """Whether a package and the one that its metadata pins belong together."""
-    evidence = (
-        Evidence(name, f"{item.version} wants {other}=={expected}", "its metadata"),
-        Evidence(other, installed, context.environment.distributions.found_via),
-    )
-    plain, _, local = installed.partition("+")
-    expected_plain = expected.partition("+")[0]
-    tag = item.version.partition("+")[2]
-    other_release = plain != expected_plain and not expected_plain.endswith("*")
-    if other_release:
-        summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
-    elif other == "torch" and tag and local and tag != local:
-        summary = f"{name} is a {tag} build, torch a {local} build."
-    else:
-        return this.ok(f"{name} {item.version} fits {other} {installed}.", subject=name, evidence=evidence)
-    if other == "triton":
-        remedy = pip(context.facts, "install", f"triton=={expected}")
-        return this.fail(summary, subject=name, evidence=evidence, remedy=remedy)
-    # a patch keeps the binary interface, though pip calls it a conflict
-    report = this.fail
-    if plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
-        report = this.warn
-    return report(
-        summary,
-        subject=name,
-        evidence=evidence,
-        remedy=f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command.",
-    )
+            if item is None or other not in versions:
+                continue
+            installed = versions[other]
+            plain, _, local = installed.partition("+")
+            expected_plain = expected.partition("+")[0]
+            tag = item.version.partition("+")[2]
+            report = this.fail
+            remedy: list[Step | str] = [
+                f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command."
+            ]
+            if other == "triton":
+                remedy = [pip(context.facts, "install", f"triton=={expected}")]
+            # a patch keeps the binary interface, though pip calls it a conflict
+            elif plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
+                report = this.warn
+            if plain != expected_plain and not expected_plain.endswith("*"):
+                summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
+            elif other == "torch" and tag and local and tag != local:
+                summary = f"{name} is a {tag} build, torch a {local} build."
+            else:
+                report, remedy = this.ok, []
+                summary = f"{name} {item.version} fits {other} {installed}."
+            yield report(
+                summary,
+                subject=name,
+                evidence=(
+                    Evidence(name, f"{item.version} wants {other}=={expected}", "its metadata"),
+                    Evidence(other, installed, context.environment.distributions.found_via),
+                ),
+                remedy=remedy,
+            )
 
 
 @check("alloc-conf-crash", "Allocator settings are supported by this torch")

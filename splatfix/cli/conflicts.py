@@ -25,7 +25,17 @@ def refuse(context: Any, also_given: Set[str] = frozenset()) -> None:
     from splatfix.core.toml import parse_toml
 
     tables = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    given = _given(context) | also_given
+    # what has another value than without it: who writes a default out has changed nothing
+    given = set(also_given)
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name)
+        if not value or value == parameter.default:
+            continue
+        # an option is named as it is typed, an argument as its help calls it: ``[LOG|-]`` is ``LOG``
+        if parameter.param_type_name == "option":
+            given.add(str(parameter.opts[0]))
+        else:
+            given.add(str(parameter.metavar).strip("[]").partition("|")[0])
     for row in tables[context.info_name]:
         if row.get("beside") and given.isdisjoint(row["beside"]):
             continue
@@ -36,20 +46,3 @@ def refuse(context: Any, also_given: Set[str] = frozenset()) -> None:
             values = {**context.params, "options": ", ".join(refused)}
             todo = (step_of(item, named=values) for item in row.get("todo", ()))
             raise usage_error(row["code"], row["what"].format_map(values), *todo)
-
-
-def _given(context: Any) -> set[str]:
-    """Options and arguments that have another value than without them: who writes a default out has changed nothing.
-
-    An option is named as it is typed, an argument as its help calls it: ``[LOG|-]`` is ``LOG``.
-    """
-    names = set()
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name)
-        if not value or value == parameter.default:
-            continue
-        if parameter.param_type_name == "option":
-            names.add(str(parameter.opts[0]))
-        else:
-            names.add(str(parameter.metavar).strip("[]").partition("|")[0])
-    return names

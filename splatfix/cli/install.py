@@ -46,9 +46,9 @@ def install(
     ptx: Annotated[bool, option("install.ptx")] = False,
     in_place: Annotated[bool, option("install.in_place")] = False,
     fetch_submodules: Annotated[bool, option("install.fetch_submodules")] = False,
-    index: options.Indexes = None,
+    index: Annotated[Optional[list[str]], option("shared.indexes")] = None,
     no_find: Annotated[bool, option("install.no_find")] = False,
-    offline: options.Offline = False,
+    offline: Annotated[bool, option("shared.offline")] = False,
     no_cache: Annotated[bool, option("install.no_cache")] = False,
     reinstall: Annotated[bool, option("install.reinstall")] = False,
     with_dependencies: Annotated[bool, option("install.with_dependencies")] = False,
@@ -128,7 +128,7 @@ def list_wheels(as_json: options.Json = False) -> None:
 @cache_app.command("clear", epilog=examples("cache-clear"))
 def clear(
     name: Annotated[Optional[str], option("cache-clear.name")] = None,
-    yes: options.Yes = False,
+    yes: Annotated[bool, option("shared.yes")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove all that is cached (wheels, toolkits, sources, kernels), or the wheels of one name."""

@@ -64,11 +64,10 @@ def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> C
 
 Python = Annotated[Optional[str], option("shared.python")]
 Targets = Annotated[Optional[list[str]], option("shared.targets")]
-Indexes = Annotated[Optional[list[str]], option("shared.indexes")]
-Offline = Annotated[bool, option("shared.offline")]
+
 Json = Annotated[bool, option("shared.json")]
 Verbose = Annotated[bool, option("shared.verbose")]
-Yes = Annotated[bool, option("shared.yes")]
+
 Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 

@@ -12,12 +12,9 @@ from splatfix.cli.options import examples, finish, folder_to_write, one_form, op
 report_app = typer.Typer(help="Show, compare and merge certificates.", no_args_is_help=True)
 
 
-CertificateFile = Annotated[Path, option("shared.certificate_file")]
-
-
 @report_app.command("show", epilog=examples("report-show"))
 def show(
-    file: CertificateFile,
+    file: Annotated[Path, option("shared.certificate_file")],
     form: Annotated[Literal["text", "markdown", "github", "html"], option("report-show.form")] = "text",
     verbose: Annotated[bool, option("report-show.verbose")] = False,
     as_json: options.Json = False,

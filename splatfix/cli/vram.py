@@ -41,12 +41,18 @@ def vram(
     as_json: options.Json = False,
 ) -> None:
     """Estimate whether a training fits a GPU, how many Gaussians and minutes it takes, and which settings to change."""
+    size = None
+    if resolution is not None:
+        match = re.fullmatch(r"(\d{1,5})[xX×](\d{1,5})", resolution.strip())
+        if match is None or not all(0 < int(side) <= MOST_SIDE for side in match.groups()):
+            raise SplatfixError.of("cli.bad-resolution", text=resolution, most_side=MOST_SIDE)
+        size = (int(match[1]), int(match[2]))
     request = app.vram.VramRequest(
         stack=stack,
         gpu=gpu,
         scene=scene,
         photos=images,
-        size=_size(resolution),
+        size=size,
         points=points,
         gaussians=gaussians,
         budget=budget,
@@ -61,17 +67,3 @@ def vram(
         verbose=verbose,
     )
     finish(app.vram.foretell(request), as_json)
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    """Width and height.
-
-    Raises:
-        SplatfixError: ``bad-resolution`` (exit code 2).
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,5})[xX×](\d{1,5})", text.strip())
-    if match is None or not all(0 < int(side) <= MOST_SIDE for side in match.groups()):
-        raise SplatfixError.of("cli.bad-resolution", text=text, most_side=MOST_SIDE)
-    return int(match[1]), int(match[2])

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.certify.model import Certificate, KernelCheck, Outcome, SceneRun, Verdict
+from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.facts.model import Facts
@@ -89,7 +89,17 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
     for run in trained:
         # what could not be judged shows in the numbers behind it
         mark = {True: Mark.GOOD, False: Mark.BAD, None: Mark.NONE}[run.passed]
-        prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", _scene_summary(run))
+        counts = Counter(criterion.outcome for criterion in run.criteria)
+        not_judged = counts[Outcome.NOT_MEASURED] + counts[Outcome.UNDETERMINED]
+        parts = [f"{count_met(run.criteria)} criteria met"]
+        if counts[Outcome.FAILED]:
+            parts.append(f"{counts[Outcome.FAILED]} failed")
+        if not_judged:
+            parts.append(f"{not_judged} not judged")
+        if run.record.heldout.psnr is not None:
+            parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
+        parts.append(f"{run.seconds:.0f} s")
+        prose(console, f"  {mark.markup} {escape(run.scene):<10}  ", ", ".join(parts))
         if verbose:
             for criterion in run.criteria:
                 required = f"[dim](required: {escape(criterion.required)})[/]"
@@ -99,20 +109,6 @@ def _show_scenes(console: Console, view: CertificateView, *, verbose: bool) -> N
                 marked(console, OUTCOMES[criterion.outcome].mark, text, indent=6)
     for reason, names in view.skipped.items():
         marked(console, Mark.NONE, f"[dim]{escape(', '.join(names))}: skipped, {escape(reason)}[/]")
-
-
-def _scene_summary(run: SceneRun) -> str:
-    counts = Counter(criterion.outcome for criterion in run.criteria)
-    not_judged = counts[Outcome.NOT_MEASURED] + counts[Outcome.UNDETERMINED]
-    parts = [f"{count_met(run.criteria)} criteria met"]
-    if counts[Outcome.FAILED]:
-        parts.append(f"{counts[Outcome.FAILED]} failed")
-    if not_judged:
-        parts.append(f"{not_judged} not judged")
-    if run.record.heldout.psnr is not None:
-        parts.append(f"held-out {run.record.heldout.psnr:.2f} dB")
-    parts.append(f"{run.seconds:.0f} s")
-    return ", ".join(parts)
 
 
 def show_from_container(console: Console, content: Mapping[str, Any], lane: str, report: Path) -> None:

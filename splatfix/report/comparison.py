@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.console import Console
 
-from splatfix.certify.model import Compared, Comparison, Outcome, SceneComparison
+from splatfix.certify.model import Compared, Comparison, Outcome
 from splatfix.core.proof import Rung
 from splatfix.report.console import escape, paragraph, prose, section
 from splatfix.report.marks import ABSENT, Badge, Mark, Table
@@ -45,17 +45,26 @@ def baseline_of(comparison: Comparison) -> Baseline:
     if comparison.baseline:  # published figures have a name
         source = f"{comparison.baseline}, {source}"
     caption = f"This run, and in brackets the baseline: {source}."
-    return Baseline(caption, Table(HEADERS, list(map(_row, comparison.scenes))), _remarks(comparison))
-
-
-def _remarks(comparison: Comparison) -> list[str]:
-    """Why each scene is worse or not comparable, and what of it was not judged: one line for each reason."""
+    rows = []
+    # why each scene is worse or not comparable, and what of it was not judged: one line for each reason
     scenes_by_reason: dict[str, list[str]] = {}
     for scene in comparison.scenes:
+        measures = {measure.name: measure for measure in scene.measures}
+        speed, change = measures.get("speed"), ABSENT
+        if speed is not None and speed.change is not None:
+            change = f"{speed.change:+.0%}"
+        others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
+        rows.append((scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome]))
         reasons = []
         if scene.why:
             reasons.append(f"{_VERDICTS[scene.outcome].text}: {scene.why}")
-        for reason, names in _not_judged(scene).items():
+        measures_by_reason: dict[str, list[str]] = {}
+        for measure in scene.measures:
+            # those that share the reason of the whole scene are told with it
+            if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", scene.why):
+                name = _NAMES.get(measure.name, measure.name)
+                measures_by_reason.setdefault(measure.why, []).append(name)
+        for reason, names in measures_by_reason.items():
             reasons.append(f"{', '.join(names)} not judged: {reason}")
         for reason in reasons:
             scenes_by_reason.setdefault(reason, []).append(scene.scene)
@@ -66,26 +75,7 @@ def _remarks(comparison: Comparison) -> list[str]:
         if scenes == every and len(scenes) > 1:  # thirteen names would say no more
             subject = "all scenes"
         lines.append(f"{subject}: {reason}")
-    return lines
-
-
-def _not_judged(scene: SceneComparison) -> dict[str, list[str]]:
-    """The measures that were not judged, by reason; not those that share the reason of the whole scene."""
-    names: dict[str, list[str]] = {}
-    for measure in scene.measures:
-        if measure.outcome is Outcome.NOT_MEASURED and measure.why not in ("", scene.why):
-            names.setdefault(measure.why, []).append(_NAMES.get(measure.name, measure.name))
-    return names
-
-
-def _row(scene: SceneComparison) -> tuple[str | Badge, ...]:
-    measures = {measure.name: measure for measure in scene.measures}
-    speed = measures.get("speed")
-    change = ABSENT
-    if speed is not None and speed.change is not None:
-        change = f"{speed.change:+.0%}"
-    others = (_cell(measures.get(name)) for name in (*_MEMORY, "psnr", "ssim", "lpips"))
-    return (scene.scene, _cell(speed), change, *others, _VERDICTS[scene.outcome])
+    return Baseline(caption, Table(HEADERS, rows), lines)
 
 
 def _cell(measure: Compared | None) -> str:

@@ -235,24 +235,19 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str
 
 
 def _lines(text: Text, width: int) -> list[Text]:
+    """The lines of a text, cut between words; a word that is longer than ``width`` has a line for itself."""
     lines: list[Text] = []
     for line in text.split("\n", allow_blank=True):
-        lines.extend(_pieces(line, width))
+        cuts, used = [], 0
+        for word in re.finditer(r"\S+\s*", line.plain):
+            if used and used + cell_len(word.group().rstrip()) > width:
+                cuts.append(word.start())
+                used = 0
+            used += cell_len(word.group())
+        lines.extend(line.divide(cuts))
+    for line in lines:
+        line.rstrip()
     return lines
-
-
-def _pieces(line: Text, width: int) -> list[Text]:
-    """A line cut between words; a word that is longer than ``width`` has a line for itself."""
-    cuts, used = [], 0
-    for word in re.finditer(r"\S+\s*", line.plain):
-        if used and used + cell_len(word.group().rstrip()) > width:
-            cuts.append(word.start())
-            used = 0
-        used += cell_len(word.group())
-    pieces = list(line.divide(cuts))
-    for piece in pieces:
-        piece.rstrip()
-    return pieces
 
 
 def show_error(problem: SplatfixError, console: Console | None = None, *, whose: str = "") -> None:

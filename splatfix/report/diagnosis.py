@@ -255,19 +255,18 @@ def environment_paths(facts: Facts) -> Callable[[str], str]:
     return short
 
 
-def _gpu(gpu: Gpu) -> str:
-    if gpu.vendor != "nvidia":
-        return gpu.name
-    name = gpu.name
-    if gpu.mig and gpu.mig_devices:  # programs get the slices, never the whole card
-        name = ", ".join(gpu.mig_devices)
-    return f"{name} ({gpu.cc or 'compute capability not known'})"
-
-
 def _gpus(gpus: Sequence[Gpu], aside: Mapping[int, str]) -> str:
     """Those that programs get, then the others with why; equal ones are counted."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for gpu in gpus:
+        name = gpu.name
+        if gpu.mig and gpu.mig_devices:  # programs get the slices, never the whole card
+            name = ", ".join(gpu.mig_devices)
+        if gpu.vendor == "nvidia":
+            name += f" ({gpu.cc or 'compute capability not known'})"
+        counts[aside.get(gpu.index, ""), name] += 1
     names_by_obstacle: dict[str, list[str]] = {}
-    for (obstacle, name), count in Counter((aside.get(gpu.index, ""), _gpu(gpu)) for gpu in gpus).items():
+    for (obstacle, name), count in counts.items():
         if count > 1:
             name = f"{count} x {name}"
         names_by_obstacle.setdefault(obstacle, []).append(name)

@@ -8,7 +8,7 @@ from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.core.words import counted
-from splatfix.facts.model.fact import FatbinGroup, group_fatbins
+from splatfix.facts.model.fact import group_fatbins
 from splatfix.report.console import escape, marked, prose, show_step
 from splatfix.report.marks import Mark
 
@@ -88,19 +88,15 @@ def _show_file(console: Console, item: InspectedFile) -> None:
         console.print("  no GPU code")
         return
     for group in group_fatbins(binary.fatbins):
-        prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(_contents(group)))
+        parts = []
+        for entry in group.entries:
+            if entry.kind.value == "sass":
+                parts.append(entry.arch)
+            else:  # of PTX the version matters too: a driver compiles only what it knows
+                parts.append(f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}")
+        prose(console, f"  {counted(group.count, 'fatbin')}: ", escape(", ".join(parts)))
     for coverage in item.verdicts:
         marked(console, {True: Mark.GOOD, False: Mark.BAD}[coverage.usable], escape(coverage.reason))
-
-
-def _contents(group: FatbinGroup) -> str:
-    parts = []
-    for entry in group.entries:
-        if entry.kind.value == "sass":
-            parts.append(entry.arch)
-        else:  # of PTX the version matters too: a driver compiles only what it knows
-            parts.append(f"{entry.kind.value.upper()} {_version(entry.ptx_version)} {entry.arch}")
-    return ", ".join(parts)
 
 
 # Null and not false: nothing in such a file contradicts the target, and nothing shows that it runs there.
@@ -127,6 +123,15 @@ def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
             }
             entries.append(row)
         fatbins.append(entries)
+    # by target, so that a script asks for the one it deploys to
+    verdicts = {target: dict(_NO_GPU_CODE) for target in targets}
+    for coverage in item.verdicts:
+        verdicts[coverage.target] = {
+            "usable": coverage.usable,
+            "via": coverage.via,
+            "reason": coverage.reason,
+            "fatbins_without_code": list(coverage.missing),
+        }
     return {
         "path": binary.path,
         "format": binary.format,
@@ -135,23 +140,8 @@ def _file_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, Any]:
         "needed": list(binary.needed),
         "fatbins": fatbins,
         "sections": [to_json(fatbin.section) for fatbin in binary.fatbins],
-        "verdicts": _verdicts_json(item, targets),
+        "verdicts": verdicts,
     }
-
-
-def _verdicts_json(item: InspectedFile, targets: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    if not item.verdicts:
-        return {target: dict(_NO_GPU_CODE) for target in targets}
-    # by target, so that a script asks for the one it deploys to
-    verdicts = {}
-    for coverage in item.verdicts:
-        verdicts[coverage.target] = {
-            "usable": coverage.usable,
-            "via": coverage.via,
-            "reason": coverage.reason,
-            "fatbins_without_code": list(coverage.missing),
-        }
-    return verdicts
 
 
 def _version(pair: tuple[int, int] | None) -> str | None:

@@ -59,22 +59,18 @@ def show_cache(
     number = counted(len(entries), "wheel") if entries else "No wheels"
     prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
     for entry in entries:
-        parts = [_arch_list(entry), f"torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}"]
+        # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
+        archs = (value for name, value in entry.identity.items() if "ARCH" in name)
+        parts = [
+            next(archs, "no GPU code"),
+            f"torch {entry.identity.get('torch', '').split(' ')[0] or 'none'}",
+        ]
         if entry.source:
             parts.append(f"from {entry.source}")
         parts += [entry.created or "of unknown age", f"key {entry.key[:8]}"]
         text = f"{entry.size / 2**20:.1f} MiB  [dim]{escape(', '.join(parts))}[/]"
         prose(console, f"{escape(entry.wheel)}  ", text)
     show_notes(console, refused)
-
-
-def _arch_list(entry: CachedWheel) -> str:
-    """The architectures it was built for, from the one variable of its build that names them."""
-    # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
-    for name, value in entry.identity.items():
-        if "ARCH" in name:
-            return value
-    return "no GPU code"
 
 
 _BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC"}
@@ -169,7 +165,17 @@ def show_outcome(
     if len(outcome.items) > 1 and not verbose:
         _show_ladder(console, outcome.items)
     else:
-        _show_items(console, outcome.items)
+        for item in outcome.items:
+            remark = ""
+            if item.up_to_date:
+                remark = " (already up to date)"
+            elif item.before:
+                remark = f" (before: {item.before})"
+            prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
+            for rung in item.proof:
+                # a level that failed has ended the installation: it is not among these
+                mark = Mark.GOOD if rung.reached else Mark.NONE
+                prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
     if verbose:
         prose(console, "Logs: ", escape(outcome.log))
 
@@ -191,20 +197,6 @@ def _show_ladder(console: Console, items: Sequence[InstalledItem]) -> None:
         elif len(texts) > 1:
             text = f"{reached} of {len(items)} (which, with -v)"
         prose(console, f"  {mark.markup} {name.value:<10}  ", escape(text))
-
-
-def _show_items(console: Console, items: Sequence[InstalledItem]) -> None:
-    for item in items:
-        remark = ""
-        if item.up_to_date:
-            remark = " (already up to date)"
-        elif item.before:
-            remark = f" (before: {item.before})"
-        prose(console, "", f"[bold]{escape(item.subject)} {escape(item.version)}[/]{escape(remark)}")
-        for rung in item.proof:
-            # a level that failed has ended the installation: it is not among these
-            mark = Mark.GOOD if rung.reached else Mark.NONE
-            prose(console, f"  {mark.markup} {rung.name.value:<10}  ", escape(rung.shown_by))
 
 
 def _revert_step(entry: str, python: str, text: str) -> Step:

@@ -27,6 +27,14 @@ def markdown(certificate: Certificate, options: Options | None = None, sha256: s
         criteria.extend(run.criteria)
     skipped = [f"{', '.join(names)}: {reason}" for reason, names in view.skipped.items()]
     digests = [(run.scene, run.record.scene_sha256) for run in certificate.scenes]
+    screen = Markup("")
+    if options is not None:  # as the terminal lays it out: each command is runnable as it stands
+        stream = io.StringIO()
+        show_suggestion(page(stream, width=80), options, None)
+        text = shorten_home(stream.getvalue().rstrip())
+        # a fence longer than any in the text: nothing in it can end it
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        screen = Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup
     return fill_in(
         "certificate.md",
         certificate=certificate,
@@ -44,18 +52,6 @@ def markdown(certificate: Certificate, options: Options | None = None, sha256: s
         baseline_title=comparison.TITLE,
         # scenes share their criteria: each threshold's source once
         sources={criterion.code: criterion.source for criterion in criteria if criterion.source},
-        screen=_screen(options),
+        screen=screen,
         digests=[row for row in digests if row[1]],
     )
-
-
-def _screen(options: Options | None) -> Markup:
-    """What to do, as the terminal lays it out: each command is runnable as it stands."""
-    if options is None:
-        return Markup("")
-    stream = io.StringIO()
-    show_suggestion(page(stream, width=80), options, None)
-    text = shorten_home(stream.getvalue().rstrip())
-    # a fence longer than any in the text: nothing in it can end it
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return Markup(f"{fence}text\n{text}\n{fence}")  # nosec B704 - inside a fence nothing is markup

@@ -29,33 +29,25 @@ class Mark(Enum):
     @property
     def sign(self) -> str:
         """One character: colours alone say nothing to who does not see them."""
-        return _SIGNS[self]
+        return _SHOWN[self][0]
 
     @property
     def markup(self) -> str:
         """The sign as rich's markup."""
-        return f"[{_STYLES[self]}]{self.sign}[/]"
+        sign, style = _SHOWN[self]
+        return f"[{style}]{sign}[/]"
 
 
-_SIGNS = {
-    Mark.GOOD: "✓",
-    Mark.BAD: "✗",
-    Mark.UNSURE: "?",
-    Mark.NONE: "–",
-    Mark.UNKNOWN: "?",
-    Mark.WARNING: "!",
-    Mark.RESERVATION: "!",
-    Mark.CRASH: "☠",
-}
-_STYLES = {
-    Mark.GOOD: "green",
-    Mark.BAD: "bold red",
-    Mark.UNSURE: "bold yellow",
-    Mark.NONE: "dim",
-    Mark.UNKNOWN: "magenta",
-    Mark.WARNING: "yellow",
-    Mark.RESERVATION: "bold yellow",
-    Mark.CRASH: "bold red",
+# Each mark's sign, and rich's style of it.
+_SHOWN = {
+    Mark.GOOD: ("✓", "green"),
+    Mark.BAD: ("✗", "bold red"),
+    Mark.UNSURE: ("?", "bold yellow"),
+    Mark.NONE: ("–", "dim"),
+    Mark.UNKNOWN: ("?", "magenta"),
+    Mark.WARNING: ("!", "yellow"),
+    Mark.RESERVATION: ("!", "bold yellow"),
+    Mark.CRASH: ("☠", "bold red"),
 }
 
 

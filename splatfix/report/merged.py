@@ -11,8 +11,9 @@ from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import Mark
-from splatfix.report.merging import VERDICTS, Group, Merged
+from splatfix.report.merging import Merged
 from splatfix.report.templates import fill_in
+from splatfix.report.view import VERDICTS
 
 NO_CERTIFICATE = "Lanes without a certificate"
 # Of a cell or group. A terminal and a Markdown file are read from top to bottom; the JSON document has all.
@@ -41,7 +42,18 @@ def show(
     if page:
         prose(console, "  Matrix: ", escape(page))
     for group in merged.groups[:_MOST_LINES]:
-        _show_group(console, group)
+        problem = f"[bold]{escape(group.problem)}[/] in {counted(len(group.certificates), 'certificate')}"
+        console.print()
+        marked(console, group.badge.mark, f"{problem}: {escape(group.cause)}", indent=0)
+        if group.peers:
+            prose(console, "    certified with: ", escape(group.peers))
+        if group.in_common:
+            prose(console, "    all of them: ", escape("; ".join(group.in_common)))
+        prose(console, "    fix: ", escape(group.cure))
+        for step in group.fix.steps:
+            show_step(console, step, indent=4)
+        names = few([entry.name for entry in group.certificates], 3)
+        prose(console, "    ", f"[dim]{escape(names)}[/]")
     if len(merged.groups) > _MOST_LINES:
         console.print(f"\n{counted(len(merged.groups) - _MOST_LINES, 'group')} more in the page.")
     if refused:
@@ -54,21 +66,6 @@ def show(
         marked(console, Mark.UNSURE, f"{escape(path)}: {escape(reason)}")
     if len(unreadable) > _MOST_LINES:
         console.print(f"  and {len(unreadable) - _MOST_LINES} more")
-
-
-def _show_group(console: Console, group: Group) -> None:
-    headline = f"[bold]{escape(group.problem)}[/] in {counted(len(group.certificates), 'certificate')}"
-    console.print()
-    marked(console, group.badge.mark, f"{headline}: {escape(group.cause)}", indent=0)
-    if group.peers:
-        prose(console, "    certified with: ", escape(group.peers))
-    if group.in_common:
-        prose(console, "    all of them: ", escape("; ".join(group.in_common)))
-    prose(console, "    fix: ", escape(group.cure))
-    for step in group.fix.steps:
-        show_step(console, step, indent=4)
-    names = few([entry.name for entry in group.certificates], 3)
-    prose(console, "    ", f"[dim]{escape(names)}[/]")
 
 
 def markdown(

@@ -11,7 +11,7 @@ from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.step import run
 from splatfix.core.words import counted, few
 from splatfix.plan.option import Options
-from splatfix.report.marks import Badge, Mark, Table
+from splatfix.report.marks import Badge, Table
 from splatfix.report.recorded import (
     PARTS,
     SUCCESS,
@@ -24,14 +24,8 @@ from splatfix.report.recorded import (
     parts_of,
     problems_of,
 )
+from splatfix.report.view import VERDICTS
 
-VERDICTS: Mapping[Verdict, Badge] = {
-    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
-    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
-    Verdict.REHEARSED: Badge(Mark.GOOD, "rehearsed"),
-    Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
-}
-"""How each verdict is shown, the one that matters most first."""
 MOST_VALUES = 5
 """Values of certified certificates that a group names."""
 
@@ -243,14 +237,6 @@ def merge(summaries: Sequence[Summary]) -> Merged:
     number = Counter(item.entry.verdict for item in summaries)
     groups = sorted(_groups(summaries), key=lambda group: (-len(group.certificates), group.kind, group.code))
     verdicts = {verdict.value: number[verdict] for verdict in Verdict}
-    return Merged(verdicts, tuple(_cells(summaries)), tuple(groups))
-
-
-def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
-    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
-
-
-def _cells(summaries: Sequence[Summary]) -> Iterator[Cell]:
     entries: dict[tuple[str, str, str, str], list[Listed]] = {}
     for item in summaries:
         entries.setdefault(item.cell, []).append(item.entry)
@@ -259,8 +245,12 @@ def _cells(summaries: Sequence[Summary]) -> Iterator[Cell]:
         gpu, driver, torch, stack = cell
         return tuple(map(natural, (stack, gpu, driver, torch)))
 
-    for cell in sorted(entries, key=by_stack):
-        yield Cell(*cell, _newest(entries[cell]))
+    cells = [Cell(*cell, _newest(entries[cell])) for cell in sorted(entries, key=by_stack)]
+    return Merged(verdicts, tuple(cells), tuple(groups))
+
+
+def _newest(entries: Iterable[Listed]) -> tuple[Listed, ...]:
+    return tuple(sorted(entries, key=lambda item: item.issued, reverse=True))
 
 
 _Node = dict[str, Any]

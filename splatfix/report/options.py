@@ -111,11 +111,31 @@ def show_phases(console: Console, option: InstallPlan, *, lines: bool = True) ->
         prose(console, f"  {number}. ", escape(_phase(steps, option.subjects)))
         builds = [step for step in steps if isinstance(step, BuildWheel)]
         if builds and not lines:
-            _show_briefly(console, builds)
+            # whatever builds set, in one paragraph, and the names of their edits
+            settings = dict.fromkeys(
+                f"{name}={value}" for build in builds for name, value in build.variables.items()
+            )
+            paragraph(console, escape(" ".join(settings)), first=5, then=5)
+            edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
+            if edits:
+                prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
         elif len(builds) == 1:
             _show_build(console, builds[0])
         elif builds:
-            _show_builds(console, builds)
+            # each variable once, with whose it is where not all have it; each edit once, with the files of all
+            subjects_by_setting: dict[str, list[str]] = {}
+            files_by_rule: dict[str, list[str]] = {}
+            for build in builds:
+                for setting in _settings(build):
+                    subjects_by_setting.setdefault(setting, []).append(build.subject)
+                for edit in build.edits:
+                    files = (f"{build.subject}/{name}" for name in edit.files)
+                    files_by_rule.setdefault(edit.rule, []).extend(files)
+            for setting, subjects in subjects_by_setting.items():
+                whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
+                console.print(f"     {whose}{setting}", soft_wrap=True)
+            for rule, edited in files_by_rule.items():
+                prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(edited, _FILES_SHOWN)))
 
 
 _FILES_SHOWN = 2
@@ -147,31 +167,6 @@ def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
             text += f" ({len(replaced)} in place of another version, which is backed up)"
         return text
     return first.text.replace(subjects[0], names, 1)
-
-
-def _show_briefly(console: Console, builds: Sequence[BuildWheel]) -> None:
-    """Whatever builds set, in one paragraph, and the names of their edits."""
-    settings = dict.fromkeys(f"{name}={value}" for build in builds for name, value in build.variables.items())
-    paragraph(console, escape(" ".join(settings)), first=5, then=5)
-    edits = dict.fromkeys(edit.rule for build in builds for edit in build.edits)
-    if edits:
-        prose(console, "     [magenta]edits[/] ", escape(f"{', '.join(edits)} (files, with -v)"))
-
-
-def _show_builds(console: Console, builds: Sequence[BuildWheel]) -> None:
-    """Each variable once, with whose it is where not all have it; each edit once, with the files of all."""
-    subjects_by_setting: dict[str, list[str]] = {}
-    files_by_rule: dict[str, list[str]] = {}
-    for build in builds:
-        for setting in _settings(build):
-            subjects_by_setting.setdefault(setting, []).append(build.subject)
-        for edit in build.edits:
-            files_by_rule.setdefault(edit.rule, []).extend(f"{build.subject}/{name}" for name in edit.files)
-    for setting, subjects in subjects_by_setting.items():
-        whose = "" if len(subjects) == len(builds) else f"{escape(few(subjects))}: "
-        console.print(f"     {whose}{setting}", soft_wrap=True)
-    for rule, files in files_by_rule.items():
-        prose(console, f"     [magenta]edit {escape(rule)}[/] ", escape(few(files, _FILES_SHOWN)))
 
 
 def show_reasons(console: Console, option: Option) -> None:

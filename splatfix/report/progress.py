@@ -10,9 +10,7 @@ from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
-    ProgressColumn,
     SpinnerColumn,
-    Task,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -74,11 +72,23 @@ def lanes(console: Console, names: Sequence[str]) -> Callable[[str, str], None]:
 @contextmanager
 def training(console: Console) -> Iterator[Callable[[str, Mapping[str, Any]], None]]:
     """A callback for the certification: what runs now, and how far it is, as :mod:`splatfix.certify.progress` words it."""
-    if not _is_live(console):
-        yield _training_log(console)
+    if _is_live(console):
+        with _Bars(console=console, transient=True) as bars:
+            yield bars.show
         return
-    with _Bars(console=console, transient=True) as bars:
-        yield bars.show
+    # a line when something begins, one a minute, and one for the last iteration
+    printed_at: dict[str, float] = {}
+
+    def show(where: str, state: Mapping[str, Any]) -> None:
+        now, text = time.monotonic(), words(state)
+        if where not in printed_at:
+            console.print(escape(f"{title(where, state)} ..."), soft_wrap=True)
+            printed_at[where] = now
+        elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
+            console.print(escape(f"{title(where, state)}: {text}"), soft_wrap=True)
+            printed_at[where] = now
+
+    yield show
 
 
 class _Bars(Progress):
@@ -117,22 +127,6 @@ class _Bars(Progress):
         yield self.make_tasks_table(self.tasks)
         if self._state:
             yield Text(self._state, overflow="fold")
-
-
-def _training_log(console: Console) -> Callable[[str, Mapping[str, Any]], None]:
-    """A line when something begins, one a minute, and one for the last iteration."""
-    printed_at: dict[str, float] = {}
-
-    def show(where: str, state: Mapping[str, Any]) -> None:
-        now, text = time.monotonic(), words(state)
-        if where not in printed_at:
-            console.print(escape(f"{title(where, state)} ..."), soft_wrap=True)
-            printed_at[where] = now
-        elif text and (now - printed_at[where] >= _EVERY or state["iteration"] == state["iterations"]):
-            console.print(escape(f"{title(where, state)}: {text}"), soft_wrap=True)
-            printed_at[where] = now
-
-    return show
 
 
 _Key = tuple[str, str]
@@ -187,7 +181,10 @@ class _LiveProgress(_ConsoleProgress):
         self._rows = Progress(
             SpinnerColumn(),
             TimeElapsedColumn(table_column=time_column),
-            _DoingColumn(table_column=Column(no_wrap=True, ratio=1)),
+            TextColumn(
+                "{task.description}  [dim]{task.fields[doing]}[/]",
+                table_column=Column(no_wrap=True, ratio=1),
+            ),
             console=console,
             transient=True,
             expand=True,
@@ -209,7 +206,7 @@ class _LiveProgress(_ConsoleProgress):
         """See :class:`InstallProgress`."""
         task = self._tasks.get(_key(step))
         if task is not None:  # a last line of a build may come after its end
-            self._rows.update(task, doing=text, refresh=True)
+            self._rows.update(task, doing=escape(text), refresh=True)
 
     def end(self, step: InstallStep, result: str) -> None:
         """See :class:`InstallProgress`."""
@@ -217,13 +214,6 @@ class _LiveProgress(_ConsoleProgress):
         if task is not None:
             self._rows.remove_task(task)
         super().end(step, result)
-
-
-class _DoingColumn(ProgressColumn):
-    """What an step is, and what it is at."""
-
-    def render(self, task: Task) -> Text:
-        return Text.from_markup(f"{task.description}  [dim]{escape(task.fields['doing'])}[/]")
 
 
 class _LoggedProgress(_ConsoleProgress):

@@ -65,7 +65,12 @@ def driver_of(certificate: Certificate) -> str:
 
 def parts_of(certificate: Certificate) -> dict[str, str]:
     """Those of :data:`PARTS` that it recorded."""
-    environment, records = certificate.environment, _records_of(certificate)
+    environment, under_way = certificate.environment, certificate.under_way
+    records = {run.scene: run.record for run in certificate.scenes}
+    if under_way.get("run"):  # of the scene that was under way what it had told by then
+        # certify calls the second training of a scene, which shows that it repeats, by this name
+        name = str(under_way.get("where", "")).removesuffix(", again")
+        records.setdefault(name, TrainingRecord.of(under_way["run"]))
     version, _, commit = environment.get("splatfix", "").partition(" (commit ")
     limits = (environment.get("GPU clocks"), environment.get("GPU power limit"))
     sources = ""
@@ -86,9 +91,14 @@ def parts_of(certificate: Certificate) -> dict[str, str]:
         "run-level": number(certificate.level, "{}", absent=""),
         "suite": certificate.suite,
         "card": environment.get("GPU id", ""),
-        # what a trainer told of itself, from inside the run, outweighs what was asked for
-        **_in_common({name: _parts_of_run(record) for name, record in records.items()}),
     }
+    # what a trainer told of itself, from inside the run, outweighs what was asked for
+    runs = {name: _parts_of_run(record) for name, record in sorted(records.items())}
+    for part in dict.fromkeys(part for run in runs.values() for part in run):
+        values = {name: run[part] for name, run in runs.items() if run.get(part)}
+        parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
+        if len(set(values.values())) == 1:  # all runs have it in common
+            parts[part] = next(iter(values.values()))
     if certificate.device == "cpu":
         parts["processor"] = environment.get("CPU", "")
     else:
@@ -99,17 +109,6 @@ def parts_of(certificate: Certificate) -> dict[str, str]:
     if not records and "--seed" in argv[:-1]:  # it ended before the trainer told its settings
         parts["seed"] = argv[argv.index("--seed") + 1]
     return {name: value for name, value in parts.items() if value}
-
-
-def _records_of(certificate: Certificate) -> dict[str, TrainingRecord]:
-    """The trainer's record of each scene, by name; of the scene that was under way what it had told by then."""
-    records = {run.scene: run.record for run in certificate.scenes}
-    under_way = certificate.under_way
-    if under_way.get("run"):
-        # certify calls the second training of a scene, which shows that it repeats, by this name
-        name = str(under_way.get("where", "")).removesuffix(", again")
-        records.setdefault(name, TrainingRecord.of(under_way["run"]))
-    return records
 
 
 def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
@@ -126,21 +125,6 @@ def _parts_of_run(record: TrainingRecord) -> dict[str, str]:
         parts[part] = " ".join(filter(None, (item.name, item.version, item.engine)))
         if item.sha256:
             parts[part] += f", {item.file or ''} sha256:{item.sha256[:16]}"
-    return parts
-
-
-def _in_common(runs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What all runs have in each part, or what each has where they differ."""
-    parts: dict[str, str] = {}
-    recorded: dict[str, str] = {}
-    for run in runs.values():
-        recorded |= run
-    for part in recorded:
-        values = {name: run[part] for name, run in sorted(runs.items()) if run.get(part)}
-        if len(set(values.values())) == 1:
-            parts[part] = next(iter(values.values()))
-        else:
-            parts[part] = "; ".join(f"{name}: {value}" for name, value in values.items())
     return parts
 
 

@@ -3,7 +3,7 @@
 What a result is called, how a number is written and which rows a table has is decided here; a form only arranges it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -35,12 +35,13 @@ OUTCOMES = {
 }
 """How each outcome of a criterion is shown, the ones that matter most first. A criterion without a verdict may well have a
 measurement beside it."""
-VERDICTS = {
-    Verdict.CERTIFIED: Badge(Mark.GOOD, "CERTIFIED"),
-    Verdict.REHEARSED: Badge(Mark.GOOD, "REHEARSED"),
-    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "NOT CERTIFIED"),
-    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "UNDETERMINED"),
+VERDICTS: Mapping[Verdict, Badge] = {
+    Verdict.NOT_CERTIFIED: Badge(Mark.BAD, "not certified"),
+    Verdict.UNDETERMINED: Badge(Mark.UNSURE, "undetermined"),
+    Verdict.REHEARSED: Badge(Mark.GOOD, "rehearsed"),
+    Verdict.CERTIFIED: Badge(Mark.GOOD, "certified"),
 }
+"""How each verdict is shown, the one that matters most first."""
 _WITHOUT_TRAINING = {1: "Diagnosis passed (run level 1)", 2: "Kernels verified (run level 2)"}
 """CERTIFIED is only said of what was trained."""
 _PASSED = {
@@ -185,8 +186,13 @@ class CertificateView(Struct, frozen=True):
         rows = []
         for name in names:
             values = {run.scene: run.record.settings.get(name) for run in runs}
-            if any(value is not None for value in values.values()):
-                rows.append((name, _by_scene(values)))
+            if all(value is None for value in values.values()):
+                continue
+            texts = {scene: number(value, "{}") for scene, value in values.items()}
+            text = ", ".join(f"{scene} {text}" for scene, text in texts.items())
+            if len(set(texts.values())) == 1:
+                text = next(iter(texts.values()))
+            rows.append((name, text))
         return Table(("setting", "value"), rows) if rows else None
 
     @property
@@ -234,13 +240,12 @@ class CertificateView(Struct, frozen=True):
 def headline(verdict: Verdict, level: int | None, device: str) -> Badge:
     """The headline of a certificate, which says where no GPU took part."""
     badge = VERDICTS[verdict]
-    if verdict is not Verdict.CERTIFIED:
-        return badge
-    if level in _WITHOUT_TRAINING:
-        return Badge(badge.mark, _WITHOUT_TRAINING[level])
-    if device == "cpu":
-        return Badge(badge.mark, f"{badge.text} (CPU)")
-    return badge
+    text = badge.text.upper()
+    if verdict is Verdict.CERTIFIED and level in _WITHOUT_TRAINING:
+        text = _WITHOUT_TRAINING[level]
+    elif verdict is Verdict.CERTIFIED and device == "cpu":
+        text += " (CPU)"
+    return Badge(badge.mark, text)
 
 
 def scene_badge(run: SceneRun) -> Badge:
@@ -284,13 +289,6 @@ def _error(error: float | None, allowed: float | None) -> str:
     if not allowed:
         return ABSENT
     return f"{number(error, '{:.1e}', absent='none')} (allowed {allowed:.0e})"
-
-
-def _by_scene(values: dict[str, object]) -> str:
-    texts = {scene: number(value, "{}") for scene, value in values.items()}
-    if len(set(texts.values())) == 1:
-        return next(iter(texts.values()))
-    return ", ".join(f"{scene} {text}" for scene, text in texts.items())
 
 
 def _add_troubles(troubles: dict[str, list[Trouble]], criteria: Iterable[tuple[str, Criterion]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from splatfix.budget.model import Budget, Expected, Part, Phase, Verdict
+from splatfix.budget.model import Budget, Expected, Phase, Verdict
 from splatfix.core.words import verb
 from splatfix.report.console import escape, marked, prose, section, table
 from splatfix.report.marks import ABSENT, Mark, Table
@@ -223,22 +223,21 @@ def page(budget: Budget) -> str:
     headers = ("part", "takes", "at least, at most", "figure")
     expected = [(budget.unit, in_words(budget.gaussians)), ("minutes", in_words(budget.minutes))]
     hosts = [(name, with_error(phase)) for name, phase in budget.host.items() if phase]
+    drawn = []
+    for name, phase in phases.items():
+        rows = []
+        for part in phase.parts:
+            error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
+            rows.append((part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}"))
+        drawn.append((name, with_error(phase), bars(phase, longest), Table(headers, rows)))
     return html.page(
         "vram.html",
         headline=headline(budget),
         mark=_MARKS[budget.verdict].value,
         limit=100.0 * budget.limit_bytes / longest,
-        phases=[
-            (name, with_error(phase), bars(phase, longest), Table(headers, list(map(_part_row, phase.parts))))
-            for name, phase in phases.items()
-        ],
+        phases=drawn,
         changes=Table(CHANGES, change_rows(budget)),
         expected=[*expected, ("calibration", budget.calibration or ABSENT)],
         largest=largest(budget),
         hosts=hosts,
     )
-
-
-def _part_row(part: Part) -> tuple[str, ...]:
-    error = f"{gigabytes(part.low_bytes)} to {gigabytes(part.high_bytes)}"
-    return (part.name, gigabytes(part.bytes), error, f"{part.kind}: {part.source}")

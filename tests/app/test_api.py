@@ -91,9 +91,6 @@ def test_one_target_may_be_a_text(machine: Path) -> None:
     assert repr(by_text) == "<splatfix diagnose, exit code 1; print() shows it>"
     with pytest.raises(TypeError, match="document"):
         pickle.dumps(by_text)
-
-
-def test_what_is_no_architecture_is_refused() -> None:
     with pytest.raises(splatfix.SplatfixError) as refused:
         splatfix.diagnose(targets=["sm_1"])
     assert refused.value.code == "unknown-arch"

@@ -29,6 +29,7 @@ from tests.conftest import Splatfix
 from tests.files import assert_golden
 from tests.plan.machines import cuda_source, refused
 from tests.plan.test_recipes import checkout_of
+from tests.tables import data
 
 GOLDENS = Path(__file__).parent / "dockerfiles"
 CASES = {
@@ -141,23 +142,7 @@ def test_a_checkout_without_cuda_code(tmp_path: Path) -> None:
         assert refused(planned, checkout_of(key, tmp_path / key)).code == "no-extension-of-its-own"
 
 
-PAYLOADS = [
-    "x\nRUN touch /owned",
-    "x\r\nRUN touch /owned",
-    "x\\\nUSER root",
-    'x"; touch /owned; "',
-    "x$(touch /owned)",
-    "x`touch /owned`",
-    "${BASE_IMAGE}",
-    "# escape=`",
-    "x y",
-    "a*b",
-    "[ab]",
-    "-o",
-    "x\u2028RUN touch /owned",
-    'x"',
-    "x\\",
-]
+PAYLOADS: tuple[str, ...] = data(__file__)["payloads"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)

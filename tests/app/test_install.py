@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.install import InstallRequest, explain, planned, require_downloads
+from splatfix.app.install import InstallRequest, explain, plan, planned, require_downloads
 from splatfix.app.prebuilt import find_prebuilt
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
@@ -19,7 +19,9 @@ from splatfix.plan.steps import BuildWheel
 from tests.archs import request_for
 from tests.files import put
 from tests.machines import facts_of
-from tests.plan.machines import cuda_source, refused
+from tests.plan.machines import cuda_source, machine, refused
+from tests.plan.test_recipes import checkout_of
+from tests.screens import on_screen
 
 
 def with_origins(facts: Facts, **origins: str) -> Facts:
@@ -80,6 +82,15 @@ def test_a_folder_is_written_in_one_way(tmp_path: Path, monkeypatch: pytest.Monk
     assert not any(option.proves for option in made.options.available if option.kind in BUILDING)
 
 
+def test_the_plan_of_a_checkout_is_told_in_a_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatfix.app.install.gather", lambda *arguments, **options: machine())
+    folder = checkout_of("inria-2024", tmp_path / "checkout")
+    wanted = replace(request_for((str(folder),), ("sm_120",)), find=False)
+    made = plan(InstallRequest(install=wanted, python=sys.executable))
+    assert made.plan is not None and len(made.plan.subjects) >= 3
+    assert len(on_screen(made.text, width=100).splitlines()) <= 30
+
+
 def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:
     wanted = replace(request_for(("no name!!",), ("sm_120",)), backend="wheels")
     error = refused(find_prebuilt, wanted, facts_of("rtx-3090-and-5090"))
@@ -96,10 +107,10 @@ def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answ
         else:
             server.server_close()
         step = BuildWheel(subject="rays", source=str(tmp_path), downloads={address: "libeigen3-dev"})
-        plan = InstallPlan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
+        build = InstallPlan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
         if answers:
-            require_downloads(plan)
+            require_downloads(build)
             return
-        error = refused(require_downloads, plan)
+        error = refused(require_downloads, build)
     assert error.code == "download-unreachable" and address in error.what
     assert "libeigen3-dev" in commands(error.todo)[0].argv

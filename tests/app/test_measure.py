@@ -34,30 +34,28 @@ CRASHED = replace(WRONG, value_error=None, detail="ended by SIGSEGV")
 HUNG = replace(WRONG, value_error=None, detail="no answer within 180 s")
 
 
-class Machine:
-    """One on which an extension was installed: what its kernels answer, and the journal entries that were taken back."""
+def rung(
+    facts: Facts,
+    *answers: KernelCheck,
+    back: list[str] | None = None,
+    up_to_date: bool = False,
+    module: str = "simple_knn._C",
+) -> Rung:
+    """The rung ``computes`` after its measurement by these answers; ``back`` gets the journal entries that are taken back."""
+    item = InstalledItem("simple_knn", "1", "", (module,), "w.whl", 1.0, (NOT_RUN,), up_to_date=up_to_date)
+    outcome = InstallOutcome(PLAN, "0007-x", (item,), "/logs")
+    taken = [] if back is None else back
 
-    def __init__(self, facts: Facts, *answers: KernelCheck) -> None:
-        self.facts, self.answers = facts, answers
-        self.back: list[str] = []
+    def verify(python: str, device: str) -> tuple[KernelCheck, ...]:
+        assert answers, "nothing is to be run"
+        return answers
 
-    def rung(self, *, up_to_date: bool = False, module: str = "simple_knn._C") -> Rung:
-        """The rung ``computes`` after its measurement."""
-        item = InstalledItem(
-            "simple_knn", "1", "", (module,), "w.whl", 1.0, (NOT_RUN,), up_to_date=up_to_date
-        )
-        outcome = InstallOutcome(PLAN, "0007-x", (item,), "/logs")
-        take_back = lambda python, entry: self.back.append(entry)  # noqa: E731
-        return measured(outcome, self.facts, take_back, self.verify).items[0].proof[0]
-
-    def verify(self, python: str, device: str) -> tuple[KernelCheck, ...]:
-        assert self.answers, "nothing is to be run"
-        return self.answers
+    return measured(outcome, facts, lambda python, entry: taken.append(entry), verify).items[0].proof[0]
 
 
 def test_a_kernel_that_agrees_reaches_the_rung() -> None:
-    here = Machine(with_gpu(), AGREES)
-    assert here.rung().reached is True and here.back == []
+    back: list[str] = []
+    assert rung(with_gpu(), AGREES, back=back).reached is True and back == []
 
 
 @pytest.mark.parametrize("answer", [WRONG, CRASHED, HUNG], ids=["wrong", "crashed", "hung"])
@@ -65,20 +63,20 @@ def test_a_kernel_that_agrees_reaches_the_rung() -> None:
 def test_what_does_not_compute_is_taken_back_unless_it_was_there_before(
     answer: KernelCheck, up_to_date: bool
 ) -> None:
-    here = Machine(with_gpu(), answer)
-    error = refused(here.rung, up_to_date=up_to_date)
+    back: list[str] = []
+    error = refused(rung, with_gpu(), answer, back=back, up_to_date=up_to_date)
     assert error.code == "computes-wrongly" and (answer.detail or "3.0e-01") in error.what
-    assert here.back == ([] if up_to_date else ["0007-x"])
+    assert back == ([] if up_to_date else ["0007-x"])
 
 
 def test_what_could_not_be_measured_is_not_claimed() -> None:
-    assert Machine(with_gpu(), NO_GPU_ANSWER).rung() == replace(NOT_RUN, shown_by=NO_GPU_ANSWER.detail)
+    assert rung(with_gpu(), NO_GPU_ANSWER) == replace(NOT_RUN, shown_by=NO_GPU_ANSWER.detail)
 
 
 @pytest.mark.parametrize("facts", [machine(), with_gpu(None), with_gpu(Driver("580.95.05", None))])
 def test_without_a_gpu_and_its_driver_nothing_is_run(facts: Facts) -> None:
-    assert Machine(facts).rung() == NOT_RUN
+    assert rung(facts) == NOT_RUN
 
 
 def test_what_splatfix_cannot_call_is_not_run_either() -> None:
-    assert Machine(with_gpu()).rung(module="tinycudann_bindings._120_C") == NOT_RUN
+    assert rung(with_gpu(), module="tinycudann_bindings._120_C") == NOT_RUN

@@ -153,22 +153,22 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
     return CheckoutSource(f"submodules/{name}", Source(*made, nvcc_flags=flags, **inner), **values)
 
 
-BASE = (
-    *("image_height", "image_width", "tanfovx", "tanfovy", "bg", "scale_modifier"),
-    *("viewmatrix", "projmatrix", "sh_degree", "campos", "prefiltered", "debug"),
-)
-F = ("means3D", "means2D", "shs", "colors_precomp", "opacities", "scales", "rotations", "cov3D_precomp")
-
-
-def call(**values: Any) -> RenderCall:
-    """A call of the rasterizer, as Inria's renderer makes it."""
-    where = {
-        "file": "gaussian_renderer/__init__.py",
-        "line": 42,
-        "function": "render",
-        "module": "diff_gaussian_rasterization",
-    }
-    return RenderCall(**{**where, "settings": BASE, "forward": F, "unpacks": 2, **values})
+def call(key: str = "inria-v1", **values: Any) -> RenderCall:
+    """A call of the rasterizer, as the renderer of a variant makes it."""
+    meant = stacks.variant(key)
+    assert meant and meant.settings and meant.forward
+    return RenderCall(
+        **{
+            "file": "gaussian_renderer/__init__.py",
+            "line": 42,
+            "function": "render",
+            "module": meant.module,
+            "settings": meant.settings,
+            "forward": meant.forward,
+            "unpacks": len(meant.returns or ()),
+            **values,
+        }
+    )
 
 
 @pytest.fixture

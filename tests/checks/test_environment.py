@@ -12,10 +12,9 @@ from .test_packages import package, packages
 
 
 def without_torch(changed: Changer, python: str = "3.11.9", **values: object) -> Facts:
-    inner = {key: values.pop(key) for key in ("implementation", "platform_tag") if key in values}
     no_torch = {"torch_installed": Fact(False, "sys.path"), "torch": Fact(None, "", "not installed")}
     facts = changed(**no_torch, extensions=Fact((), ""), toolkit_choice=Fact(None), **values)
-    return with_python(facts, version=python, **inner)
+    return with_python(facts, version=python)
 
 
 def test_the_newest_torch_for_a_python_is_offered(changed: Changer) -> None:

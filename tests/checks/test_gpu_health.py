@@ -27,10 +27,8 @@ class Answering:
     name = "linux"
 
     def __init__(self, stdout: str = "", stderr: str = "", code: int | None = 0, there: bool = True) -> None:
-        self._done, self._there = (
-            Completed(("x",), code, stdout, stderr, 0.0, "" if code is not None else "gone"),
-            there,
-        )
+        self._there = there
+        self._done = Completed(("x",), code, stdout, stderr, 0.0, "" if code is not None else "gone")
 
     def exists(self, _path: str) -> bool:
         return self._there

@@ -1,29 +1,18 @@
 """What the checkout's Python code imports and uses, against the environment."""
 
 import re
-from typing import Any
 
 from msgspec.structs import replace
 
 from splatfix.checks import Finding, Status
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import Distribution, Fact, Facts, ImportedModule
+from splatfix.facts import Distribution, Fact, ImportedModule
 from splatfix.plan.dependencies import require_build_tools
 
 from .conftest import Changer, TorchWith, of, source, with_checkout
 
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")
-
-
-def needing(changed: Changer, *names: str, modules: Fact[Any] = HERE, **values: Any) -> Facts:
-    needs = tuple(ImportedModule(name, "train.py", line) for line, name in enumerate(names, 1))
-    return with_checkout(changed(modules=modules), needs=needs, **values)
-
-
-def one(facts: Facts, code: str = "imports-missing") -> Finding:
-    (finding,) = of(facts, code)
-    return finding
 
 
 def lines(finding: Finding) -> list[str]:
@@ -40,14 +29,6 @@ def test_torchvision_comes_for_the_torch_that_is_to_be(changed: Changer, torch_w
     assert "+cpu" not in line and re.search(r"torch==2\.9\.1\+cu\d+ --extra-index-url \S+/cu\d+$", line), line
 
 
-def test_what_is_compiled_against_torch_has_its_repository(changed: Changer) -> None:
-    found = lines(one(needing(changed, "torch_scatter", "tinycudann")))
-    assert not any("pip install" in line for line in found)
-    assert found[0] == "git clone --recursive https://github.com/rusty1s/pytorch_scatter"
-    assert found[1].startswith("splatfix install ./pytorch_scatter --python")
-    assert found[3].startswith("splatfix install ./tiny-cuda-nn/bindings/torch ")
-
-
 def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -> None:
     """Pointnet2, torchsparse: install refused what diagnose had passed over."""
     known = source("nets", requires=("rootpath", "tqdm>=4", "numpy", "torch>=1"))
@@ -59,7 +40,7 @@ def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -
         package=top,
         needs=(ImportedModule("tqdm", "train.py", 1),),
     )
-    finding = one(facts)
+    (finding,) = of(facts, "imports-missing")
     assert finding.status is Status.FAIL and "rootpath" in finding.summary
     (line,) = lines(finding)
     assert set(line.split()[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}

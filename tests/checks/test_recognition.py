@@ -10,11 +10,13 @@ from splatfix.facts import (
     CheckoutSource,
     ExtensionCall,
     GuardedImport,
-    RenderCall,
     Source,
     Submodule,
 )
 from splatfix.knowledge.stacks import Stack, stack, stacks, variant
+from tests.tables import data
+
+from .conftest import call
 
 HUB = "https://github.com/"
 
@@ -23,24 +25,6 @@ def row(key: str) -> Stack:
     found = stack(key)
     assert found is not None
     return found
-
-
-def call(key: str = "inria-v1", **values: Any) -> RenderCall:
-    """As the trainer of a variant calls it."""
-    meant = variant(key)
-    assert meant and meant.settings and meant.forward
-    return RenderCall(
-        **{
-            "file": "gaussian_renderer/__init__.py",
-            "line": 88,
-            "function": "render",
-            "module": meant.module,
-            "settings": meant.settings,
-            "forward": meant.forward,
-            "unpacks": len(meant.returns or ()),
-            **values,
-        }
-    )
 
 
 def modules(*addresses: str) -> tuple[Submodule, ...]:
@@ -161,20 +145,7 @@ def test_another_module_is_another_stack() -> None:
     assert not found.own and found.call_fits is False and "diff_gauss" in found.against[0]
 
 
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("https://github.com/Owner/Name.git", "owner/name"),
-        ("git@github.com:owner/name.git", "owner/name"),
-        ("ssh://git@example.org:22/owner/name/", "owner/name"),
-        ("git+https://gitlab.example.org/group/owner/name", "owner/name"),
-        ("/home/u/owner/name", ""),
-        ("file:///srv/owner/name", ""),
-        ("../name.git", ""),
-        ("https://example.org/name", ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("address", "name"), data(__file__)["addresses"])
 def test_addresses(address: str, name: str) -> None:
     assert repository_of(address) == name
 

@@ -1,15 +1,9 @@
 """A toolkit that does not know the GPU's own number: where an older sibling serves, where only PTX does, where nothing."""
 
-from splatfix.checks import Finding, Status
-from splatfix.facts import Facts
+from splatfix.checks import Status
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
 
 from .conftest import Changer, cuda, of
-
-
-def said(facts: Facts, *targets: str) -> Finding:
-    (finding,) = of(facts, "toolkit-arch-unsupported", *targets)
-    return finding
 
 
 def test_every_toolkit_and_gpu_of_the_tables(changed: Changer) -> None:
@@ -20,7 +14,8 @@ def test_every_toolkit_and_gpu_of_the_tables(changed: Changer) -> None:
         facts = changed(**cuda(f"{version[0]}.{version[1]}.1", *archs))
         for arch in known_archs():
             serves = any(cubin_runs_on(Arch.parse(name), arch) for name in archs)
-            status = said(facts, arch.sm).status
+            (finding,) = of(facts, "toolkit-arch-unsupported", arch.sm)
+            status = finding.status
             assert (status is Status.FAIL) == (not serves), (version, arch)
             assert (status is Status.PASS) == (arch.sm in archs)
             seen.add(status)

@@ -5,7 +5,7 @@ import pytest
 from splatfix.checks import Status
 from splatfix.core.step import commands
 from splatfix.core.versions import major_minor
-from splatfix.facts import Driver, Fact, Facts, Gpu, Pin
+from splatfix.facts import Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
@@ -43,15 +43,8 @@ def test_whatever_torch_would_build_is_said(changed: Changer, torch_with: TorchW
             assert found[0].status in expected, cc
 
 
-def mixed(
-    changed: Changer, torch_with: TorchWith, *cards: Gpu, driver: str = "575.57.08", **torch: object
-) -> Facts:
-    return changed(
-        gpus=Fact(cards, "NVML"),
-        torch=torch_with(**torch),
-        extensions=Fact((), ""),
-        driver=Fact(Driver(driver, "12.9", True, driver), "NVML"),
-    )
+def mixed(changed: Changer, torch_with: TorchWith, *cards: Gpu, **torch: object) -> Facts:
+    return changed(gpus=Fact(cards, "NVML"), torch=torch_with(**torch), extensions=Fact((), ""))
 
 
 GTX_1080 = Gpu(0, "NVIDIA GeForce GTX 1080", cc="6.1")

@@ -19,6 +19,12 @@ def test_both_ways_of_calling_it_give_the_version() -> None:
         assert done.stdout.startswith("splatfix 0.")
 
 
+def test_help_says_where_to_begin(splatfix: Splatfix) -> None:
+    shown = " ".join(splatfix("--help").stdout.split())
+    assert "Begin in the folder of your trainer" in shown
+    assert "splatfix diagnose, then splatfix install, then splatfix certify" in shown
+
+
 HEAVY = {"torch", "numpy", "docker", "pynvml", "splatfix.facts", "splatfix.checks", "splatfix.plan"}
 
 

@@ -81,10 +81,6 @@ def test_dockerfile(document: Document, tmp_path: Path) -> None:
     assert {Path(path).name for path in written["written"]} >= {"Dockerfile", "Dockerfile.dockerignore"}
 
 
-def test_diagnose_of_this_machine(document: Document, tmp_path: Path) -> None:
-    assert check(document("diagnose", "--only", "environment"))["findings"]
-
-
 def test_inspect(document: Document) -> None:
     made = check(document("inspect", sys.executable, "--target", "sm_86"))
     assert (made["files"][0]["verdicts"]["sm_86"]["usable"], made["exit_code"]) == (None, 3)
@@ -153,5 +149,6 @@ def test_monitor_ends_with_the_code_of_the_command(splatfix: Splatfix, tmp_path:
     assert (done.returncode, done.stderr) == (7, "its own\n")
 
 
-def test_lanes(document: Document) -> None:
+def test_this_machine_and_lanes(document: Document) -> None:
+    assert check(document("diagnose", "--only", "environment"))["findings"]
     assert check(document("certify", "--container", "list"))["lanes"]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from splatfix.cli import app
 from splatfix.cli.process import naming_python
 from splatfix.core.step import Step, run, say
+from tests.tables import data
 
 
 @pytest.mark.parametrize(
@@ -55,24 +56,12 @@ def test_every_help_has_an_example_that_parses(words: tuple[str, ...], command: 
         assert command.make_context(words[-1], typed[len(words) + 1 :]).params
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("certify --container cuda-from", ["cuda-from-pypi"]),
-        ("certify --container nvrtc,cuda-from", ["nvrtc,cuda-from-pypi"]),
-        ("diagnose --explain no-kernel", ["no-kernel-image"]),
-        ("diagnose --only no-kernel", ["no-kernel-image"]),
-        ("explain --class no-kernel", ["no-kernel-image"]),
-        ("certify --scene figu", ["figurine"]),
-        ("scenes check figu", ["figurine"]),
-        ("vram --stack inria-v", ["inria-v1"]),
-        ("install diff_gaussian_rasterization@v", ["diff_gaussian_rasterization@v1"]),
-        ("install READ", []),
-    ],
-)
-def test_a_shell_completes_names(typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("typed", "offered"), data(__file__)["offered"])
+def test_a_shell_completes_names(
+    typed: str, offered: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])  # has a README.md, which the shell itself completes
     words = {"COMP_WORDS": f"splatfix {typed}", "COMP_CWORD": str(len(typed.split()))}
     environment = {"_SPLATFIX_COMPLETE": "complete_bash", **words}
     done = CliRunner().invoke(app, [], env=environment, prog_name="splatfix")
-    assert (done.exit_code, done.stdout.split()) == (0, offered)
+    assert (done.exit_code, tuple(done.stdout.split())) == (0, offered)

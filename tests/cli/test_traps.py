@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,21 +12,11 @@ from splatfix.install.environment import Environment
 from tests.conftest import ROOT
 from tests.install.environments import make_environment, write_extension
 from tests.install.test_cli import fake_torch
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="programs and links as POSIX has them")
 
-# fmt: off
-MODULES = [
-    "json", "torch", "typing", "setuptools", "sitecustomize", "usercustomize", "numpy", "platform", "sysconfig",
-    "runpy", "wheel", "_distutils_hack", "importlib_metadata", "packaging", "rich", "typer", "docker",
-    "smoke_trainer", "splatfix", "email", "zipfile", "subprocess", "PIL", "gsplat",
-]
-PROGRAMS = [
-    "python", "python3", "python3.11", "nvcc", "git", "gcc", "g++", "cc", "c++", "clang", "nvidia-smi", "ldd",
-    "getconf", "colmap", "vulkaninfo", "ninja", "ccache", "sccache", "uv", "pip3", "docker", "ptxas", "cuobjdump",
-    "conda", "pixi", "poetry", "ld", "as", "sh",
-]
-# fmt: on
+TRAPS: dict[str, Any] = data(__file__)
 
 
 @pytest.fixture
@@ -42,7 +33,7 @@ def traps(tmp_path: Path, sprung: Path) -> Path:
     folder = tmp_path / "traps"
     (folder / "pip").mkdir(parents=True)
     (folder / ".git" / "hooks").mkdir(parents=True)
-    for name in MODULES:
+    for name in TRAPS["modules"]:
         (folder / f"{name}.py").write_text(
             f"open({str(sprung / name)!r} + '.py', 'w').close()\nraise SystemExit(9)\n"
         )
@@ -50,7 +41,7 @@ def traps(tmp_path: Path, sprung: Path) -> Path:
         (folder / "pip" / f"{name}.py").write_text(f"open({str(sprung / 'pip')!r}, 'w').close()\n")
     (folder / "evil.pth").write_text(f"import os; open({str(sprung / 'pth')!r}, 'w').close()\n")
     hooks = (".git/hooks/fsmonitor", ".git/hooks/post-checkout", ".git/hooks/post-index-change")
-    for name in (*PROGRAMS, *hooks):
+    for name in (*TRAPS["programs"], *hooks):
         program = folder / name
         program.write_text(f"#!/bin/sh\n: > {sprung / program.name}\n")
         program.chmod(0o755)
@@ -100,55 +91,22 @@ def run(words: list[str], cwd: Path, tmp_path: Path, **variables: str) -> subpro
     )
 
 
-# of a person, in order: (command, its exit code)
-QUICK = (("diagnose", 0), ("revert --list", 0), ("--help", 0))
-ALL = (
-    ("diagnose --imports -v", 0),
-    ("diagnose --repo . --save ../facts.json --record ../recorded --json", 0),
-    ("inspect .", 3),
-    ("install --dry-run", 2),
-    ("install --dry-run --why --json", 0),
-    ("install --resume", 2),
-    ("install ../source --yes", 0),
-    ("revert --list", 0),
-    ("revert --dry-run", 0),
-    ("revert", 0),
-    ("certify --level 2 --device cpu", 1),
-    ("certify", 3),
-    ("certify --container cpu", 3),
-    ("diagnose --list", 0),
-    ("cache list", 0),
-    ("cache clear --yes", 0),
-    ("scenes list", 0),
-    ("scenes check", 0),
-    ("monitor --interval 0.05 /bin/true", 0),
-)
-WITH_TORCH = (
-    ("scenes export study --out ../scenes", 0),
-    ("certify --level 2 --device cpu", 0),
-    ("certify --data ../scenes --iterations 1 --resolution 16 --device cpu --out ../report", 3),
-)
 FOR_ENVIRONMENT = {"diagnose", "install", "revert", "certify"}
 
 
 @pytest.mark.parametrize(
-    "commands",
-    [
-        pytest.param(QUICK, id="quick"),
-        pytest.param(ALL, marks=pytest.mark.slow, id="all"),
-        pytest.param(WITH_TORCH, marks=pytest.mark.slow, id="with torch"),
-    ],
+    "table", ["quick", *(pytest.param(name, marks=pytest.mark.slow) for name in ("all", "with-torch"))]
 )
 def test_nothing_of_the_current_folder_runs(
-    commands: tuple[tuple[str, int], ...], traps: Path, sprung: Path, target: Environment, tmp_path: Path
+    table: str, traps: Path, sprung: Path, target: Environment, tmp_path: Path
 ) -> None:
     source = write_extension(tmp_path / "source")
     for name in ("optparse", "pip"):  # of pip itself; what setup.py imports is its own affair
         (source / f"{name}.py").write_text(
             f"open({str(sprung / name)!r}, 'w').close()\nraise SystemExit(9)\n"
         )
-    python = sys.executable if commands is WITH_TORCH else target.python
-    for command, code in commands:
+    python = sys.executable if table == "with-torch" else target.python
+    for command, code in TRAPS[table]:
         words = command.split()
         named = words[0] in FOR_ENVIRONMENT and "--container" not in words
         done = run([*words, *(["--python", python] if named else [])], traps, tmp_path)

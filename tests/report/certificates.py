@@ -28,13 +28,9 @@ def varied(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
         made["environment"] |= {"GPU": f"{gpu} (cuda)", "driver": driver, "torch": torch, "renderer": ran}
         made["issued"] = f"2026-{1 + number % 12:02}-{1 + number % 28:02}T12:00:00+00:00"
         if (gpu == GPUS[0] and torch == TORCHES[0]) or (driver == DRIVERS[0] and "cu130" in torch):
-            _fail(
-                made,
-                "no-kernel-image",
-                "CUDA error: no kernel image is available for execution on the device",
-            )
+            _fail(made, "no-kernel-image")
         elif gpu == "Tesla T4" and renderer == "gsplat":
-            _fail(made, "gradients-xyz", "zero in 200 of 200 steps, largest norm 0")
+            _fail(made, "gradients-xyz")
         elif number % 17 == 0:
             made["verdict"] = "undetermined"
             made["scenes"][0]["criteria"][0] |= {"outcome": "undetermined", "measured": "60 iterations"}
@@ -43,18 +39,8 @@ def varied(base: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield made
 
 
-def _fail(document: dict[str, Any], code: str, measured: str) -> None:
+def _fail(document: dict[str, Any], code: str) -> None:
     document["verdict"] = "not-certified"
+    failed = {"code": code, "outcome": "failed", "measured": "x", "required": "none", "why": "It is broken."}
     for scene in document["scenes"]:
-        scene["criteria"].append(
-            {
-                "code": code,
-                "outcome": "failed",
-                "measured": measured,
-                "required": "none",
-                "why": "The build has no code for this GPU."
-                if code == "no-kernel-image"
-                else "Nothing is learned.",
-                "source": "a test",
-            }
-        )
+        scene["criteria"].append(failed)

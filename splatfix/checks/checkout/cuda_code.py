@@ -94,6 +94,17 @@ def _missing_headers(
     report = this.warn
     if uncured:
         report = this.fail
+    # the packages that bring them, or the known edits where each has one; else the part of the toolkit or of torch
+    remedy = bring(headers)
+    if not remedy and uncured:
+        lacking = ", ".join(uncured)
+        remedy = [say(f"Install the part of it that holds {lacking}, or use a version of it that does.")]
+    elif not remedy:
+        edits = dict.fromkeys(next(iter(cures_of_include(one.header).values())) for one in headers)
+        remedy = [
+            say(f"In the source: {'; '.join(edits)}. Or let splatfix do it on a copy:"),
+            context.install(item.source.folder),
+        ]
     includes = (
         Evidence(f"{item.path}/{header.file}:{header.line}", f"#include {header.header}", "its text")
         for header in headers
@@ -103,24 +114,8 @@ def _missing_headers(
         f"({headers[0].file} line {headers[0].line}).",
         subject=item.path,
         evidence=(*includes, searched),
-        remedy=_without_headers(context, item, headers, uncured),
+        remedy=remedy,
     )
-
-
-def _without_headers(
-    context: Context, item: CheckoutSource, headers: list[MissingHeader], uncured: list[str]
-) -> list[Step]:
-    """The known edits, where each header has one; else the part of the toolkit or of torch that brings the rest."""
-    if brought := bring(headers):
-        return brought
-    if uncured:
-        names = ", ".join(uncured)
-        return [say(f"Install the part of it that holds {names}, or use a version of it that does.")]
-    edits = "; ".join(dict.fromkeys(next(iter(cures_of_include(one.header).values())) for one in headers))
-    return [
-        say(f"In the source: {edits}. Or let splatfix do it on a copy:"),
-        context.install(item.source.folder),
-    ]
 
 
 def bring(headers: Sequence[MissingHeader]) -> list[Step]:

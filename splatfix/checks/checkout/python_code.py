@@ -17,7 +17,7 @@ from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
-from splatfix.knowledge.breakages import Breakage, CheckText, When, breakage, breakages
+from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 
 check = checks_of("checkout")
 
@@ -153,74 +153,52 @@ def _register(record: Breakage, text: CheckText) -> None:
 
     def look(context: Context, this: Check) -> Iterator[Finding]:
         when = breakage(record.key).when  # a user's --knowledge may have changed its versions
-        checkout = context.checkout
-        if checkout is None or not _holds(when, context):
+        checkout, versions = context.checkout, python_versions(context.facts)
+        if checkout is None or not when.holds(versions):
             return
+        distributions = context.environment.distributions
+        if when.lacks and (distributions.value is None or context.distribution(when.lacks)):
+            return
+        names = []
+        for name in when.versions:
+            if name in versions:
+                names.append(f"{name.replace('python', 'Python')} {dotted(versions[name])}")
+        # Python 3.12.1; numpy 2.4.6; Python 3.12.1 without setuptools
+        cause = " and ".join(names)
+        if when.lacks:
+            cause += f" without {when.lacks}"
         groups: list[tuple[CheckoutSource | None, tuple[CodeMatch, ...]]] = [(None, checkout.python_matches)]
         groups += [(item, item.matches) for item in checkout.sources]
         for item, matches in groups:
             own = [match for match in matches if match.breakage == record.key]
-            if own:
-                yield _breaks(context, this, record, text, item, own)
+            if not own:
+                continue
+            if item is not None:
+                own = [replace(match, file=file_of(item, match.file)) for match in own]
+            # what is reached at import stops the program; what a function does may never be called
+            first = next((match for match in own if match.at_import), own[0])
+            report, subject = this.warn, first.file
+            if first.at_import:
+                report = this.fail
+            if item is not None:
+                subject = item.path
+            evidence = []
+            for match in own[:_SHOWN]:
+                evidence.append(Evidence(f"{match.file}:{match.line}", match.text, "its syntax tree"))
+            if cause:
+                evidence.append(Evidence("here", cause, distributions.found_via))
+            remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
+            if text.install:
+                remedy = (pip(context.facts, "install", text.install),)
+            elif item is not None and record.edits:
+                copy = context.install(item.source.folder)
+                remedy = (f"In the code: {record.cure}. Or let splatfix do it on a copy:", copy)
+            shown = first.text or record.title
+            summary = text.summary.format(cause=cause, file=first.file, line=first.line, text=shown)
+            yield report(summary, subject=subject, evidence=evidence, remedy=remedy)
 
     look.__doc__ = text.page
     check(text.code, text.title)(look)
-
-
-def _breaks(
-    context: Context,
-    this: Check,
-    record: Breakage,
-    text: CheckText,
-    item: CheckoutSource | None,
-    matches: list[CodeMatch],
-) -> Finding:
-    cause = _cause(breakage(record.key).when, context)
-    if item is not None:
-        matches = [replace(match, file=file_of(item, match.file)) for match in matches]
-    # what is reached at import stops the program; what a function does may never be called
-    first = next((match for match in matches if match.at_import), matches[0])
-    report, subject = this.warn, first.file
-    if first.at_import:
-        report = this.fail
-    if item is not None:
-        subject = item.path
-    shown = first.text or record.title
-    summary = text.summary.format(cause=cause, file=first.file, line=first.line, text=shown)
-    evidence = []
-    for match in matches[:_SHOWN]:
-        evidence.append(Evidence(f"{match.file}:{match.line}", match.text, "its syntax tree"))
-    if cause:
-        evidence.append(Evidence("here", cause, context.environment.distributions.found_via))
-    remedy: tuple[str | Step, ...] = (f"In the code: {record.cure}.",)
-    if text.install:
-        remedy = (pip(context.facts, "install", text.install),)
-    elif item is not None and record.edits:
-        copy = context.install(item.source.folder)
-        remedy = (f"In the code: {record.cure}. Or let splatfix do it on a copy:", copy)
-    return report(summary, subject=subject, evidence=evidence, remedy=remedy)
-
-
-def _holds(when: When, context: Context) -> bool:
-    if when.lacks:
-        installed = context.environment.distributions.value
-        if installed is None or context.distribution(when.lacks):
-            return False
-    return when.holds(python_versions(context.facts))
-
-
-def _cause(when: When, context: Context) -> str:
-    """``Python 3.12.1``, ``numpy 2.4.6``, ``Python 3.12.1 without setuptools``."""
-    versions = python_versions(context.facts)
-    names = []
-    for name in when.versions:
-        if name in versions:
-            shown = name.replace("python", "Python")
-            names.append(f"{shown} {dotted(versions[name])}")
-    cause = " and ".join(names)
-    if when.lacks:
-        cause += f" without {when.lacks}"
-    return cause
 
 
 for _record in breakages():

@@ -67,7 +67,12 @@ def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
     if checkout is None or installed is None:
         return
     listed = ", ".join(sorted(installed)) or "no splatting package"
-    own = _modules_of_its_root(checkout)
+    # what a checkout that is itself a package (gsplat) provides need not be installed to be imported there
+    own: set[str] = set()
+    for item in checkout.sources:
+        if item.path == ".":
+            own |= {*item.source.packages, *(module.name for module in item.source.modules)}
+            own |= {shadow.module for shadow in checkout.shadows}
     for name in checkout.imports:
         if name in installed or name in own or name.removesuffix("_cuda") in own:
             continue
@@ -77,16 +82,6 @@ def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
             evidence=Evidence("installed", listed, context.environment.packages.found_via),
             remedy=_own_rasterizer(context, checkout, name),
         )
-
-
-def _modules_of_its_root(checkout: Checkout) -> set[str]:
-    """What a checkout that is itself a package (gsplat) provides: it need not be installed to be imported there."""
-    own: set[str] = set()
-    for item in checkout.sources:
-        if item.path == ".":
-            own |= {*item.source.packages, *(module.name for module in item.source.modules)}
-            own |= {shadow.module for shadow in checkout.shadows}
-    return own
 
 
 @check("silent-fallback", "Nothing is replaced by a slow path without a word", of_environment=True)

@@ -13,7 +13,7 @@ from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, 
 from splatfix.core.words import counted
 from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import face_of_variant
-from splatfix.knowledge.stacks import Stack, StackRecipe, Variant, recipe, stack, stacks, variant
+from splatfix.knowledge.stacks import Stack, StackRecipe, recipe, stack, stacks, variant
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.
@@ -71,7 +71,14 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     readme = next((name for name in clones if name in repositories), "")
     submodules = {item.path: repository_of(item.url) for item in checkout.submodules}
     addresses = [name for name in row.addresses if name.lower() in submodules.values()]
-    files, missing_files = _files_of(row, checkout)
+    base, paths = stack("inria-v1"), set(checkout.paths)
+    common = set(base.recognise) if base else set()  # files of Inria's that most forks kept
+    for path in checkout.paths:
+        paths.update(str(folder) for folder in PurePosixPath(path).parents)
+    # those that every fork keeps tell nothing, unless the stack has no others
+    own_files = [path for path in row.recognise if path not in common] or row.recognise
+    files = [path for path in own_files if path in paths]
+    missing_files = [path for path in row.recognise if path not in paths]
     calls = _compare_calls(checkout, row)
 
     itself = remote in repositories
@@ -86,7 +93,7 @@ def _weigh(checkout: Checkout, row: Stack) -> tuple[int, Recognition] | None:
     if readme:
         weighed.append((_ITS_README, f"its README clones {readme}"))
     if not missing_files:
-        weight = _ITS_FILE * (1 + len(set(files) - _common_files()))
+        weight = _ITS_FILE * (1 + len(set(files) - common))
         weighed.append((weight, f"it has {', '.join(files)}"))
     elif half_of_files:
         weighed.append((1, f"it has {', '.join(files)}"))
@@ -156,7 +163,20 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
             differing.append(f"{location}: {'; '.join(problems)}")
         else:
             fitting[f"{function}()"] = None
-    differing += _other_calls(checkout, variants)
+    # methods and classes that are called of a rasterizer and that no variant of it here has
+    guarded = {name for item in checkout.guarded for name in item.names}
+    for call in checkout.extension_calls:
+        rows = [one for one in variants if one.module == call.module]
+        if not rows or call.name in guarded:
+            continue
+        known = set(OF_MODULES)
+        for one in rows:
+            known |= {*one.methods, *one.extra_classes}
+        owner, _, method = call.name.rpartition(".")
+        # a lower-case name without an owner is a function, of which the tables say nothing
+        is_class = not owner and call.name[:1].isupper()
+        if (owner and method not in known) or (is_class and call.name not in known):
+            differing.append(f"{call.file}:{call.line}: it calls {call.name}")
     hidden = len(differing) - _MOST_TOLD
     if hidden > 0:
         differing[_MOST_TOLD:] = [f"and {counted(hidden, 'call')} more"]
@@ -170,40 +190,6 @@ def _compare_calls(checkout: Checkout, row: Stack) -> _ComparedCalls:
 
 def _modules_called(checkout: Checkout) -> set[str]:
     return {call.module for call in checkout.calls}
-
-
-def _other_calls(checkout: Checkout, variants: list[Variant]) -> Iterator[str]:
-    """Methods and classes that are called of a rasterizer and that no variant of it here has."""
-    guarded = {name for item in checkout.guarded for name in item.names}
-    for call in checkout.extension_calls:
-        rows = [row for row in variants if row.module == call.module]
-        if not rows or call.name in guarded:
-            continue
-        known = set(OF_MODULES)
-        for row in rows:
-            known |= {*row.methods, *row.extra_classes}
-        owner, _, method = call.name.rpartition(".")
-        # a lower-case name without an owner is a function, of which the tables say nothing
-        is_class = not owner and call.name[:1].isupper()
-        if (owner and method not in known) or (is_class and call.name not in known):
-            yield f"{call.file}:{call.line}: it calls {call.name}"
-
-
-def _files_of(row: Stack, checkout: Checkout) -> tuple[list[str], list[str]]:
-    """Files by which a stack is known that are there, without those that every fork keeps, and files that are not."""
-    paths, common = set(checkout.paths), _common_files()
-    for path in checkout.paths:
-        paths.update(str(folder) for folder in PurePosixPath(path).parents)
-    own = [path for path in row.recognise if path not in common] or row.recognise
-    return [path for path in own if path in paths], [path for path in row.recognise if path not in paths]
-
-
-def _common_files() -> frozenset[str]:
-    """Files of Inria's that most forks kept."""
-    base = stack("inria-v1")
-    if base is None:
-        return frozenset()
-    return frozenset(base.recognise)
 
 
 def repository_of(address: str) -> str:

@@ -36,10 +36,13 @@ def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
         return
     waiting = [item for item in context.sources_to_build if item.source.uses_torch_builder]
     pin = f"torch=={torch.version.partition('+')[0]}"
-    apart = []
+    version, apart = release(builder)[:2], []
+    # pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well
+    without_wheel = version >= (23, 1) and not context.distribution("wheel")
+    always = builder == "uv" or version >= (25, 3) or without_wheel or not context.distribution("setuptools")
     for item in waiting:
         requires = [text.replace(" ", "") for text in item.source.build_requires]
-        if _isolated(item, builder, context) and pin not in requires:
+        if (always or "pyproject.toml" in item.source.build_files) and pin not in requires:
             apart.append(item)
     evidence = [Evidence("build with", builder, context.environment.distributions.found_via)]
     if apart:
@@ -95,15 +98,6 @@ def _who_isolates(context: Context) -> str:
     if (installer and installer.program) or (python and python.kind == "uv"):
         return "uv"
     return ""
-
-
-def _isolated(item: CheckoutSource, builder: str, context: Context) -> bool:
-    """pip's own condition (``load_pyproject_toml``): since 23.1 it isolates where wheel is missing as well."""
-    version = release(builder)[:2]
-    if builder == "uv" or version >= (25, 3) or "pyproject.toml" in item.source.build_files:
-        return True
-    without_wheel = version >= (23, 1) and not context.distribution("wheel")
-    return without_wheel or not context.distribution("setuptools")
 
 
 def _register(record: Breakage, text: CheckText) -> None:
@@ -347,9 +341,5 @@ def _written_down(item: CheckoutSource, fixed: str | None) -> Iterator[tuple[Arc
 
 
 def _serves(item: CheckoutSource, fixed: str | None, arch: Arch) -> bool:
-    for own, ptx in _written_down(item, fixed):
-        if ptx and ptx_runs_on(own, arch):
-            return True
-        if not ptx and cubin_runs_on(own, arch):
-            return True
-    return False
+    numbers = _written_down(item, fixed)
+    return any(ptx_runs_on(own, arch) if ptx else cubin_runs_on(own, arch) for own, ptx in numbers)

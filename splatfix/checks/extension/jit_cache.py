@@ -220,19 +220,16 @@ def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Find
         evidence.append(Evidence("not in torch", symbols, "hash tables of torch's libraries"))
     if item.torch_folder:
         evidence.append(Evidence("built with", item.torch_folder, "build.ninja"))
+    remedy = _remove(context, item)
+    if item.name.startswith("gsplat"):  # its drop-in needs no cache and no compiler
+        without = context.install("gsplat", "--backend", "nvrtc", text="Or without compiling it again")
+        remedy = (*remedy, without)
     return this.fail(
         f"The cached {item.name} is stale: {obstacle}.",
         subject=item.name,
         evidence=evidence,
-        remedy=(*_remove(context, item), *_without_cache(context, item)),
+        remedy=remedy,
     )
-
-
-def _without_cache(context: Context, item: JitCache) -> tuple[Step, ...]:
-    """Of gsplat: what needs no cache and no compiler."""
-    if not item.name.startswith("gsplat"):
-        return ()
-    return (context.install("gsplat", "--backend", "nvrtc", text="Or without compiling it again"),)
 
 
 def _remove(context: Context, item: JitCache) -> tuple[str | Step, ...]:

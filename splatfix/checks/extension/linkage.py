@@ -22,7 +22,7 @@ _ABIS = {
     True: "the new C++ ABI (_GLIBCXX_USE_CXX11_ABI=1)",
     False: "the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0)",
 }
-_TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
+TORCH_LIBRARY = re.compile(r"(lib)?(torch|c10)")
 
 
 @check("torch-abi-mismatch", "Extensions find in torch the symbols they were built against")
@@ -32,8 +32,24 @@ def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
     up in the hash tables of torch's libraries, so nothing has to be imported to know it. Where all are found, but splatfix's
     manifest names another torch that it was built against, that is told: classes may be laid out otherwise. A library that
     importing its package does not load, such as open3d's for torch.ops, gives no more than a warning."""
-    torch = context.torch
-    yield from _unused(context, this)
+    torch, reported = context.torch, set[str]()
+    # one warning for each distribution with libraries for another torch that importing it does not load
+    for item in context.extensions:
+        unused, owner = item.linkage, item.distribution or _name(item)
+        if not item.optional or unused is None or torch is None or owner in reported:
+            continue
+        if unused.torch_missing or unused.unresolved or other_cxx11_abi(torch, unused):
+            reported.add(owner)
+            lacking = "needs " + ", ".join(unused.unresolved)
+            if unused.torch_missing:
+                lacking = "imports " + _few(unused.torch_missing)
+            yield this.warn(
+                f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
+                f"importing {owner} leaves it alone.",
+                subject=owner,
+                evidence=Evidence(item.path, lacking, "its dynamic section and symbol table"),
+                remedy=f"Nothing, unless you use {owner}'s functions for torch: they need the torch they were built for.",
+            )
     for item, linkage in _linked(context):
         # cxx11-abi-mismatch tells of the other kind of std::string
         if item.links_torch and not (torch and other_cxx11_abi(torch, linkage)):
@@ -157,7 +173,7 @@ def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool
     """Another check tells why a library is missing."""
     if _DRIVER_LIBRARY.match(library):
         return True
-    if not context.environment.torch_installed.value and _TORCH_LIBRARY.match(library):
+    if not context.environment.torch_installed.value and TORCH_LIBRARY.match(library):
         return True  # torch-missing
     cuda = context.torch_cuda
     of_torch = cuda is not None and item.links_torch and library.startswith("libcudart.")
@@ -203,27 +219,6 @@ def duplicate_runtimes(context: Context, this: Check) -> Iterator[Finding]:
             evidence=[Evidence(copy.library, copy.path, copies.found_via) for copy in own_copies],
             remedy=f"Build {owner}'s extensions from source against the installed torch instead of its wheel.",
         )
-
-
-def _unused(context: Context, this: Check) -> Iterator[Finding]:
-    """One warning for each distribution that brings libraries for another torch which importing it does not load."""
-    torch, reported = context.torch, set[str]()
-    for item in context.extensions:
-        linkage, owner = item.linkage, item.distribution or _name(item)
-        if not item.optional or linkage is None or torch is None or owner in reported:
-            continue
-        if linkage.torch_missing or linkage.unresolved or other_cxx11_abi(torch, linkage):
-            reported.add(owner)
-            lacking = "needs " + ", ".join(linkage.unresolved)
-            if linkage.torch_missing:
-                lacking = "imports " + _few(linkage.torch_missing)
-            yield this.warn(
-                f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
-                f"importing {owner} leaves it alone.",
-                subject=owner,
-                evidence=Evidence(item.path, lacking, "its dynamic section and symbol table"),
-                remedy=f"Nothing, unless you use {owner}'s functions for torch: they need the torch they were built for.",
-            )
 
 
 def _words(torch: str) -> str:

@@ -11,7 +11,7 @@ from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Distribution, Extension
+from splatfix.facts import Extension
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
@@ -49,34 +49,30 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
             # ptx-newer-than-driver tells of PTX that is all there is
             if verdict.missing or not verdict.too_new_ptx:
                 yield _judged(context, this, item, target, verdict, evidence)
-    for distribution in context.distributions:
-        yield from _of_dropin(context, this, distribution)
-
-
-def _of_dropin(context: Context, this: Check, dropin: Distribution) -> Iterator[Finding]:
-    """The CUDA code that a drop-in brings. What it does not bring torch's NVRTC compiles at the first call."""
-    code = dropin.code_error or code_words(dropin.code)
-    evidence = Evidence(f"{dropin.name} {dropin.version}", code, "its cubins, read as bytes")
-    remedy = context.install(dropin.dropin, "--backend", "nvrtc", text="Install it anew")
-    if dropin.code_error:
-        yield this.fail(
-            f"CUDA code of the drop-in {dropin.name} is damaged: {dropin.code_error}.",
-            subject=dropin.name,
-            evidence=evidence,
-            remedy=remedy,
-        )
-    for target in context.targets if dropin.code else ():
-        verdict = context.judge(dropin.code, target.arch)
-        subject = f"{dropin.name} on {target.label}"
-        if verdict.usable:
-            yield this.ok(f"{dropin.name} {verdict.reason}.", subject=subject, evidence=evidence)
-        else:
-            yield this.warn(
-                f"{dropin.name} carries no code for {target.label}: NVRTC compiles it at the first call.",
-                subject=subject,
+    # the CUDA code that a drop-in brings; what it does not bring torch's NVRTC compiles at the first call
+    for dropin in context.distributions:
+        code = dropin.code_error or code_words(dropin.code)
+        evidence = Evidence(f"{dropin.name} {dropin.version}", code, "its cubins, read as bytes")
+        remedy = context.install(dropin.dropin, "--backend", "nvrtc", text="Install it anew")
+        if dropin.code_error:
+            yield this.fail(
+                f"CUDA code of the drop-in {dropin.name} is damaged: {dropin.code_error}.",
+                subject=dropin.name,
                 evidence=evidence,
                 remedy=remedy,
             )
+        for target in context.targets if dropin.code else ():
+            verdict = context.judge(dropin.code, target.arch)
+            subject = f"{dropin.name} on {target.label}"
+            if verdict.usable:
+                yield this.ok(f"{dropin.name} {verdict.reason}.", subject=subject, evidence=evidence)
+            else:
+                yield this.warn(
+                    f"{dropin.name} carries no code for {target.label}: NVRTC compiles it at the first call.",
+                    subject=subject,
+                    evidence=evidence,
+                    remedy=remedy,
+                )
 
 
 @check(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
+from splatfix.checks.extension.linkage import TORCH_LIBRARY
 from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
@@ -247,9 +248,6 @@ def _from_index(item: Distribution) -> bool:
     return not item.origin and not item.editable and item.version not in ("", "0.0.0")
 
 
-_LOAD_ALONE = re.compile(r"(lib)?(torch|c10)")
-
-
 @check("torch-not-imported-first", "Extensions that find libtorch only after torch")
 def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
     """Compiled modules link libc10 and libtorch without saying where they lie. Most packages import torch themselves before
@@ -260,7 +258,7 @@ def import_torch_first(context: Context, this: Check) -> Iterator[Finding]:
         owner = packages.get(item.path.rpartition("/")[0].replace("/", "."))
         if not item.importable or not item.links_torch or owner is None or owner.imports_torch is not False:
             continue
-        libraries = ", ".join(name for name in item.needed if _LOAD_ALONE.match(name))
+        libraries = ", ".join(name for name in item.needed if TORCH_LIBRARY.match(name))
         yield this.skip(
             f"Import torch before {owner.module}: it does not do so itself.",
             subject=owner.module,

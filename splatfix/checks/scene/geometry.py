@@ -378,7 +378,8 @@ def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mappi
             continue
         if change is not None:
             pose = change(pose)
-        in_sight = sum(_sees(camera, pose.seen_from(point)) for point in points)
+        projected = [camera.project(pose.seen_from(point)) for point in points]
+        in_sight = sum(place is not None and camera.shows(place) for place in projected)
         shares[image.name] = in_sight / len(points)
     return shares
 
@@ -396,8 +397,3 @@ def _widths(scene: Scene) -> Sequence[float]:
         middle_half = columns[3 * len(columns) // 4] - columns[len(columns) // 4]
         widths.append(middle_half / image.camera.width)
     return widths or [1.0]
-
-
-def _sees(camera: Camera, point: Vector) -> bool:
-    projected = camera.project(point)
-    return projected is not None and camera.shows(projected)

@@ -20,16 +20,11 @@ def stack_verdicts(scene: Scene) -> tuple[StackVerdict, ...]:
     """A verdict for each loader of the table."""
     verdicts = []
     for reader in scene_readers().values():
-        refusals = tuple(
-            Refusal(
-                fault.name,
-                _filled(reader.says.get(fault.name, ""), scene, fault.values),
-                fault.option,
-                fault.way_out,
-            )
-            for fault in _faults(scene, reader)
-        )
-        verdicts.append(StackVerdict(reader.name, reader.stacks, reader.source_files, refusals))
+        refusals = []
+        for fault in _faults(scene, reader):
+            message = reader.says.get(fault.name, "").format_map({"folder": scene.folder, **fault.values})
+            refusals.append(Refusal(fault.name, message, fault.option, fault.way_out))
+        verdicts.append(StackVerdict(reader.name, reader.stacks, reader.source_files, tuple(refusals)))
     return tuple(verdicts)
 
 
@@ -45,7 +40,11 @@ class _Fault(Struct, frozen=True):
 def _faults(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
     if scene.layout not in reader.layouts:
         if scene.layout == "colmap-text" and "colmap-binary" in reader.layouts:
-            yield _Fault("text-model", _to_binary(scene))
+            assert scene.model is not None  # a layout of COLMAP's has one
+            folder = scene.folder / scene.model.folder
+            paths = ("--input_path", folder, "--output_path", folder)
+            converter = run("colmap", "model_converter", *paths, "--output_type", "BIN")
+            yield _Fault("text-model", converter.line())
         else:
             yield _Fault("layout")
         return
@@ -55,7 +54,15 @@ def _faults(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
     if scene.model is not None:
         yield from _of_model(scene, scene.model, reader)
     if scene.layout == "blender":
-        yield from _of_blender(scene, reader)
+        if reader.opens_test_file and not scene.test_file:
+            yield _Fault("test-file", "splatfix scenes fix, which writes a split")
+        if reader.needs_angle and not scene.angle:
+            yield _Fault("angle")
+        if reader.adds_png and not scene.endings:
+            path = next(image.path for image in scene.images if PurePosixPath(image.name).suffix)
+            # the ending that it gets a second time
+            values = _photo(scene, f"{path}.png")
+            yield _Fault("photo-missing", "remove the endings from file_path", values=values)
     yield from _of_photos(scene, reader)
     if reader.needs_points and scene.points is None:
         yield _Fault("points", "name a point cloud with ply_file_path")
@@ -68,7 +75,11 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Faul
             option = f"{reader.folder_option} {model.folder}"
         yield _Fault("model-elsewhere", f"move the model to {reader.folders[0]}", option)
     names = sorted({image.camera.model for image in scene.images if image.camera is not None})
-    undistort = _undistorter(scene, model)
+    # COLMAP's command that makes pinhole photos, and a model of them
+    photos = next((image.path.partition("/")[0] for image in scene.images), "images")
+    inputs = ("--image_path", scene.folder / photos, "--input_path", scene.folder / model.folder)
+    command = run("colmap", "image_undistorter", *inputs, "--output_path", f"{scene.folder}-undistorted")
+    undistort = f"{command.line()}, then move the model that it writes to sparse/0"
     for name in names:
         if name not in reader.models:
             yield _Fault(
@@ -81,35 +92,6 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[_Faul
         yield _Fault("camera-unknown")
     if reader.copies and reader.copies not in scene.copies:
         yield _Fault("copies", "splatfix scenes fix", reader.copies_option)
-
-
-def _undistorter(scene: Scene, model: Model) -> str:
-    """Return COLMAP's command that makes pinhole photos, and a model of them."""
-    photos = next((image.path.partition("/")[0] for image in scene.images), "images")
-    inputs = ("--image_path", scene.folder / photos, "--input_path", scene.folder / model.folder)
-    command = run("colmap", "image_undistorter", *inputs, "--output_path", f"{scene.folder}-undistorted")
-    return f"{command.line()}, then move the model that it writes to sparse/0"
-
-
-def _to_binary(scene: Scene) -> str:
-    """Return COLMAP's command that writes a text model as binary."""
-    assert scene.model is not None  # a layout of COLMAP's has one
-    folder = scene.folder / scene.model.folder
-    converter = ("colmap", "model_converter", "--input_path", folder, "--output_path", folder)
-    return run(*converter, "--output_type", "BIN").line()
-
-
-def _of_blender(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
-    if reader.opens_test_file and not scene.test_file:
-        yield _Fault("test-file", "splatfix scenes fix, which writes a split")
-    if reader.needs_angle and not scene.angle:
-        yield _Fault("angle")
-    if reader.adds_png and not scene.endings:
-        path = next(image.path for image in scene.images if PurePosixPath(image.name).suffix)
-        # the ending that it gets a second time
-        yield _Fault(
-            "photo-missing", "remove the endings from file_path", values=_photo(scene, f"{path}.png")
-        )
 
 
 def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[_Fault]:
@@ -172,7 +154,3 @@ def _rounding(scene: Scene, image: SceneImage) -> str:
 
 def _photo(scene: Scene, path: str, name: str = "") -> Mapping[str, object]:
     return {"path": scene.folder / path, "name": name or PurePosixPath(path).name}
-
-
-def _filled(message: str, scene: Scene, values: Mapping[str, object]) -> str:
-    return message.format_map({"folder": scene.folder, **values})

@@ -19,9 +19,9 @@ from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table
 from splatfix.report.merged import NO_CERTIFICATE
-from splatfix.report.merging import VERDICTS, Listed, Merged
+from splatfix.report.merging import Listed, Merged
 from splatfix.report.templates import fill_in
-from splatfix.report.view import OUTCOMES, CertificateView
+from splatfix.report.view import OUTCOMES, VERDICTS, CertificateView
 from splatfix.report.wording import GLOSSARY, HELD_OUT, SLIDE, statement, title_of
 
 _FITS = {
@@ -54,6 +54,24 @@ def certificate_page(
     view = CertificateView(certificate)
     distributions = facts.environment.distributions.value or ()
     packages = [f"{item.name}=={item.version}" for item in distributions]
+    # what of the machine a certificate's own environment does not tell
+    valid_for = list(certificate.environment.items())
+    driver = facts.machine.driver.value
+    if driver and "driver" not in certificate.environment:
+        version = driver.version or "not known"
+        if driver.cuda:
+            version += f", CUDA {driver.cuda}"
+        valid_for.append(("driver", version))
+    toolkits = facts.machine.toolkits.value or ()
+    if toolkits:
+        named = (f"{item.version or 'version not known'} in {item.root}" for item in toolkits)
+        valid_for.append(("CUDA toolkits", ", ".join(named)))
+    overview = view.results
+    if overview is not None:  # each scene's name leads to its section
+        rows = []
+        for number, (scene, *cells) in enumerate(overview.rows):
+            rows.append((Link(scene, f"#scene-{number}"), *cells))
+        overview = Table(overview.headers, rows)
     return page(
         "certificate.html",
         certificate=certificate,
@@ -62,7 +80,7 @@ def certificate_page(
         advice=list(_advice(view)),
         outcomes=OUTCOMES,
         title_of=title_of,
-        overview=_overview(view),
+        overview=overview,
         scenes=read_scenes(certificate.scenes, folder),
         held_out=HELD_OUT,
         slide=SLIDE,
@@ -73,7 +91,7 @@ def certificate_page(
             [(item.path, item.code, *item.fits) for item in matrix.binaries],
         ),
         fits=_FITS,
-        valid_for=[*certificate.environment.items(), *_machine(certificate, facts)],
+        valid_for=valid_for,
         # sorted as pip freeze does, so that two pages can be compared
         packages=sorted(packages, key=str.lower),
         glossary=GLOSSARY,
@@ -91,6 +109,11 @@ def matrix_page(
         data: the JSON document beside it, as a relative URL.
         refused: container lanes without a certificate, and why.
     """
+    order = list(VERDICTS)
+
+    def failed_first(entries: Sequence[Listed]) -> Sequence[Listed]:
+        return sorted(entries, key=lambda item: order.index(item.verdict))[:MOST_LINKS]
+
     return page(
         "certificates.html",
         refused=refused,
@@ -98,7 +121,7 @@ def matrix_page(
         merged=merged,
         opened=OPENED,
         verdicts=VERDICTS,
-        failed_first=_failed_first,
+        failed_first=failed_first,
         most_links=MOST_LINKS,
         unreadable=unreadable,
         most_unreadable=MOST_UNREADABLE,
@@ -135,32 +158,3 @@ def _advice(view: CertificateView) -> Iterable[tuple[str, Sequence[str]]]:
             for name, where in places.items():
                 names.setdefault(tuple(where), []).append(name)
             yield todo, [f"{', '.join(its)} ({', '.join(where)})" for where, its in names.items()]
-
-
-def _overview(view: CertificateView) -> Table | None:
-    """The results of all scenes; each scene's name leads to its section."""
-    if view.results is None:
-        return None
-    rows = []
-    for number, (scene, *cells) in enumerate(view.results.rows):
-        rows.append((Link(scene, f"#scene-{number}"), *cells))
-    return Table(view.results.headers, rows)
-
-
-def _machine(certificate: Certificate, facts: Facts) -> Iterable[tuple[str, str]]:
-    """What of the machine a certificate's own environment does not tell."""
-    driver = facts.machine.driver.value
-    if driver and "driver" not in certificate.environment:
-        version = driver.version or "not known"
-        if driver.cuda:
-            version += f", CUDA {driver.cuda}"
-        yield "driver", version
-    toolkits = facts.machine.toolkits.value or ()
-    if toolkits:
-        named = (f"{item.version or 'version not known'} in {item.root}" for item in toolkits)
-        yield "CUDA toolkits", ", ".join(named)
-
-
-def _failed_first(entries: Sequence[Listed]) -> Sequence[Listed]:
-    order = list(VERDICTS)
-    return sorted(entries, key=lambda item: order.index(item.verdict))[:MOST_LINKS]

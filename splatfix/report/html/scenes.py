@@ -47,21 +47,20 @@ class Scene(Struct, frozen=True):
 
 def read_scenes(runs: Sequence[SceneRun], folder: Path) -> Sequence[Scene]:
     """The scenes with what the report folder has of them."""
-    return [_scene(run, folder, views) for run, views in zip(runs, read_views(folder, runs), strict=True)]
-
-
-def _scene(run: SceneRun, folder: Path, views: Views) -> Scene:
-    record = run.record
-    # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
-    metrics = Metrics()
-    if run.log and not run.unreadable:
-        metrics = read_metrics(folder / PurePosixPath(run.log).parent / "metrics.jsonl")
-    drawn = list(charts(metrics, record)) if metrics.iterations else []
-    content = read_text(folder / PurePosixPath(run.log)) if run.log else None
-    log: Sequence[str] = ()
-    if isinstance(content, str):
-        log = [line[:2000] for line in content.rstrip().splitlines()[-LOG_LINES:]]
-    return Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log)
+    scenes = []
+    for run, views in zip(runs, read_views(folder, runs), strict=True):
+        record = run.record
+        # of a run of 30,000 iterations this is 17 MB, of which a chart keeps 240 points: one scene at a time
+        metrics = Metrics()
+        if run.log and not run.unreadable:
+            metrics = read_metrics(folder / PurePosixPath(run.log).parent / "metrics.jsonl")
+        drawn = list(charts(metrics, record)) if metrics.iterations else []
+        content = read_text(folder / PurePosixPath(run.log)) if run.log else None
+        log: Sequence[str] = ()
+        if isinstance(content, str):
+            log = [line[:2000] for line in content.rstrip().splitlines()[-LOG_LINES:]]
+        scenes.append(Scene(run, views, drawn, metrics.unread if record.has("gaussians") else "", log))
+    return scenes
 
 
 def charts(metrics: Metrics, record: TrainingRecord) -> Iterable[Chart]:
@@ -81,8 +80,14 @@ def charts(metrics: Metrics, record: TrainingRecord) -> Iterable[Chart]:
         # the two that are the renderer's come first, the others as the trainer wrote them
         order = dict.fromkeys(("forward", "backward", *metrics.phases))
         phases = {name: metrics.phases[name] for name in order if name in metrics.phases}
-        chart_note = f"{_bottleneck(phases)} {_clock(record)}"
-        yield stack("Time per iteration", "ms", iterations, phases, chart_note)
+        clock = "Measured by CUDA events; more Gaussians take longer."
+        if not record.memory.cuda:  # as ``smoke_trainer/timing.py`` has it
+            clock = (
+                "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
+                f"“{statement('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and "
+                "its rise after the last densification. Beside other programs it refuses nothing."
+            )
+        yield stack("Time per iteration", "ms", iterations, phases, f"{_bottleneck(phases)} {clock}")
 
 
 def _bottleneck(phases: Mapping[str, Values]) -> str:
@@ -96,18 +101,6 @@ def _bottleneck(phases: Mapping[str, Values]) -> str:
     if sums.get("forward") and "backward" in sums:
         text += f" Backward takes {sums['backward'] / sums['forward']:.2f} times as long as forward."
     return text
-
-
-def _clock(record: TrainingRecord) -> str:
-    """What the chart of time measures, and by what the criterion ``throughput-steady`` judges instead: as
-    ``smoke_trainer/timing.py`` has it."""
-    if record.memory.cuda:
-        return "Measured by CUDA events; more Gaussians take longer."
-    return (
-        "This is wall time, in which other programs of the machine count too; more Gaussians take longer. "
-        f"“{statement('throughput-steady')}” is judged by the processor time of this process: its slow iterations, and its rise "
-        "after the last densification. Beside other programs it refuses nothing."
-    )
 
 
 def _memory(metrics: Metrics, record: TrainingRecord) -> Iterator[Chart]:

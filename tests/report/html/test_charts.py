@@ -1,6 +1,5 @@
 """Curves: what is left of many iterations, round ticks, and what a screen reader says."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -43,25 +42,19 @@ def test_chart_says_what_it_shows() -> None:
     assert [kind for kind, _ in chart.paths].count("line s0") == 2  # a gap is no line
 
 
+DAMAGED = """\
+{"iteration": 1, "loss": 0.5, "gaussians": 10, "ms": {"forward": 2.0}, "rss_gb": 0.3, "opacity_reset": true}
+{"iteration": 2, "loss": NaN}
+{"iteration": tru
+[1]
+{"loss": 1}
+{"iteration": 1e999}
+"""
+
+
 def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    good = {
-        "iteration": 1,
-        "loss": 0.5,
-        "gaussians": 10,
-        "ms": {"forward": 2.0},
-        "rss_gb": 0.3,
-        "opacity_reset": True,
-    }
-    rows = [
-        json.dumps(good),
-        '{"iteration": 2, "loss": NaN}',
-        '{"iteration": tru',
-        "[1]",
-        '{"loss": 1}',
-        '{"iteration": 1e999}',
-    ]
-    path.write_text("\n".join(rows))
+    path.write_text(DAMAGED)
     metrics = read_metrics(path)
     assert metrics.iterations == (1, 2)
     assert metrics.columns["loss"] == [0.5, None]
