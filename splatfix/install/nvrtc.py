@@ -37,6 +37,14 @@ _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
 }
 
 
+def variants_of(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
+    """The definitions that a source of a drop-in is compiled with, once each."""
+    variants: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
+    if source == "blending.cu" and dropin.gives_used:
+        variants += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)
+    return variants
+
+
 def compile_cuda_kernels(
     dropin: Dropin, targets: Sequence[Arch], environment: Environment, runner: Runner, log: Path
 ) -> tuple[dict[str, bytes], Rung]:
@@ -50,10 +58,7 @@ def compile_cuda_kernels(
         source = Path(name).name
         if not source.endswith(".cu"):
             continue  # a header
-        every: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
-        if source == "blending.cu" and dropin.gives_used:
-            every += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)
-        for options in every:
+        for options in variants_of(dropin, source):
             jobs += [[source, options, arch.number] for arch in targets]
     with temporary_folder() as scratch:
         argv = [environment.python, str(KERNELS / "nvrtc.py"), str(scratch), json.dumps(jobs)]

@@ -139,9 +139,7 @@ def show(
                 show_finding(console, item, short=short, windows=windows, evidence=True)
     overview = list(_overview(facts, aside or {}))
     nothing = ", ".join(name for name, value in overview if value == "none")
-    rows = [
-        (name, short(value)) for name, value in [*overview, ("none", nothing)] if value not in ("", "none")
-    ]
+    rows = [(name, short(value)) for name, value in [*overview, ("no", nothing)] if value not in ("", "none")]
     if failed and not verbose:
         paragraph(
             console, "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows), first=2, then=2

@@ -41,12 +41,10 @@ def test_builds_one_after_another() -> None:
     def piece(name: str) -> Piece[str]:
         return Piece(1, lambda stop: name, lambda: told.append(f"{name} begins"), told.append)
 
-    parallel([piece("a"), piece("b")], 2, crowded_out=lambda error: False)
+    parallel([piece("a"), piece("b")], 2)
     assert sorted(told) == ["a", "a begins", "b", "b begins"]
     with pytest.raises(ZeroDivisionError):
-        parallel(
-            [Piece(1, lambda stop: 1 // 0, lambda: None, lambda n: None)], 2, crowded_out=lambda _: False
-        )
+        parallel([Piece(1, lambda stop: 1 // 0, lambda: None, lambda n: None)], 2)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a signal keeps the time")

@@ -121,13 +121,14 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
 
 
 def overview(found: Diagnosis) -> str:
-    return next(line for line in found.said.text.splitlines() if line.startswith("  GPU "))
+    """What is said of the machine, below the findings."""
+    return " ".join(found.said.text.rpartition("  system ")[2].split())
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:
     one = machines.diagnose(SCENARIOS["one of eight by number"].scenario)
     name = "NVIDIA H100 80GB HBM3 (9.0)"
-    assert overview(one).split(None, 1)[1] == f"{name}; 7 x {name}: hidden by CUDA_VISIBLE_DEVICES"
+    assert f"GPU {name}; 7 x {name}: hidden by CUDA_VISIBLE_DEVICES" in overview(one)
     assert "hidden by" in one.words("nvidia-gpu-missing")
     eight = machines.diagnose(SCENARIOS["one of eight"].scenario)
     assert "not given to this container" in overview(eight)

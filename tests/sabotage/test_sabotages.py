@@ -18,7 +18,7 @@ from splatfix.core.toml import parse_toml
 from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
-from tests.certify import test_loaded_files
+from tests.certify import test_levels, test_loaded_files
 from tests.certify import test_sabotage as of_the_trainer
 from tests.certify import test_stack as of_stacks
 from tests.certify.conftest import SHORT, RecordedKernels, subject
@@ -28,6 +28,7 @@ SWITCH = "SPLATFIX_SABOTAGE"
 by_hand = pytest.mark.skipif("SPLATFIX_SLOW" in os.environ, reason="make sabotage runs it")
 ELSEWHERE = {
     "code-as-installed": test_loaded_files.test_an_altered_file_is_the_first_reason,
+    "extensions-built": test_levels.test_extensions_are_judged_for_a_gpu_that_is_not_here,
     "extensions-ran": of_stacks.test_a_camera_model_that_it_does_not_take,
     "held-out-quality": of_the_trainer.test_quality_below_the_floor,
     "observed": of_stacks.test_what_the_observer_misses_is_no_fault_of_the_trainer,

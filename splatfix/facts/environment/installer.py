@@ -1,6 +1,7 @@
 """What installs packages in an environment: its own pip, else uv, else the pip beside splatfix (pip 22.3 and newer)."""
 
 import re
+from collections.abc import Iterator
 
 from splatfix.facts.model.environment import Installer
 from splatfix.facts.model.fact import Fact, unknown
@@ -18,23 +19,7 @@ def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Ins
     """
     if pip_inside:
         return Fact(Installer(), "pip in the environment")
-    uv, home = "uv", system.env.get("HOME", "")
-    if system.name == "windows":
-        uv, home = "uv.exe", system.env.get("USERPROFILE", "")
-    # on PATH by its name; then where ``uv run`` says it is, beside both Pythons, and where its installer puts it
-    candidates = [
-        (f"{_LAST_PART.split(python)[0]}/{uv}", "beside the target Python"),
-        (f"{_LAST_PART.split(system.python)[0]}/{uv}", "beside splatfix's Python"),
-        (f"{home}/.local/bin/{uv}", "uv's installer"),
-        (f"{home}/.cargo/bin/{uv}", "cargo"),
-    ]
-    named = system.env.get("UV", "")
-    if re.match(r"/|[A-Za-z]:[\\/]", named):
-        candidates.insert(0, (named, "UV"))
-    programs = [(path, via) for path, via in candidates if system.exists(path)]
-    if which_all(system, "uv"):
-        programs.insert(0, ("uv", "PATH"))
-    for program, via in programs:
+    for program, via in _uv_programs(system, python):
         version = captured(r"\Auv (\d\S*)", system.run([program, "--version"], _TIMEOUT).stdout)
         if version:
             return Fact(Installer("uv", program, version), via)
@@ -44,3 +29,24 @@ def find_installer(system: System, python: str, *, pip_inside: bool) -> Fact[Ins
     if done.ok and version:
         return Fact(Installer("pip", system.python, version), "the Python of splatfix")
     return unknown("no pip inside, no uv found, and splatfix's own Python has no pip 22.3 or newer", python)
+
+
+def _uv_programs(system: System, python: str) -> Iterator[tuple[str, str]]:
+    """uv on PATH by its name; then where ``uv run`` says it is, beside both Pythons, and where its installer puts it."""
+    if which_all(system, "uv"):
+        yield "uv", "PATH"
+    uv, home = "uv", system.env.get("HOME", "")
+    if system.name == "windows":
+        uv, home = "uv.exe", system.env.get("USERPROFILE", "")
+    candidates = [
+        (f"{_LAST_PART.split(python)[0]}/{uv}", "beside the target Python"),
+        (f"{_LAST_PART.split(system.python)[0]}/{uv}", "beside splatfix's Python"),
+        (f"{home}/.local/bin/{uv}", "uv's installer"),
+        (f"{home}/.cargo/bin/{uv}", "cargo"),
+    ]
+    named = system.env.get("UV", "")
+    if re.match(r"/|[A-Za-z]:[\\/]", named):
+        candidates.insert(0, (named, "UV"))
+    for path, via in candidates:
+        if system.exists(path):
+            yield path, via

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from splatfix.install.nvrtc import _options
+from splatfix.install.nvrtc import variants_of
 from splatfix.kernels import gsplat_csrc, nvrtc, rasterizer_cuda, surfels_cuda
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2
@@ -109,7 +109,7 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(
     for some, width in itertools.product(outputs, columns):
         pulled(render, look_at(20, 20), scene(5), torch.float64, some, width, names)
     sources = [Path(name).name for name in dropin_of(*dropin).cuda if name.endswith(".cu")]
-    carried = [(name, options) for name in sources for options in _options(dropin_of(*dropin), name)]
+    carried = [(name, options) for name in sources for options in variants_of(dropin_of(*dropin), name)]
     assert all(one in requested for one in carried) and all(one in carried for one in requested)
 
 
