@@ -180,16 +180,12 @@ class Meter:
         self._gpus, self._system = gpus, system
         self._before: tuple[float, float] | None = None
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
-        self._settled: float | None = None
+        self.settled: float | None = None
+        """The baseline in GiB; None while it has not settled."""
         self.samples: list[MemorySample] = []
         self.notes: list[str] = []
         if gpus.problem:
             self._note(f"VRAM is not measured: {gpus.problem}")
-
-    @property
-    def settled(self) -> float | None:
-        """The baseline in GiB; None while it has not settled."""
-        return self._settled
 
     def take(self, seconds: float, pid: int, host: HostUse | None) -> MemorySample:
         """One sample at ``seconds`` since the start."""
@@ -241,23 +237,20 @@ class Meter:
 
     def _unnamed(self, gpu: GpuUse) -> int:
         """Bytes in use that belong to no visible process."""
-        sizes = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
-        return max(0, (gpu.used or 0) - sum(sizes))
-
-    def _visible(self, pid: int) -> bool:
-        """Inside a container the driver may report the host's process IDs, which mean nothing there."""
-        return not self._system.exists("/proc") or alive(self._system, pid)
+        # inside a container the driver may report the host's process IDs, which mean nothing there
+        pids = [pid for pid in gpu.processes if not self._system.exists("/proc") or alive(self._system, pid)]
+        return max(0, (gpu.used or 0) - sum(gpu.processes[pid] or 0 for pid in pids))
 
     def _creep(self, held: float | None) -> float | None:
         if held is None:
             return None
         recent = [item.vram_reserved_gb or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
         even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
-        if self._settled is None and len(recent) == SETTLED_OVER and even:
-            self._settled = statistics.median(recent)
-        if self._settled is None:
+        if self.settled is None and len(recent) == SETTLED_OVER and even:
+            self.settled = statistics.median(recent)
+        if self.settled is None:
             return None
-        return max(0.0, held - self._settled)
+        return max(0.0, held - self.settled)
 
     def _cpu(self, seconds: float, host: HostUse | None) -> float | None:
         before, self._before = self._before, None

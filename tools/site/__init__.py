@@ -80,7 +80,13 @@ def facts_of(machine: Machine) -> Facts:
     # what a driver that is not known would be, so that the probes find one at all
     driver = machine.driver if known else MACHINES["drivers"][-1]
     version = driver["windows" if machine.system["key"] in ("windows", "wsl") else "linux"]
-    parts = {**_parts_of(machine)}
+    own = {name: value for name, value in machine.system.items() if name not in ("key", "label", "without")}
+    base = description(machine.gpu.get("base", own.pop("base")))
+    own.pop("base", None)
+    if "base" in machine.gpu:
+        own = {}
+    without = (*_INSTALLED, *machine.system.get("without", ()))
+    parts = {name: value for name, value in {**base, **own}.items() if name not in without}
     for name in ("kernel_module", "user_driver"):
         if name in parts:
             parts[name] = {**parts[name], "version": version}
@@ -98,16 +104,6 @@ def facts_of(machine: Machine) -> Facts:
     if known:
         return facts
     return replace(facts, machine=replace(facts.machine, driver=Fact(error="not said")))
-
-
-def _parts_of(machine: Machine) -> dict[str, Any]:
-    own = {name: value for name, value in machine.system.items() if name not in ("key", "label", "without")}
-    base = description(machine.gpu.get("base", own.pop("base")))
-    own.pop("base", None)
-    without = (*_INSTALLED, *machine.system.get("without", ()))
-    if "base" in machine.gpu:
-        own = {}
-    return {name: value for name, value in {**base, **own}.items() if name not in without}
 
 
 # Answers
