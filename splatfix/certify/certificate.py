@@ -107,10 +107,9 @@ def _of_suite(
     else:
         summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
-    environment_runs = runs
+    told = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
-        environment_runs = (*runs, SceneRun("", (), 0.0, measured.begun))
-    environment = environment_of(facts, environment_runs, subject.device)
+        told = (*runs, SceneRun("", (), 0.0, measured.begun))
     return Certificate(
         verdict=verdict,
         summary=f"{opening} {summary}".strip(),
@@ -121,7 +120,7 @@ def _of_suite(
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment,
+        environment=environment_of(facts, told, subject.device),
         repeat=subject.command,
         issued=_now(),
         seconds=measured.seconds,

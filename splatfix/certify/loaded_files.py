@@ -116,7 +116,11 @@ class _Installed:
             for item in recorded_files(record_of(self._system, distribution).splitlines()):
                 self.files[f"{folder}/{item.path}"] = (distribution, item)
                 if of_sites and item.path.endswith(_SOURCES):
-                    self._modules.setdefault(_module_of(item.path), distribution)
+                    # torch.optim of torch/optim/__init__.py, torch._C of torch/_C.cpython-311-x86_64-linux-gnu.so
+                    *folders, name = item.path.split("/")
+                    parts = [*folders, name.partition(".")[0]]
+                    module = ".".join(parts).removesuffix(".__init__")
+                    self._modules.setdefault(module, distribution)
 
     def owner_of(self, file: str) -> str:
         """``torch 2.13.0``."""
@@ -153,13 +157,3 @@ class _Installed:
 
 def _name(distribution: Distribution) -> str:
     return f"{distribution.name} {distribution.version}"
-
-
-def _module_of(path: str) -> str:
-    """``torch.optim`` of ``torch/optim/__init__.py``, ``torch._C`` of ``torch/_C.cpython-311-x86_64-linux-gnu.so``."""
-    folder, _, name = path.rpartition("/")
-    stem = name.partition(".")[0]
-    parts = folder.split("/") if folder else []
-    if stem != "__init__":
-        parts.append(stem)
-    return ".".join(parts)

@@ -127,10 +127,7 @@ def target_of(
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
         return RunningProcess(int(arguments[0]), system or LiveSystem())
-    stdout = None
-    if quiet:
-        stdout = sys.stderr.fileno()
-    return StartedCommand(arguments, stdout, environment)
+    return StartedCommand(arguments, sys.stderr.fileno() if quiet else None, environment)
 
 
 class MemorySample(Struct, frozen=True):
@@ -313,7 +310,9 @@ def watch(
             except OSError as error:  # a full disk ends the series, not the training
                 written = False
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
-            _wait(target, interval, sleep)
+            until = time.monotonic() + interval
+            while not target.ended() and (left := until - time.monotonic()) > 0:
+                sleep(min(left, 0.1))
     summary = summarize(target.name, target.exit_code(), time.monotonic() - started, meter, folder)
     write_json(folder / "summary.json", to_json(summary))
     return summary
@@ -336,13 +335,6 @@ def _add_to_board(board: Any, sample: MemorySample, step: int) -> None:
             group = "memory" if name.endswith("_gb") else "load"
             values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))
     board.add_event(Event(wall_time=time.time(), step=step, summary=Scalars(value=values)))
-
-
-def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> None:
-    """Sleep until the next sample or the end of the target."""
-    until = time.monotonic() + interval
-    while not target.ended() and (left := until - time.monotonic()) > 0:
-        sleep(min(left, 0.1))
 
 
 def summarize(name: str, exit_code: int | None, seconds: float, meter: Meter, folder: Path) -> Summary:

@@ -49,14 +49,17 @@ def judge_stack(
         scene_problems: what of the scene does not fit the trainer by its source, see
             :mod:`splatfix.certify.stacks.scene_layout`.
     """
-    ran = (
+    measured = [f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends]
+    mended = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")
+    steps = [step for mend in mends for step in mend.remedy]
+    todo = [step.command.shell(windows=False) if step.command else step.text for step in steps]
+    criteria: tuple[Criterion, ...] = (
         *_scene_fits(record, scene_problems),
         _finished(record, done),
-        _runs_as_it_is(mends),
+        replace(mended, advice="; ".join(todo)),
         _extensions_ran(record, extensions),
         _no_silent_fallback(record, extensions),
     )
-    criteria = ran
     if record.iterations:  # else nothing more was seen
         criteria += _of_training(record, done, scripts)
     observed = _observed(record, done)
@@ -187,14 +190,6 @@ def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     if record.error is not None:
         message = error = f"{record.error.type}: {record.error.message}"
     return explained(item, f"{done.stdout}\n{done.stderr}\n{message}", error=error)
-
-
-def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
-    measured = [f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends]
-    steps = [step for mend in mends for step in mend.remedy]
-    todo = [step.command.shell(windows=False) if step.command else step.text for step in steps]
-    item = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")
-    return replace(item, advice="; ".join(todo))
 
 
 def _scene_fits(record: TrainingRecord, problems: Sequence[Mend]) -> Iterator[Criterion]:

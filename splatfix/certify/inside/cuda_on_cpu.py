@@ -42,7 +42,15 @@ def land(torch: Any, memory: Callable[[], int]) -> None:
     """
     mode = _mode(torch)
     mode().__enter__()
-    _in_every_thread(mode)
+    # a mode holds for one thread; loaders of images use several
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def begin_with_it(self: threading.Thread) -> None:
+        with mode():
+            begin(self)
+
+    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
     _devices(torch)
     _cuda(torch, memory)
     _half_precision(torch)
@@ -117,18 +125,6 @@ def _mode(torch: Any) -> Any:
             return func(*args, **(kwargs or {}))
 
     return OnCpu
-
-
-def _in_every_thread(mode: Any) -> None:
-    """Modes hold for one thread; loaders of images use several."""
-    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    @functools.wraps(begin)
-    def begin_with_it(self: threading.Thread) -> None:
-        with mode():
-            begin(self)
-
-    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
 
 
 def _devices(torch: Any) -> None:

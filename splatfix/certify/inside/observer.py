@@ -336,7 +336,12 @@ class _Training:
                 loss = float(root.detach())
             if loss is not None and not math.isfinite(loss):
                 loss = None
-            for name, params in self._groups():
+            groups: dict[str, list[Any]] = {}
+            for position, optimizer in enumerate(self._alive()):
+                for number, group in enumerate(optimizer.param_groups):
+                    name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
+                    groups.setdefault(name, []).extend(group["params"])
+            for name, params in groups.items():
                 norm = self._norm(name, params)
                 if norm is not None and not math.isfinite(norm):
                     norms[name] = str(norm)  # JSON has no infinity
@@ -382,14 +387,6 @@ class _Training:
     def _alive(self) -> list[Any]:
         """The optimizers that the trainer still has."""
         return [item for item in (reference() for reference in self.optimizers) if item is not None]
-
-    def _groups(self) -> list[tuple[str, list[Any]]]:
-        groups: dict[str, list[Any]] = {}
-        for position, optimizer in enumerate(self._alive()):
-            for number, group in enumerate(optimizer.param_groups):
-                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
-                groups.setdefault(name, []).extend(group["params"])
-        return list(groups.items())
 
     def _norm(self, name: str, params: list[Any]) -> Optional[float]:
         """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
