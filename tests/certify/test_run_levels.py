@@ -91,15 +91,6 @@ def test_the_first_runs_no_process_and_claims_nothing_computed(
     assert step is not None and step.command is not None and "--level" in step.command.argv
 
 
-def test_the_second_runs_kernels_and_trains_nothing(
-    tmp_path: Path, known: Facts, found: list[Finding]
-) -> None:
-    certificate = at(2, tmp_path, known)
-    assert certificate.verdict is Verdict.CERTIFIED
-    assert reached(certificate.proof)[RungName.COMPUTES] is True
-    assert reached(certificate.proof)[RungName.TRAINS] is None and certificate.scenes == ()
-
-
 @pytest.mark.parametrize(
     ("finding", "verdict", "code"),
     [
@@ -135,6 +126,9 @@ def test_findings_about_gpus_matter_on_a_gpu() -> None:
     assert [item.code for item in diagnosed(findings, "cpu")] == ["torch-missing"]
     failed = {item.code for item in diagnosed(findings, "cuda") if item.outcome is Outcome.FAILED}
     assert failed == {"driver-too-old", "no-kernel-image"}
+    (item,) = diagnosed((WARNING,), "cpu")
+    assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
+    assert item.required
 
 
 def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
@@ -233,6 +227,9 @@ def test_every_form_without_a_scene(
 ) -> None:
     """What trained nothing is not called certified, in none of them."""
     passed = at(level, tmp_path, known)
+    levels = reached(passed.proof)
+    assert passed.verdict is Verdict.CERTIFIED and passed.scenes == ()
+    assert (levels[RungName.COMPUTES], levels[RungName.TRAINS]) == (True if level == 2 else None, None)
     text = io.StringIO()
     show(Console(file=text, width=200), passed, tmp_path)
     page = certificate_page(passed, known, tmp_path, None, BinaryMatrix((), ()))
@@ -247,12 +244,6 @@ def test_every_form_without_a_scene(
     outcomes = [item.outcome for item in certificate.diagnosis]
     assert (len(outcomes), outcomes.count(Outcome.FAILED), outcomes.count(Outcome.MET)) == (3 + of_code, 1, 1)
     assert "numpy2-abi-mismatch" in markdown(certificate)
-
-
-def test_warnings_are_reservations() -> None:
-    (item,) = diagnosed((WARNING,), "cpu")
-    assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
-    assert item.required
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
