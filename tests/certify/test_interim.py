@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.certify import exit_code_of, run_and_report
+from splatfix.app.certify import exit_code_of
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
 from splatfix.certify.model import NOT_REACHED
@@ -120,7 +120,7 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
     assert (found.scenes, found.environment) == ((), whole.environment)
     assert (found.interrupted, found.unfinished) == (True, False)
     assert found.summary.startswith(
-        "Interrupted after 0 of 3 scenes, in courtyard (scene 2 of 3) at iteration"
+        "Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3) at iteration"
     )
     assert {(item.scene, item.reason) for item in found.skipped} == {
         (scene, NOT_REACHED) for scene in SUITES["quick"].scenes
@@ -267,12 +267,3 @@ def test_a_signal_leaves_a_report(number: signal.Signals, tmp_path: Path) -> Non
     for name in ("certificate.md", "certificate.html"):
         assert told in (out / name).read_text(encoding="utf-8")
     assert not list(out.glob(".certificate*")), "no half-written file"
-
-
-def test_the_finished_report_replaces_the_interim_ones(tmp_path: Path, known: Facts) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
-        result, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
-    document = json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
-    assert (document["unfinished"], document["verdict"]) == (False, result.verdict.value)
-    assert not (tmp_path / "previous").exists()

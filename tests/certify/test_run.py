@@ -76,6 +76,7 @@ class TestCertified:
         }
         document = json.loads((tmp_path / "certificate.json").read_text())
         assert (document["verdict"], document["exit_code"]) == ("certified", 0)
+        assert not document["unfinished"] and not (tmp_path / "previous").exists()
         text = (tmp_path / "certificate.md").read_text()
         page = (tmp_path / "certificate.html").read_text(encoding="utf-8")
         assert page.count('class="view"') == sum(len(scene.images) for scene in certificate.scenes)
@@ -215,8 +216,8 @@ class TestReportFolder:
         assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()
         (tmp_path / "certificate.json").write_text("earlier")
         run(tmp_path, known)
-        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous"}
-        assert {path.name for path in (tmp_path / "previous").iterdir()} >= {"certificate.json", "garden"}
+        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous", "previous-2"}
+        assert {path.name for path in (tmp_path / "previous-2").iterdir()} >= {"certificate.json", "garden"}
 
     def test_sources_are_those_that_the_trainer_was_handed(self, tmp_path: Path, known: Facts) -> None:
         changed = "smoke_trainer/train.py"

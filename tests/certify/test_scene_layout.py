@@ -7,30 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.stacks import child
 from splatfix.certify.stacks.child import copy_scene
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.facts.scene.colmap import MODELS
 from tests.plan.machines import refused
+from tests.tables import data
 
-READER = """
-# elif intr.model == "OPENCV":
-if os.path.exists(os.path.join(path, "sparse")):
-    file = os.path.join(path, "sparse/0", "images.bin")
-elif os.path.exists(os.path.join(path, "transforms_train.json")):
-    pass
-if intr.model=="SIMPLE_PINHOLE":
-    pass
-elif intr.model in ("PINHOLE", 'SIMPLE_RADIAL'):
-    pass
-reading_dir = "images" if images == None else images
-"""
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Path:
-    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+READER: str = data(__file__)["texts"]["reader"]
 
 
 @pytest.fixture

@@ -58,20 +58,10 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
     assert ran["lego"]["strategy"] == "default"
 
 
-def no_photos(scene: Path) -> None:
-    for photo in (scene / "images_8").iterdir():
-        photo.unlink()
-
-
 def one_photo(scene: Path) -> None:
     """Without a test split nothing can be verified."""
     for photo in sorted((scene / "images_8").iterdir())[1:]:
         photo.unlink()
-
-
-def cut_photo(scene: Path) -> None:
-    photo = sorted((scene / "images_8").iterdir())[3]
-    photo.write_bytes(photo.read_bytes()[:2000])
 
 
 def cut_cameras(scene: Path) -> None:
@@ -83,9 +73,7 @@ def broken_json(scene: Path) -> None:
 
 
 DAMAGES = {
-    no_photos: ("courtyard", "0 usable image"),
     one_photo: ("courtyard", "1 usable image"),
-    cut_photo: ("courtyard", "cannot be read as an image"),
     cut_cameras: ("courtyard", "cameras.bin ends too early"),
     broken_json: ("figurine", "transforms_train.json is not JSON"),
 }

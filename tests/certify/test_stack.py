@@ -15,7 +15,6 @@ from splatfix.app.rehearse import prepared
 from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
-from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
@@ -205,8 +204,7 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse) -> None:
-    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+def test_a_camera_model_that_it_does_not_take(scene: Path, rehearse: Rehearse) -> None:
     cameras = scene / "sparse" / "0" / "cameras.txt"
     cameras.write_text(
         cameras.read_text().replace("PINHOLE 160 120 150 150 80 60", "OPENCV 160 120 150 150 80 60 0 0 0 0")
@@ -220,8 +218,7 @@ def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse
 
 
 @pytest.mark.slow
-def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
-    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+def test_images_without_a_byte(scene: Path, rehearse: Rehearse) -> None:
     for image in (scene / "images").iterdir():
         image.write_bytes(b"")
     made = rehearse(3, scene)
