@@ -99,9 +99,12 @@ def _beside_earlier(run: SceneRun, earlier: TrainingRecord) -> SceneComparison:
     elif _conditions(run.record) != _conditions(earlier):
         obstacle = f"not comparable: {_conditions(run.record)}, the baseline {_conditions(earlier)}"
     else:
-        return _judged(
-            run.scene, now, then, quality_tolerance(run.record), _other_machine(run.record, earlier)
-        )
+        # speed and memory say something on the same GPU only; on the CPU, on the same model with as many cores
+        here, there = _machine(run.record), _machine(earlier)
+        unlike = f"another machine: {here or 'not known'}, the baseline's {there or 'not known'}"
+        if here and here == there:
+            unlike = ""
+        return _judged(run.scene, now, then, quality_tolerance(run.record), unlike)
     # whoever gives a certificate asks for that comparison: that it cannot be made is a failure
     return SceneComparison(run.scene, Outcome.FAILED, _shown(now, then, obstacle), obstacle)
 
@@ -219,17 +222,6 @@ def _conditions(record: TrainingRecord) -> str:
     size = list(record.resolution) or None
     length = counted(record.iterations or 0, "iteration")
     return f"{length} at size {size} with strategy {record.config.strategy}"
-
-
-def _other_machine(now: TrainingRecord, then: TrainingRecord) -> str:
-    """Why speed and memory of two runs say nothing about each other; "" where the machines are alike.
-
-    Alike is the same GPU, or for runs on the CPU the same model with as many cores.
-    """
-    name, earlier = _machine(now), _machine(then)
-    if name and name == earlier:
-        return ""
-    return f"another machine: {name or 'not known'}, the baseline's {earlier or 'not known'}"
 
 
 def _machine(record: TrainingRecord) -> str:

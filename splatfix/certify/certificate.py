@@ -81,7 +81,11 @@ def _of_suite(
     proof = evaluate(findings, kernels, runs, comparison, request.renderer, subject.device, built)
     skipped = subject.suite.skipped
     if measured.not_run and measured.finished:
-        proof = tuple(_not_run(rung, measured.not_run) for rung in proof)
+        trained = (RungName.TRAINS, RungName.REPRODUCES)
+        proof = tuple(
+            replace(rung, reached=None, shown_by=measured.not_run) if rung.name in trained else rung
+            for rung in proof
+        )
         skipped = (*(Skipped(scene, measured.not_run) for scene in subject.scenes), *skipped)
     if not measured.finished:
         proof = so_far(proof, len(runs), len(subject.scenes))
@@ -103,10 +107,9 @@ def _of_suite(
     else:
         summary = summarize(verdict, proof, subject, runs, kernels, built, idle, left_open)
     opening = run_levels.opening(request.level, subject.device, subject.suite, diagnosis, verdict)
-    environment_runs = runs
+    told = runs
     if measured.begun:  # of a run that is killed, what it had told with its first iteration stays
-        environment_runs = (*runs, SceneRun("", (), 0.0, measured.begun))
-    environment = environment_of(facts, environment_runs, subject.device)
+        told = (*runs, SceneRun("", (), 0.0, measured.begun))
     return Certificate(
         verdict=verdict,
         summary=f"{opening} {summary}".strip(),
@@ -117,7 +120,7 @@ def _of_suite(
         proof=proof,
         kernels=kernels,
         scenes=runs,
-        environment=environment,
+        environment=environment_of(facts, told, subject.device),
         repeat=subject.command,
         issued=_now(),
         seconds=measured.seconds,
@@ -250,13 +253,6 @@ def _altered(code: Sequence[Criterion]) -> list[str]:
 
 def _reason(item: Criterion) -> str:
     return f"{item.code}: {item.measured.rstrip('.')}. {item.why}".rstrip()
-
-
-def _not_run(rung: Rung, reason: str) -> Rung:
-    """The levels that only a training shows."""
-    if rung.name in (RungName.TRAINS, RungName.REPRODUCES):
-        return replace(rung, reached=None, shown_by=reason)
-    return rung
 
 
 def _now() -> str:

@@ -10,7 +10,7 @@ from splatfix.certify.model import SceneRun
 from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Gpu
+from splatfix.facts import Facts
 
 _DIGITS = 16
 
@@ -58,8 +58,16 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
         if used is not None:
             names.append(used.name)
         record["GPU"] = f"{next(iter(names), 'unknown')} ({device})"
-    if used is not None:
-        record |= _details(used)
+    if (
+        used is not None and used.uuid
+    ):  # enough to tell two cards apart, and no serial number in a public report
+        record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:_DIGITS]}"
+    if used is not None and used.max_clocks:
+        record["GPU clocks"] = f"at most {used.max_clocks[0]} MHz, memory {used.max_clocks[1]} MHz"
+    if used is not None and used.power_limit:
+        record["GPU power limit"] = f"{used.power_limit / 1000:g} W"
+        if used.default_power_limit:
+            record["GPU power limit"] += f" of {used.default_power_limit / 1000:g} W"
     unused = ", ".join(gpu.name for gpu in gpus if gpu != used)
     if unused:
         record[others] = unused
@@ -68,19 +76,6 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
     if driver is not None:
         record["driver"] = driver.version or "unknown"
     return record
-
-
-def _details(gpu: Gpu) -> dict[str, str]:
-    details = {}
-    if gpu.uuid:  # enough to tell two cards apart, and no serial number in a public report
-        details["GPU id"] = f"sha256:{hashlib.sha256(gpu.uuid.encode()).hexdigest()[:_DIGITS]}"
-    if gpu.max_clocks:
-        details["GPU clocks"] = f"at most {gpu.max_clocks[0]} MHz, memory {gpu.max_clocks[1]} MHz"
-    if gpu.power_limit:
-        details["GPU power limit"] = f"{gpu.power_limit / 1000:g} W"
-        if gpu.default_power_limit:
-            details["GPU power limit"] += f" of {gpu.default_power_limit / 1000:g} W"
-    return details
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from bisect import bisect_left
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -103,7 +104,7 @@ def _products(device: str) -> Iterator[Measured]:
         at = [(97 * number % rows, 31 * number % columns) for number in range(SAMPLES)]
         left = {i: one[i].tolist() for i, _ in at}
         right = {j: other[:, j].tolist() for _, j in at}
-        expected = [math.fsum(map(_multiply, left[i], right[j])) for i, j in at]
+        expected = [math.fsum(map(operator.mul, left[i], right[j])) for i, j in at]
         a, b = one.to(device), other.to(device).requires_grad_(True)
         size, allowed = f"{rows} x {inner} x {columns}, {_short(dtype)}", TF32 if tf32 else SINGLE
         if dtype is torch.float64:
@@ -134,7 +135,7 @@ def _convolutions(device: str) -> Iterator[Measured]:
         expected = []
         for channel, row, column in at:
             patch = framed[channel, row : row + 11, column : column + 11].flatten().tolist()
-            expected.append(math.fsum(map(_multiply, patch, window[channel].flatten().tolist())))
+            expected.append(math.fsum(map(operator.mul, patch, window[channel].flatten().tolist())))
         size, allowed = f"{height} x {width}, float32", TF32 if tf32 else 10 * SINGLE
         yield Measured("convolution", size, _off(_picked(blurred[0], at), expected), allowed)
         # of one pixel apart from all others, the gradient is the window turned around it
@@ -151,7 +152,7 @@ def _reductions(device: str) -> Iterator[Measured]:
         numbers = values.tolist()
         total = math.fsum(numbers)
         given = values.to(device)
-        squares = math.fsum(map(_multiply, numbers, numbers))
+        squares = math.fsum(map(operator.mul, numbers, numbers))
         pairs = {
             "sum": (given.sum(), total),
             "mean": (given.mean(), total / count),
@@ -263,10 +264,6 @@ def _picked(tensor: Tensor, places: List[Any]) -> List[float]:
     index = [torch.tensor(column, device=tensor.device) for column in zip(*places)]
     picked: List[float] = tensor.detach()[tuple(index)].tolist()
     return picked
-
-
-def _multiply(one: float, other: float) -> float:
-    return one * other
 
 
 def _short(dtype: Any) -> str:

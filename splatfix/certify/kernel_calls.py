@@ -109,13 +109,19 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         return _run_triangles(kernel, device)
     if kernel.__name__ == "diff_surfel_rasterization":
         return _check_surfels(kernel, device, plain)
-    fields = _filled(kernel.GaussianRasterizationSettings)
-    arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
-    _refuse_unknown(fields, arguments)
+    fields, arguments = _fields(kernel), inspect.signature(kernel.GaussianRasterizer.forward).parameters
+    known = {*_ARGUMENTS, *_values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))}
+    wanted = [
+        name
+        for name, one in arguments.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if unknown := [name for name in (*fields, *wanted) if name not in known]:
+        raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
     camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
     exact, given = _leaves(splats, device)
-    means2d = _centers(fields, COUNT, device)
-    drawn = _draw(kernel, arguments, camera, given, means2d)
+    means2d = _centers(kernel, COUNT, device)
+    drawn = _draw(kernel, camera, given, means2d)
     color = drawn[0]
     generator = torch.Generator().manual_seed(4)
     weight = torch.randn(color.shape[0], *camera.size[::-1], generator=generator)
@@ -131,7 +137,7 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
         if len(drawn) > 2:  # the inverse depth of Inria 2024
             value = max(value, relative_error(drawn[2], inverse))
         smooth = camera._replace(antialiasing=True)
-        drawn = _draw(kernel, arguments, smooth, given, torch.zeros_like(means2d))
+        drawn = _draw(kernel, smooth, given, torch.zeros_like(means2d))
         value = max(
             value, relative_error(drawn[0], splat_reference(_double(smooth), _meant(kernel, exact))[0])
         )
@@ -140,13 +146,13 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     allowed = 5e-4 if camera.kernel_size is None else 5e-3
     results = [("", _densifying(value, exact, allowed, ran, means2d, plain))]
     if results[0][1]["outcome"] == "met":
-        elsewhere = _check_elsewhere(kernel, fields, arguments, (camera, splats), (device, allowed, plain))
+        elsewhere = _check_elsewhere(kernel, (camera, splats), (device, allowed, plain))
         results.append(("seen from elsewhere, with harmonics of degree 3", elsewhere))
     if camera.size[0] > ONE_TILE:
         for count, size in LARGER:
             if results[-1][1]["outcome"] == "failed":
                 break
-            result = _check_many(kernel, fields, arguments, count, size, (device, allowed, plain))
+            result = _check_many(kernel, count, size, (device, allowed, plain))
             results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
     return _worst(results)
 
@@ -162,11 +168,7 @@ def _meant(kernel: Any, splats: ReferenceSplats) -> ReferenceSplats:
 
 
 def _check_elsewhere(
-    kernel: Any,
-    fields: List[str],
-    arguments: Any,
-    scene: Tuple[Pinhole, ReferenceSplats],
-    how: Tuple[str, float, bool],
+    kernel: Any, scene: Tuple[Pinhole, ReferenceSplats], how: Tuple[str, float, bool]
 ) -> Dict[str, Any]:
     """The same picture in a world that is turned and moved, with pixels that are no squares and all harmonics; drawn once more
     without gradients, as held-out views are. What got a gradient must have a radius, by which trainers know what was seen."""
@@ -181,15 +183,15 @@ def _check_elsewhere(
         shs=torch.cat([splats.shs[:, :4], 0.2 * splats.shs[:, 4:]], 1),
     )
     exact, given = _leaves(splats, device)
-    means2d = _centers(fields, COUNT, device)
-    drawn = _draw(kernel, arguments, camera, given, means2d)
+    means2d = _centers(kernel, COUNT, device)
+    drawn = _draw(kernel, camera, given, means2d)
     expected, _ = splat_reference(_double(camera), _meant(kernel, exact))
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(10))
     torch.autograd.backward((drawn[0] * weight.to(device)).sum())
     torch.autograd.backward((expected * weight.double()).sum())
     value = relative_error(drawn[0], expected)
     with torch.no_grad():
-        value = max(value, relative_error(_draw(kernel, arguments, camera, given, means2d)[0], expected))
+        value = max(value, relative_error(_draw(kernel, camera, given, means2d)[0], expected))
     ran = Ran([], drawn[0], [item.grad for item in given])
     result = _densifying(value, exact, allowed, ran, means2d, plain)
     radii, moved = drawn[1], given.opacities.grad
@@ -199,22 +201,17 @@ def _check_elsewhere(
 
 
 def _check_many(
-    kernel: Any,
-    fields: List[str],
-    arguments: Any,
-    count: int,
-    size: Tuple[int, int],
-    how: Tuple[str, float, bool],
+    kernel: Any, count: int, size: Tuple[int, int], how: Tuple[str, float, bool]
 ) -> Dict[str, Any]:
     """A scene of many Gaussians: some pixels and the gradients that come from them, by the Gaussians that reach these pixels."""
     device, allowed, plain = how
-    camera, splats = _many(fields, count, size)
+    camera, splats = _many(_fields(kernel), count, size)
     exact_camera = _double(camera)
     across, down = _undoubted(exact_camera, splats)
     near = _reaching(camera, splats, across, down)
     exact, given = _leaves(splats, device)
-    means2d = _centers(fields, count, device)
-    color = _draw(kernel, arguments, camera, given, means2d)[0]
+    means2d = _centers(kernel, count, device)
+    color = _draw(kernel, camera, given, means2d)[0]
     chosen = ReferenceSplats(*(item[near] for item in _meant(kernel, exact)))
     expected, _, _ = splats_at(exact_camera, chosen, across, down)
     actual = color[:, down.to(device), across.to(device)]
@@ -225,9 +222,9 @@ def _check_many(
     return _densifying(relative_error(actual, expected), exact, allowed, ran, means2d, plain)
 
 
-def _centers(fields: List[str], count: int, device: str) -> Tensor:
+def _centers(kernel: Any, count: int, device: str) -> Tensor:
     """What takes the gradient of the projected means; FastGS writes four columns: the sums of absolute gradients are apart."""
-    return torch.zeros(count, 4 if "metric_map" in fields else 3, device=device, requires_grad=True)
+    return torch.zeros(count, 4 if "metric_map" in _fields(kernel) else 3, device=device, requires_grad=True)
 
 
 def _reaching(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Tensor) -> Tensor:
@@ -241,7 +238,7 @@ def _reaching(camera: Pinhole, splats: ReferenceSplats, across: Tensor, down: Te
 
 
 def _check_many_surfels(
-    kernel: Any, arguments: Any, count: int, size: Tuple[int, int], how: Tuple[str, bool]
+    kernel: Any, count: int, size: Tuple[int, int], how: Tuple[str, bool]
 ) -> Dict[str, Any]:
     """As :func:`_check_many`, at pixels where single precision does not decide otherwise than double."""
     device, plain = how
@@ -261,7 +258,7 @@ def _check_many_surfels(
     across, down = across[good], down[good]
     exact, given = _leaves(splats, device)
     means2d = torch.zeros(count, 3, device=device, requires_grad=True)
-    drawn = _draw(kernel, arguments, camera, _of_length_one(given), means2d)
+    drawn = _draw(kernel, camera, _of_length_one(given), means2d)
     chosen = ReferenceSplats(*(item[near] for item in _of_length_one(exact)))
     expected = torch.cat(surfel_reference(_double(camera), chosen, (across, down)))[:, 0]
     actual = torch.cat([drawn[0], drawn[2]])[:, down.to(device), across.to(device)]
@@ -331,8 +328,7 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     splats = _discs(splats, generator)
     exact, given = _leaves(splats, device)
     means2d = torch.zeros(COUNT, 3, device=device, requires_grad=True)
-    arguments = inspect.signature(kernel.GaussianRasterizer.forward).parameters
-    drawn = _draw(kernel, arguments, camera, _of_length_one(given), means2d)
+    drawn = _draw(kernel, camera, _of_length_one(given), means2d)
     actual, expected = (drawn[0], drawn[2]), surfel_reference(_double(camera), _of_length_one(exact))
     if drawn[2].shape != expected[1].shape:
         raise NotMeasured(
@@ -353,7 +349,7 @@ def _check_surfels(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     for count, size in sizes:
         if results[-1][1]["outcome"] == "failed":
             break
-        result = _check_many_surfels(kernel, arguments, count, size, (device, plain))
+        result = _check_many_surfels(kernel, count, size, (device, plain))
         results.append((f"of {count} Gaussians at {size[0]} x {size[1]}", result))
     return _worst(results)
 
@@ -447,14 +443,15 @@ def _values(camera: Pinhole, device: torch.device) -> Dict[str, Any]:
     }
 
 
-def _filled(kind: Any) -> List[str]:
+def _fields(kernel: Any) -> List[str]:
     """The settings that are given; others are left at the default that a drop-in or our own rasterizer has for them."""
+    kind = kernel.GaussianRasterizationSettings
     defaults = set(getattr(kind, "_field_defaults", {})) - {"antialiasing"}
     return [name for name in kind._fields if name not in defaults]
 
 
-def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
-    device = means2d.device
+def _draw(kernel: Any, camera: Pinhole, splats: ReferenceSplats, means2d: Tensor) -> Any:
+    device, arguments = means2d.device, inspect.signature(kernel.GaussianRasterizer.forward).parameters
     inputs = {
         "means3D": splats.means,
         "means2D": means2d,
@@ -472,28 +469,14 @@ def _draw(kernel: Any, arguments: Any, camera: Pinhole, splats: ReferenceSplats,
     if any(one.kind is one.VAR_KEYWORD for one in arguments.values()):
         expected |= {"means3D", "means2D", "opacities", "shs", "scales", "rotations"}
     known = {name: value for name, value in inputs.items() if name in expected}
-    values, kind = _values(camera, device), kernel.GaussianRasterizationSettings
-    settings = kind(**{name: values[name] for name in _filled(kind)})
+    values = _values(camera, device)
+    settings = kernel.GaussianRasterizationSettings(**{name: values[name] for name in _fields(kernel)})
     return kernel.GaussianRasterizer(settings)(**known)
 
 
 _ARGUMENTS = frozenset(
     ("self", "means3D", "means2D", "opacities", "shs", "scales", "rotations", "scores", "means2D_abs", "dc")
 )
-
-
-def _refuse_unknown(fields: List[str], arguments: Any) -> None:
-    known = _values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))
-    unknown = [name for name in fields if name not in known]
-    unknown += [
-        name
-        for name, one in arguments.items()
-        if name not in _ARGUMENTS
-        and one.default is one.empty
-        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    if unknown:
-        raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
 
 
 def _run_triangles(kernel: Any, device: str) -> Dict[str, Any]:

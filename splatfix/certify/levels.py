@@ -290,17 +290,11 @@ def reproduces(scenes: Sequence[SceneRun], comparison: Comparison | None) -> Run
         not_shown.append(f"cannot be read: {names}")
     for item in by_outcome[Outcome.NOT_MEASURED]:
         not_shown.append(f"{item.scene}: not comparable: {item.why}")
-    held = by_outcome[Outcome.MET]
-    evidence = "; ".join([*not_shown, *map(_beside, held)]) or "no scene was trained"
-    reached: bool | None = True
-    if not_shown or not held:
-        reached = None
+    held = []
+    for item in by_outcome[Outcome.MET]:
+        met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
+        figures = (f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met)
+        held.append(f"{item.scene} {', '.join(figures)}")
+    evidence = "; ".join([*not_shown, *held]) or "no scene was trained"
+    reached = None if not_shown or not held else True
     return Rung(RungName.REPRODUCES, reached, evidence)
-
-
-def _beside(item: SceneComparison) -> str:
-    """The judged measures of a scene with the baseline's in brackets."""
-    met = [one for one in item.measures if one.outcome is Outcome.MET and one.unit != "B"]
-    return f"{item.scene} " + ", ".join(
-        f"{one.name} {one.now:.4g} (baseline {one.baseline:.4g})" for one in met
-    )

@@ -109,13 +109,18 @@ class _Installed:
     def _add(self, distributions: Iterable[Distribution], *, of_sites: bool) -> None:
         for distribution in distributions:
             if distribution.editable:
-                self._editable += filter(None, [origin_folder(distribution)])
+                if source := origin_folder(distribution):
+                    self._editable.append(f"{source}{os.sep}")
                 continue
             folder = os.path.realpath(distribution.location)
             for item in recorded_files(record_of(self._system, distribution).splitlines()):
                 self.files[f"{folder}/{item.path}"] = (distribution, item)
                 if of_sites and item.path.endswith(_SOURCES):
-                    self._modules.setdefault(_module_of(item.path), distribution)
+                    # torch.optim of torch/optim/__init__.py, torch._C of torch/_C.cpython-311-x86_64-linux-gnu.so
+                    *folders, name = item.path.split("/")
+                    parts = [*folders, name.partition(".")[0]]
+                    module = ".".join(parts).removesuffix(".__init__")
+                    self._modules.setdefault(module, distribution)
 
     def owner_of(self, file: str) -> str:
         """``torch 2.13.0``."""
@@ -127,9 +132,10 @@ class _Installed:
 
     def judge(self, file: str, module: str) -> Difference | str | None:
         """What is different about a file, why that is not known, or None for one as installed; ``module`` is "" for a library."""
-        if owner := self._shadowed(module, file):
+        elsewhere = file not in self.files or not file.startswith(self.sites)
+        if module in self._modules and elsewhere and not file.startswith(tuple(self._editable)):
             # one difference for all modules of a package
-            package = module.partition(".")[0]
+            package, owner = module.partition(".")[0], _name(self._modules[module])
             folder = file.rpartition(f"{os.sep}{package}")[0] or file
             return Difference(f"{package} was loaded from {folder}, and not what {owner} installed")
         if file not in self.files:
@@ -140,39 +146,14 @@ class _Installed:
             return f"{recorded.path} (the RECORD of {name} has no digest of it)"
         try:
             same_size = recorded.size is None or Path(file).stat().st_size == recorded.size
-            if same_size and _digest(file) == recorded.sha256:
-                return None
+            if same_size:
+                digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(Path(file))))
+                if digest.decode().rstrip("=") == recorded.sha256:  # as a RECORD spells it
+                    return None
         except OSError as error:
             return f"{recorded.path} ({error.strerror or error})"
         return Difference(f"{recorded.path} differs from what {name} installed", distribution.name)
 
-    def _shadowed(self, module: str, file: str) -> str:
-        """The distribution that installed this module elsewhere than where it was loaded from; "" where none did."""
-        if module not in self._modules or self.is_editable(file):
-            return ""
-        if file in self.files and file.startswith(self.sites):
-            return ""
-        return _name(self._modules[module])
-
-    def is_editable(self, file: str) -> bool:
-        """It is in the source folder of an editable install."""
-        return any(file.startswith(f"{folder}{os.sep}") for folder in self._editable)
-
-
-def _digest(file: str) -> str:
-    """As a RECORD spells it."""
-    return base64.urlsafe_b64encode(bytes.fromhex(sha256_of(Path(file)))).decode().rstrip("=")
-
 
 def _name(distribution: Distribution) -> str:
     return f"{distribution.name} {distribution.version}"
-
-
-def _module_of(path: str) -> str:
-    """``torch.optim`` of ``torch/optim/__init__.py``, ``torch._C`` of ``torch/_C.cpython-311-x86_64-linux-gnu.so``."""
-    folder, _, name = path.rpartition("/")
-    stem = name.partition(".")[0]
-    parts = folder.split("/") if folder else []
-    if stem != "__init__":
-        parts.append(stem)
-    return ".".join(parts)

@@ -127,10 +127,7 @@ def target_of(
                 run("splatfix", "monitor", *arguments[1:], arguments[0], text="Put options first"),
             )
         return RunningProcess(int(arguments[0]), system or LiveSystem())
-    stdout = None
-    if quiet:
-        stdout = sys.stderr.fileno()
-    return StartedCommand(arguments, stdout, environment)
+    return StartedCommand(arguments, sys.stderr.fileno() if quiet else None, environment)
 
 
 class MemorySample(Struct, frozen=True):
@@ -180,16 +177,12 @@ class Meter:
         self._gpus, self._system = gpus, system
         self._before: tuple[float, float] | None = None
         self._unnamed_before = {gpu.index: self._unnamed(gpu) for gpu in gpus.read()}
-        self._settled: float | None = None
+        self.settled: float | None = None
+        """The baseline in GiB; None while it has not settled."""
         self.samples: list[MemorySample] = []
         self.notes: list[str] = []
         if gpus.problem:
             self._note(f"VRAM is not measured: {gpus.problem}")
-
-    @property
-    def settled(self) -> float | None:
-        """The baseline in GiB; None while it has not settled."""
-        return self._settled
 
     def take(self, seconds: float, pid: int, host: HostUse | None) -> MemorySample:
         """One sample at ``seconds`` since the start."""
@@ -241,23 +234,20 @@ class Meter:
 
     def _unnamed(self, gpu: GpuUse) -> int:
         """Bytes in use that belong to no visible process."""
-        sizes = (size for pid, size in gpu.processes.items() if size is not None and self._visible(pid))
-        return max(0, (gpu.used or 0) - sum(sizes))
-
-    def _visible(self, pid: int) -> bool:
-        """Inside a container the driver may report the host's process IDs, which mean nothing there."""
-        return not self._system.exists("/proc") or alive(self._system, pid)
+        # inside a container the driver may report the host's process IDs, which mean nothing there
+        pids = [pid for pid in gpu.processes if not self._system.exists("/proc") or alive(self._system, pid)]
+        return max(0, (gpu.used or 0) - sum(gpu.processes[pid] or 0 for pid in pids))
 
     def _creep(self, held: float | None) -> float | None:
         if held is None:
             return None
         recent = [item.vram_reserved_gb or 0.0 for item in self.samples[1 - SETTLED_OVER :]] + [held]
         even = min(recent) > 0.0 and max(recent) - min(recent) <= SETTLED_WITHIN * max(recent)
-        if self._settled is None and len(recent) == SETTLED_OVER and even:
-            self._settled = statistics.median(recent)
-        if self._settled is None:
+        if self.settled is None and len(recent) == SETTLED_OVER and even:
+            self.settled = statistics.median(recent)
+        if self.settled is None:
             return None
-        return max(0.0, held - self._settled)
+        return max(0.0, held - self.settled)
 
     def _cpu(self, seconds: float, host: HostUse | None) -> float | None:
         before, self._before = self._before, None
@@ -320,7 +310,9 @@ def watch(
             except OSError as error:  # a full disk ends the series, not the training
                 written = False
                 meter.notes.append(f"the series ends at {sample.seconds:.0f} s: {error.strerror or error}")
-            _wait(target, interval, sleep)
+            until = time.monotonic() + interval
+            while not target.ended() and (left := until - time.monotonic()) > 0:
+                sleep(min(left, 0.1))
     summary = summarize(target.name, target.exit_code(), time.monotonic() - started, meter, folder)
     write_json(folder / "summary.json", to_json(summary))
     return summary
@@ -343,13 +335,6 @@ def _add_to_board(board: Any, sample: MemorySample, step: int) -> None:
             group = "memory" if name.endswith("_gb") else "load"
             values.append(Scalars.Value(tag=f"{group}/{name}", simple_value=value))
     board.add_event(Event(wall_time=time.time(), step=step, summary=Scalars(value=values)))
-
-
-def _wait(target: Target, interval: float, sleep: Callable[[float], None]) -> None:
-    """Sleep until the next sample or the end of the target."""
-    until = time.monotonic() + interval
-    while not target.ended() and (left := until - time.monotonic()) > 0:
-        sleep(min(left, 0.1))
 
 
 def summarize(name: str, exit_code: int | None, seconds: float, meter: Meter, folder: Path) -> Summary:

@@ -87,23 +87,17 @@ def renderer_for(renderer: str, device: str, facts: Facts) -> str:
         dropins = {canonicalize_name(item.name) for item in installed if item.made_by_splatfix == "drop-in"}
         runs_here = [name for name, dropin in _DROPIN_OF.items() if dropin in dropins]
     if renderer == AUTO:
-        return next((name for name in runs_here if _can_be_called(name, facts)), "torch")
+        callable_here = {"gsplat"} & {*(facts.environment.modules.value or ())}
+        for package in facts.environment.packages.value or ():
+            if package.module == "diff_gaussian_rasterization" and {*variant_names(package)} - NOT_CALLED:
+                callable_here.add("inria")
+        return next((name for name in runs_here if name in callable_here), "torch")
     if renderer == "torch" or renderer in runs_here:
         return renderer
     problem = f"The renderer {renderer} needs a GPU"
     if make_context(facts).visible_gpus and (obstacle := _torch_lacks(facts)):
         problem += f", and {obstacle}"
     raise SplatfixError.of("certify.renderer-needs-gpu", problem=problem)
-
-
-def _can_be_called(renderer: str, facts: Facts) -> bool:
-    """Its rasterizer is installed, and is one that the smoke trainer knows."""
-    if renderer == "gsplat":
-        return renderer in (facts.environment.modules.value or ())
-    for package in facts.environment.packages.value or ():
-        if package.module == "diff_gaussian_rasterization":
-            return bool({*variant_names(package)} - NOT_CALLED)
-    return False
 
 
 def device_for(device: str, facts: Facts) -> str:

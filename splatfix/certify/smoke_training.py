@@ -23,13 +23,7 @@ from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
-from splatfix.certify.smoke import (
-    FINISHED,
-    child_variables,
-    ended_early,
-    sentences,
-    source_digests,
-)
+from splatfix.certify.smoke import FINISHED, child_variables, ended_early, sentences, source_digests
 from splatfix.certify.subject import SmokeSubject
 from splatfix.context import make_context
 from splatfix.core.files import make_folder
@@ -183,16 +177,12 @@ class SmokeTrainer:
     def _argv(self, scene: str) -> list[str]:
         subject = self._subject
         arguments = [*subject.suite.trainer_arguments(scene), *subject.trainer_arguments]
-        return [subject.python, "-m", "smoke_trainer", *arguments, *self._kernels_of_the_stack()]
-
-    def _kernels_of_the_stack(self) -> list[str]:
-        """The environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them."""
+        # the environment's own SSIM and kNN, where they were checked and the trainers of this rasterizer call them
         good = {item.implementation for item in self._kernels if item.outcome is Outcome.MET}
-        arguments: list[str] = []
         for module, (options, renderers) in OF_STACKS.items():
-            if module in good and self._subject.request.renderer in renderers:
+            if module in good and subject.request.renderer in renderers:
                 arguments += options
-        return arguments
+        return [subject.python, "-m", "smoke_trainer", *arguments]
 
 
 def judge_run(
@@ -246,9 +236,7 @@ def _losses(folder: Path) -> list[float]:
             document: Any = json.loads(line)
         except ValueError:
             break
-        loss = None
-        if isinstance(document, Mapping):
-            loss = document.get("loss")
+        loss = document.get("loss") if isinstance(document, Mapping) else None
         if not isinstance(loss, (int, float)) or not math.isfinite(loss):
             break
         losses.append(float(loss))

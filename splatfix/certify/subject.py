@@ -88,7 +88,11 @@ def smoke_subject(request: CertifyRequest, python: str, facts: Facts) -> SmokeSu
     suite = _suite(request, method, python, device)
     baseline = None
     if request.baseline is not None and method is None:
-        baseline = _earlier(Path(request.baseline), request.renderer, device)
+        path = Path(request.baseline)
+        baseline = read_json(path, "an earlier certificate.json")
+        if not isinstance(baseline, dict) or baseline.get("command") != "certify":
+            raise SplatfixError.of("certify.not-a-certificate", path=path)
+        require_alike(path, baseline, request.renderer, device)
     return SmokeSubject(request, python, device, suite, baseline, method.name if method else "")
 
 
@@ -101,9 +105,11 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
     level = request.level
     if level is not None and level < TRAINS_FROM:
         return NO_SCENES
-    if request.data is None:
-        return _samples(request)
     full = level == FULL
+    if request.data is None and level is not None:
+        return sample_suite("standard" if full else "quick")
+    if request.data is None:
+        return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
     if full and device == "cpu":
         raise SplatfixError.of("certify.level-needs-gpu", full=FULL, full_iterations=FULL_ITERATIONS)
     length = request.iterations
@@ -115,12 +121,6 @@ def _suite(request: CertifyRequest, method: Method | None, python: str, device: 
     if method is None:
         return suite
     return replace(suite, strategy=method.strategy)
-
-
-def _samples(request: CertifyRequest) -> Suite:
-    if request.level is not None:
-        return sample_suite("standard" if request.level == FULL else "quick")
-    return sample_suite(request.suite, request.iterations, request.resolution, only=request.scene)
 
 
 def published_method(request: CertifyRequest) -> Method | None:
@@ -141,16 +141,3 @@ def published_method(request: CertifyRequest) -> Method | None:
     if method is not None and request.data is None:
         raise SplatfixError.of("certify.baseline-needs-data", baseline=request.baseline)
     return method
-
-
-def _earlier(path: Path, renderer: str, device: str) -> dict[str, Any]:
-    """An earlier certificate of the same renderer and device.
-
-    Raises:
-        SplatfixError: exit code 2 for anything else, before anything is trained.
-    """
-    document = read_json(path, "an earlier certificate.json")
-    if not isinstance(document, dict) or document.get("command") != "certify":
-        raise SplatfixError.of("certify.not-a-certificate", path=path)
-    require_alike(path, document, renderer, device)
-    return document

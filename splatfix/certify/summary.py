@@ -41,20 +41,31 @@ def summarize(
     where = on(subject.device)
     reached = {rung.name: rung.reached for rung in proof}
     if verdict is Verdict.NOT_CERTIFIED:
-        sentences = [
-            _refused(proof, runs, where),
-            _built_for(subject, built),
-        ]
+        sentences = [_refused(proof, runs, where), _built_for(subject, built)]
     elif verdict is Verdict.UNDETERMINED:
         sentences = [_undetermined(proof, runs, where, left_open)]
     else:
-        sentences = [_certified(subject, runs, where)]
+        module = MODULES.get(subject.request.renderer)
+        renderer = f"the installed {module}"
+        if module is None:
+            renderer = "splatfix's own rasterizer in plain PyTorch"
+        elif rendered_in_torch(runs):
+            renderer = f"splatfix's drop-in for {module}"
+        quality = "held-out quality"
+        if unknown := without_floor(runs):
+            quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
+        sentences = [
+            f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
+            f"with healthy gradients, densification and {quality}."
+        ]
         skipped = len(subject.suite.skipped)
         if skipped:
             sentences.append(f"Skipped: {counted(skipped, 'scene')}.")
         if noted := [run.scene for run in runs if run.notes]:
             sentences.append(f"With reservations: {', '.join(noted)}.")
-        if names := _not_trained(subject, kernels):
+        drawing = [item for item in kernels if item.name in ("rasterizer", "gsplat")]
+        modules = [item.implementation.partition(".")[0] for item in drawing if item.kind not in ("", "ours")]
+        if names := dict.fromkeys(name for name in modules if name != module):
             sentences.append(f"Installed, and not trained: {', '.join(names)}.")
         if subject.device == "cpu":
             sentences.append(_built_for(subject, built) or "CUDA and GPUs were not verified.")
@@ -62,31 +73,6 @@ def summarize(
             sentences.append(f"It was not held against {subject.published}, whose conditions differ.")
         sentences.append(idle_gpu)
     return " ".join(filter(None, sentences))
-
-
-def _certified(subject: SmokeSubject, runs: tuple[SceneRun, ...], where: str) -> str:
-    module = MODULES.get(subject.request.renderer)
-    renderer = f"the installed {module}"
-    if module is None:
-        renderer = "splatfix's own rasterizer in plain PyTorch"
-    elif rendered_in_torch(runs):
-        renderer = f"splatfix's drop-in for {module}"
-    quality = "held-out quality"
-    if unknown := without_floor(runs):
-        quality = f"rising held-out PSNR (no reference PSNR for {', '.join(unknown)})"
-    return (
-        f"This environment trained {counted(len(runs), 'scene')} of 3D Gaussians {where} with {renderer}, "
-        f"with healthy gradients, densification and {quality}."
-    )
-
-
-def _not_trained(subject: SmokeSubject, kernels: Sequence[KernelCheck]) -> list[str]:
-    """The rasterizers of the environment that the training did not call."""
-    drawing = [
-        item for item in kernels if item.name in ("rasterizer", "gsplat") and item.kind not in ("", "ours")
-    ]
-    modules = dict.fromkeys(item.implementation.partition(".")[0] for item in drawing)
-    return [module for module in modules if module != MODULES.get(subject.request.renderer)]
 
 
 def _undetermined(

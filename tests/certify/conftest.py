@@ -17,6 +17,7 @@ import pytest
 from smoke_trainer.__main__ import main as trainer_main
 from splatfix.certify import Certificate, CertifyRequest, KernelCheck, Outcome, SmokeSubject, Suite
 from splatfix.certify.kernels import WHICH
+from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung, RungName
@@ -56,7 +57,6 @@ class RecordedKernels(ProcessRunner):
         self.measured = measured
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        """See :meth:`splatfix.core.runner.Runner.run`."""
         words = tuple(map(str, argv))
         if words[1:3] == ("-c", WHICH):
             packages = (name.partition(".")[0] for name in self.measured)
@@ -76,7 +76,6 @@ class RecordedTrainer(RecordedKernels):
         self.calls: list[list[str]] = []
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        """See :meth:`splatfix.core.runner.Runner.run`."""
         words = [str(word) for word in argv]
         if "smoke_trainer" not in words:
             return super().run(argv, **options)
@@ -94,7 +93,6 @@ class TrainingHere(RecordedKernels):
     """Answers for the kernel probe; the trainer runs in this process, which has imported torch already."""
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        """See :meth:`splatfix.core.runner.Runner.run`."""
         words = [str(word) for word in argv]
         if words[1:3] != ["-m", "smoke_trainer"]:
             return super().run(argv, **options)
@@ -169,3 +167,9 @@ def known() -> Facts:
     """Facts of this machine and environment; needs torch in it."""
     pytest.importorskip("torch")
     return gather(sys.executable)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Path:
+    """A bundled scene in COLMAP's layout, to be changed."""
+    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")

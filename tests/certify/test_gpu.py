@@ -56,11 +56,8 @@ def test_details_only_of_a_certain_gpu(cuda: tuple[str, ...] | None, certain: bo
     assert ("GPU id" in gpu_record(facts, "cuda", ())) is certain
 
 
-def test_the_name_is_torchs_own() -> None:
+def test_the_name_is_torchs_own_and_none_on_the_cpu() -> None:
     told = SceneRun("figurine", (), 7.0, {"machine": {"gpu": "NVIDIA Test"}})
     assert gpu_record(MIXED, "cuda", (told,))["GPU"] == "NVIDIA Test (cuda)"
-
-
-def test_on_the_cpu_no_gpu_is_claimed() -> None:
     found = gpu_record(MIXED, "cpu", (RUN,))
     assert found["GPU"] == "none used" and "GPU id" not in found

@@ -58,11 +58,8 @@ def test_the_smoke_trainer_renders_by_it_on_a_cpu(variables: dict[str, str], tmp
     assert done.ok, done.stderr
     result = json.loads((tmp_path / "result.json").read_text("utf-8"))
     renderer = result["implementations"]["renderer"]
-    assert (renderer["engine"], renderer["module"], renderer["version"]) == (
-        "torch-cpu",
-        "gsplat.csrc",
-        "1.5.3",
-    )
+    said = (renderer["engine"], renderer["module"], renderer["version"])
+    assert said == ("torch-cpu", "gsplat.csrc", "1.5.3")
     assert renderer["calls"] > 25
     assert result["heldout"]["psnr"] > result["initial_heldout"]["psnr"] + 1
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.certify import exit_code_of, run_and_report
+from splatfix.app.certify import exit_code_of
 from splatfix.certify import SUITES, Certificate, Interrupted, Outcome, Verdict, certify, environment
 from splatfix.certify.interim import EVERY, SHARE, InterimReports, incomplete
 from splatfix.certify.model import NOT_REACHED
@@ -93,20 +93,6 @@ def test_within_a_scene_not_too_often(tmp_path: Path, known: Facts) -> None:
     assert written[-1].under_way == {"where": "figurine", "scene": 3, "scenes": 3}, "nothing of study's"
 
 
-def test_ctrl_c_says_how_far_it_came(tmp_path: Path, known: Facts) -> None:
-    _, base = reports_of(tmp_path, known)
-    scenes = (*SUITES["quick"].scenes, "fruit", "plaza")
-    found = incomplete(base, scenes, {"where": "study", **STATE}, interrupted=True)
-    assert (found.interrupted, found.unfinished) == (True, False)
-    assert found.summary.startswith(
-        "Interrupted after 3 of 5 scenes, in study (scene 2 of 3) at iteration 120"
-    )
-    assert [(item.scene, item.reason) for item in found.skipped] == [
-        ("fruit", NOT_REACHED),
-        ("plaza", NOT_REACHED),
-    ]
-
-
 def stopped(out: Path, known: Facts, begun: Callable[[Callable[[str], None]], None]) -> Certificate:
     """Interrupted in the first training; `begun` gets what the trainer tells lines to."""
 
@@ -132,6 +118,13 @@ def test_what_the_trainer_told_at_its_start_is_recorded(tmp_path: Path, known: F
         tmp_path, known, lambda line: line(json.dumps({**STATE, "event": "progress", "run": told}))
     )
     assert (found.scenes, found.environment) == ((), whole.environment)
+    assert (found.interrupted, found.unfinished) == (True, False)
+    assert found.summary.startswith(
+        "Interrupted after 0 of 3 scenes, in courtyard (scene 1 of 3) at iteration"
+    )
+    assert {(item.scene, item.reason) for item in found.skipped} == {
+        (scene, NOT_REACHED) for scene in SUITES["quick"].scenes
+    }
     assert found.environment["CPU"].endswith("threads") and found.environment["renderer"]
     parts, of_whole = parts_of(found), parts_of(whole)
     assert parts["seed"] == str(RESULT["config"]["seed"]) and parts["iterations"] == "200"
@@ -274,12 +267,3 @@ def test_a_signal_leaves_a_report(number: signal.Signals, tmp_path: Path) -> Non
     for name in ("certificate.md", "certificate.html"):
         assert told in (out / name).read_text(encoding="utf-8")
     assert not list(out.glob(".certificate*")), "no half-written file"
-
-
-def test_the_finished_report_replaces_the_interim_ones(tmp_path: Path, known: Facts) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
-        result, _ = run_and_report(subject(SUITES["quick"], tmp_path), known)
-    document = json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
-    assert (document["unfinished"], document["verdict"]) == (False, result.verdict.value)
-    assert not (tmp_path / "previous").exists()

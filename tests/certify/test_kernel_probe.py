@@ -1,5 +1,6 @@
 """The kernel probe: wrong kernels fail their check, and drop-ins are known by their manifests."""
 
+import builtins
 import importlib.metadata
 import json
 import os
@@ -21,28 +22,27 @@ from splatfix.core.runner import ProcessRunner  # noqa: E402
 from splatfix.kernels import knn, rasterizer, ssim  # noqa: E402
 from splatfix.knowledge.dropins import DROPINS  # noqa: E402
 from tests.certify.conftest import put_dropin  # noqa: E402
+from tests.tables import data  # noqa: E402
 
 NAME = "splatfix.kernels.changed"
 """Kernels of that package are held to the contract of plain PyTorch."""
 
 
-def distribution(folder: Path, name: str, manifest: str | None) -> importlib.metadata.Distribution:
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    if manifest is not None:
-        (info / "splatfix.json").write_text(manifest)
-    return importlib.metadata.Distribution.at(info)
-
-
 def test_a_dropin_is_known_by_its_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    there = [
-        distribution(tmp_path, "plain", None),
-        distribution(tmp_path, "damaged", '{"kind": "swa'),
-        distribution(tmp_path, "odd", '["drop-in"]'),
-        distribution(tmp_path, "built", '{"kind": "build", "replaces": "simple_knn"}'),
-        distribution(tmp_path, "mine", '{"kind": "drop-in", "replaces": "fused_ssim"}'),
-    ]
+    there = []
+    for number, manifest in enumerate(
+        (
+            "",
+            '{"kind": "swa',
+            '["drop-in"]',
+            '{"kind": "build", "replaces": "simple_knn"}',
+            '{"kind": "drop-in", "replaces": "fused_ssim"}',
+        )
+    ):
+        info = tmp_path / f"p{number}-1.0.dist-info"
+        info.mkdir()
+        (info / "splatfix.json").write_text(manifest)
+        there.append(importlib.metadata.Distribution.at(info))
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: there)
     kernel_probe.dropins.cache_clear()
     try:
@@ -57,16 +57,8 @@ def halved_gradients(color: torch.Tensor) -> torch.Tensor:
     return color.detach() + 0.5 * (color - color.detach())
 
 
-class HalvedGradients(rasterizer.GaussianRasterizer):
-    def forward(self, *args: Any, **options: Any) -> Any:
-        color, *rest = super().forward(*args, **options)
-        return (halved_gradients(color), *rest)
-
-
-class Detached(rasterizer.GaussianRasterizer):
-    def forward(self, *args: Any, **options: Any) -> Any:
-        color, *rest = super().forward(*args, **{**options, "means2D": options["means2D"].detach()})
-        return (color, *rest)
+def halved_of_many(scales: torch.Tensor) -> torch.Tensor:
+    return halved_gradients(scales) if len(scales) > 1000 else scales
 
 
 def module(**members: Any) -> types.ModuleType:
@@ -75,14 +67,18 @@ def module(**members: Any) -> types.ModuleType:
     return found
 
 
-SETTINGS = {"GaussianRasterizationSettings": rasterizer.GaussianRasterizationSettings}
+def rasterizer_with(color: Any = None, **wrong: Any) -> types.ModuleType:
+    """Our rasterizer with something wrong in its color, or in an argument of that name."""
 
+    class Wrong(rasterizer.GaussianRasterizer):
+        def forward(self, *args: Any, **options: Any) -> Any:
+            for name, change in wrong.items():
+                options[name] = change(options[name])
+            drawn, *rest = super().forward(*args, **options)
+            return (color(drawn) if color else drawn, *rest)
 
-class HalvedScalesOfMany(rasterizer.GaussianRasterizer):
-    def forward(self, *args: Any, **options: Any) -> Any:
-        if len(options["scales"]) > 1000:
-            options["scales"] = halved_gradients(options["scales"])
-        return super().forward(*args, **options)
+    settings = rasterizer.GaussianRasterizationSettings
+    return module(GaussianRasterizer=Wrong, GaussianRasterizationSettings=settings)
 
 
 def ssim_of_small_images(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -95,36 +91,20 @@ def distances_of_a_hundred_thousand(points: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("check", "wrong", "size"),
+    ("kernel", "wrong", "size"),
     [
-        (
-            kernel_calls.check_ssim,
-            module(fused_ssim=lambda *a, **k: ssim.fused_ssim(*a, **k) * 1.01),
-            "at 61 x 45",
-        ),
-        (kernel_calls.check_ssim, module(fused_ssim=ssim_of_small_images), "at 259 x 131"),
+        ("ssim", module(fused_ssim=lambda *a, **k: ssim.fused_ssim(*a, **k) * 1.01), "at 61 x 45"),
+        ("ssim", module(fused_ssim=ssim_of_small_images), "at 259 x 131"),
         # as a search inside batches gives
-        (
-            kernel_calls.check_knn,
-            module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2),
-            "of 700 points",
-        ),
-        (kernel_calls.check_knn, module(distCUDA2=distances_of_a_hundred_thousand), "of 100003 points"),
-        (kernel_calls.check_rasterizer, module(GaussianRasterizer=HalvedGradients, **SETTINGS), ""),
-        (
-            kernel_calls.check_rasterizer,
-            module(GaussianRasterizer=Detached, **SETTINGS),
-            "means2D got no gradient",
-        ),
-        (
-            kernel_calls.check_rasterizer,
-            module(GaussianRasterizer=HalvedScalesOfMany, **SETTINGS),
-            "of 1025 Gaussians at 257 x 131",
-        ),
+        ("knn", module(distCUDA2=lambda points: knn.distCUDA2(points) * 1.2), "of 700 points"),
+        ("knn", module(distCUDA2=distances_of_a_hundred_thousand), "of 100003 points"),
+        ("rasterizer", rasterizer_with(color=halved_gradients), ""),
+        ("rasterizer", rasterizer_with(means2D=torch.Tensor.detach), "means2D got no gradient"),
+        ("rasterizer", rasterizer_with(scales=halved_of_many), "of 1025 Gaussians at 257 x 131"),
     ],
 )
-def test_wrong_kernel_fails(check: Any, wrong: types.ModuleType, size: str) -> None:
-    found = check(wrong, "cpu", True)
+def test_wrong_kernel_fails(kernel: str, wrong: types.ModuleType, size: str) -> None:
+    found = kernel_calls.CHECKS[kernel](wrong, "cpu", True)
     assert found["outcome"] == "failed" and found["detail"].startswith(size)
 
 
@@ -153,41 +133,18 @@ def outcomes_of(error: Exception, monkeypatch: pytest.MonkeyPatch) -> list[dict[
 
 
 @pytest.mark.parametrize(
-    ("error", "failed"),
-    [
-        (TypeError("rasterize_gaussians(): incompatible function arguments."), False),
-        (TypeError("forward() missing 1 required positional argument: 'scores'"), False),
-        (RuntimeError("means3D must have dimensions (num_points, 3)"), False),
-        (RuntimeError("colors must be a CUDA tensor"), False),
-        (RuntimeError("Expected all tensors to be on the same device, but found cuda:0 and cpu!"), False),
-        (ValueError("not enough values to unpack (expected 8, got 6)"), False),
-        (NameError("name 'fusedssim' is not defined"), False),
-        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), True),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
-        (RuntimeError("CUDA out of memory. Tried to allocate 131060.00 GiB."), True),
-        (RuntimeError("Trying to create tensor with negative dimension -1847382: [-1847382]"), True),
-    ],
+    ("said", "kind", "text"), [(said, *row) for said, rows in data(__file__).items() for row in rows]
 )
 def test_a_wrong_call_is_no_wrong_result(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, failed: bool
+    monkeypatch: pytest.MonkeyPatch, said: str, kind: str, text: str
 ) -> None:
+    error: Exception = getattr(builtins, kind)(text)
     native, ours = outcomes_of(error, monkeypatch)
-    assert native["outcome"] == ("failed" if failed else "not-measured")
-    assert str(error).partition("\n")[0] in native["detail"]
-    assert ours["outcome"] == "failed", "our call of our kernel: no excuse"
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 5 MiB is free.",
-        "CUDA error: all CUDA-capable devices are busy or unavailable",
-        "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8388608 bytes.",
-    ],
-)
-def test_a_gpu_that_others_fill_fails_no_kernel(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    for row in outcomes_of(RuntimeError(said), monkeypatch):
-        assert row["outcome"] == "not-measured"
+    assert native["outcome"] == ("failed" if said == "failed" else "not-measured")
+    assert text in native["detail"]
+    # our call of our kernel: no excuse
+    assert ours["outcome"] == ("not-measured" if said == "busy" else "failed")
+    assert native["imported"] is ours["imported"] is not isinstance(error, ImportError)
 
 
 def test_a_cuda_that_does_not_start_fails_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,14 +228,3 @@ def test_on_a_cpu_only_the_pytorch_half_of_a_drop_in_runs(backend: str, words: s
     )
     said = "; of simple_knn._C only their PyTorch half: no GPU ran their CUDA code"
     assert (said in rung.shown_by) is bool(words)
-
-
-def test_a_module_missing_at_the_call_is_no_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gsplat imports its compiled module, and packaging, when something is first drawn."""
-
-    def lacking(*arguments: object) -> object:
-        raise ModuleNotFoundError("No module named 'packaging'")
-
-    monkeypatch.setitem(kernel_probe.CHECKS, "knn", lacking)
-    found = kernel_probe.run_check("knn", "splatfix.kernels.knn", "drop-in", "cpu")
-    assert (found["outcome"], found["imported"]) == ("failed", False)

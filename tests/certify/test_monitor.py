@@ -62,10 +62,6 @@ def watched(work: str, folder: Path, **options: Any) -> Summary:
     return watch(command, folder, **{"interval": 0.1, "gpus": NO_DRIVER, **options})
 
 
-def summary_of(meter: Meter, seconds: float, folder: Path) -> Summary:
-    return summarize("train.py", 0, seconds, meter, folder)
-
-
 def run(recorded: Readings, count: int) -> Meter:
     meter = Meter(recorded, LiveSystem())
     for second in range(count):
@@ -160,7 +156,7 @@ def test_ctrl_c_goes_to_the_command(tmp_path: Path) -> None:
 def test_peak_baseline_and_creep_on_a_shared_gpu(tmp_path: Path) -> None:
     growing = [0.0, 0.5, 2.0, 5.0, *[6.0] * 10, 6.5, 7.0, 6.8]
     meter = run(Readings(*held(0.0, *growing)), len(growing))
-    summary = summary_of(meter, 17.0, tmp_path)
+    summary = summarize("train.py", 0, 17.0, meter, tmp_path)
     assert (summary.vram_peak_gb, summary.vram_settled_gb, summary.vram_creep_gb) == (7.0, 6.0, 1.0)
     assert summary.share_above_97_percent == 0.0 and summary.gpu_utilisation_mean == 50
     assert summary.cpu_percent_mean == 150.0 and summary.rss_peak_gb == 2.0 and summary.notes == ()
@@ -170,9 +166,9 @@ def test_peak_baseline_and_creep_on_a_shared_gpu(tmp_path: Path) -> None:
 
 def test_a_gpu_that_fills_up_and_never_settles(tmp_path: Path) -> None:
     meter = run(Readings(*held(0.0, 10.0, 19.0, 19.5, 19.6)), 4)
-    assert summary_of(meter, 4.0, tmp_path).share_above_97_percent == 0.5
+    assert summarize("train.py", 0, 4.0, meter, tmp_path).share_above_97_percent == 0.5
     sizes = [1.0 + 0.5 * step for step in range(14)]
-    summary = summary_of(run(Readings(*held(0.0, *sizes)), 14), 14.0, tmp_path)
+    summary = summarize("train.py", 0, 14.0, run(Readings(*held(0.0, *sizes)), 14), tmp_path)
     assert summary.vram_peak_gb == 7.5 and summary.vram_settled_gb is None and summary.vram_creep_gb is None
     assert len(summary.notes) == 1
 

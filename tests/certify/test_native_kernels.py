@@ -15,6 +15,7 @@ from splatfix.core.codec import from_json
 from splatfix.core.proof import RungName
 from splatfix.facts import Facts
 from tests import standins
+from tests.tables import data
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,6 +23,7 @@ pytestmark = [
 ]
 
 
+TABLES: dict[str, Any] = data(__file__)
 KERNELS = {"fused-ssim": "ssim", "simple-knn": "knn"}
 OTHER_INPUTS = ("mip", "mcmc", "2dgs-surfel")
 """Variants that are called with a camera, a smaller scene or discs of their own: not what the own kernel was given."""
@@ -48,25 +50,7 @@ def probed(site: Path, variant: str, sabotage: str = "", own: Path | None = None
         return kernel_probe.run_check(kernel, name, "native", "cpu", own)
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        "inria-v1",
-        "inria-2024-dr_aa",
-        "mip",
-        "taming",
-        "speedy",
-        "scaffold",
-        "mcmc",
-        "depth",
-        "depth-alpha",
-        "fastgs",
-        "pgsr",
-        "2dgs-surfel",
-        "fused-ssim",
-        "simple-knn",
-    ],
-)
+@pytest.mark.parametrize("variant", TABLES["right"])
 def test_right_kernels_reach_computes(tmp_path: Path, own: Path, variant: str) -> None:
     """And agree with splatfix's own, where that had the same input."""
     kernel = KERNELS.get(variant, "rasterizer")
@@ -103,15 +87,7 @@ def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why
 
 
 @pytest.mark.parametrize(
-    ("variant", "sabotage"),
-    [
-        *((name, "wrong-values") for name in ("mip", "taming", "2dgs-surfel", "simple-knn", "fused-ssim")),
-        *((name, "zero-gradients") for name in ("mip", "fastgs", "2dgs-surfel", "fused-ssim")),
-        ("speedy", "halved-gradients"),
-        ("pgsr", "no-kernel-image"),
-        ("gof", "no-kernel-image"),
-        ("triangle", "no-kernel-image"),
-    ],
+    ("sabotage", "variant"), [(kind, one) for kind, names in TABLES["wrong"].items() for one in names]
 )
 def test_what_the_kernel_does_wrong_is_found(tmp_path: Path, variant: str, sabotage: str) -> None:
     assert probed(tmp_path, variant, sabotage)["outcome"] == "failed"

@@ -21,6 +21,7 @@ from splatfix.core.runner import Completed
 from tests.tables import data
 
 GIB = 1 << 30
+DONE = Completed(("train.py",), 0, "", "", 1.0)
 
 
 class Machine:
@@ -127,16 +128,14 @@ def record_of(machine: Machine, clock: phases.Phases) -> TrainingRecord:
         "phases": clock.state,
         "python": "3.11",
     }
-    done = Completed(("train.py",), 0, "", "", machine.now)
-    return TrainingRecord.of(result_of(observed, done, 40, {}, {}))
+    return TrainingRecord.of(result_of(observed, DONE, 40, {}, {}))
 
 
 def test_an_evaluation_that_takes_more_than_training_is_refused(machine: Machine) -> None:
     record = record_of(machine, run(machine, 40, gpu=True, evaluate_at=7))
     assert record.memory.cuda is not None
     assert (record.memory.cuda.train.allocated, record.memory.cuda.eval.allocated) == (4 * GIB, 9 * GIB)
-    done = Completed(("train.py",), 0, "", "", 1.0)
-    outcomes = {item.code: item.outcome for item in judge_stack(record, done, (), (), {})}
+    outcomes = {item.code: item.outcome for item in judge_stack(record, DONE, (), (), {})}
     assert outcomes["evaluation-memory"] is Outcome.FAILED
     assert outcomes["time-by-phase"] is outcomes["memory-utilisation"] is Outcome.MET
 
@@ -171,16 +170,8 @@ def test_monitor_times_the_phases_of_any_command(tmp_path: Path) -> None:
     """A trainer that keeps 0.5 MiB of each iteration, and takes most of its time to draw."""
     (tmp_path / "train.py").write_text(TRAINER)
     (tmp_path / "diff_gaussian_rasterization.py").write_text(RASTERIZER)
-    words = [
-        sys.executable,
-        "-m",
-        "splatfix",
-        "monitor",
-        "--phases",
-        "--json",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    monitor = ["-m", "splatfix", "monitor", "--phases", "--json", "--out"]
+    words = [sys.executable, *monitor, str(tmp_path / "out")]
     command = [*words, sys.executable, str(tmp_path / "train.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     costs = json.loads(done.stdout)["phases"]

@@ -76,6 +76,7 @@ class TestCertified:
         }
         document = json.loads((tmp_path / "certificate.json").read_text())
         assert (document["verdict"], document["exit_code"]) == ("certified", 0)
+        assert not document["unfinished"] and not (tmp_path / "previous").exists()
         text = (tmp_path / "certificate.md").read_text()
         page = (tmp_path / "certificate.html").read_text(encoding="utf-8")
         assert page.count('class="view"') == sum(len(scene.images) for scene in certificate.scenes)
@@ -196,29 +197,27 @@ class TestUnreadableScene:
 
 class TestReportFolder:
     def test_earlier_report_moves_aside(self, tmp_path: Path, known: Facts) -> None:
-        renders = tmp_path / "figurine" / "renders"
-        renders.mkdir(parents=True)
-        (renders / "old.png").write_bytes(b"old")
-        (renders.parent / "trainer.log").write_text("an earlier run")
+        """And no scene of an earlier suite stays."""
+        for name in (
+            "figurine/renders/old.png",
+            "figurine/trainer.log",
+            "garden/trainer.log",
+            "mine/photo.png",
+        ):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).touch()
         (tmp_path / "certificate.md").write_text("earlier")
         (tmp_path / "certificate.sigstore.json").write_text("says nothing about the next one")
         certificate = run(tmp_path, known)
         assert certificate.scenes[0].images == ()
-        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "previous"}
+        # beside no report garden may be anybody's
+        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "garden", "mine", "previous"}
         assert (tmp_path / "previous" / "certificate.md").read_text() == "earlier"
         assert (tmp_path / "previous" / "figurine" / "renders" / "old.png").exists()
-
-    def test_no_scene_of_an_earlier_suite_stays(self, tmp_path: Path, known: Facts) -> None:
-        garden, mine = tmp_path / "garden", tmp_path / "mine"
-        for folder, name in ((garden, "trainer.log"), (mine, "photo.png")):
-            folder.mkdir()
-            (folder / name).touch()
-        run(tmp_path, known)
-        assert (garden / "trainer.log").is_file(), "beside no report it may be anybody's"
         (tmp_path / "certificate.json").write_text("earlier")
         run(tmp_path, known)
-        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous"}
-        assert {path.name for path in (tmp_path / "previous").iterdir()} >= {"certificate.json", "garden"}
+        assert {path.name for path in tmp_path.iterdir()} == {"figurine", "mine", "previous", "previous-2"}
+        assert {path.name for path in (tmp_path / "previous-2").iterdir()} >= {"certificate.json", "garden"}
 
     def test_sources_are_those_that_the_trainer_was_handed(self, tmp_path: Path, known: Facts) -> None:
         changed = "smoke_trainer/train.py"

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,14 @@ BROKEN = Finding(Status.FAIL, "no numpy 2", code="numpy2-abi-mismatch", family="
 OLD_DRIVER = Finding(Status.FAIL, "450 is too old", code="driver-too-old", family="driver")
 NO_CODE = Finding(Status.FAIL, "sm_80 only", code="no-kernel-image", family="extension")
 
+At = Callable[..., Certificate]
+
 
 class Nothing(ProcessRunner):
     """Every process is one too many."""
 
     def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
-        """See :meth:`splatfix.core.runner.Runner.run`; git names the commit of this clone."""
-        assert str(argv[0]) == "git", argv
+        assert str(argv[0]) == "git", argv  # which names the commit of this clone
         return super().run(argv, **options)
 
 
@@ -65,23 +66,19 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     return findings
 
 
-def at(
-    level: int | None,
-    out: Path,
-    known: Facts,
-    runner: ProcessRunner | None = None,
-    suite: Suite = NO_SCENES,
-    **request: Any,
-) -> Certificate:
-    if runner is None:
-        runner = Nothing() if level == 1 else RecordedKernels()
-    return certify(subject(suite, out, level=level, **request), known, runner=runner)
+@pytest.fixture
+def at(tmp_path: Path, known: Facts, found: list[Finding]) -> At:
+    """The certificate of a level, here."""
+
+    def run(level: int | None, runner: Any = None, suite: Suite = NO_SCENES) -> Certificate:
+        runner = runner or (Nothing() if level == 1 else RecordedKernels())
+        return certify(subject(suite, tmp_path, level=level), known, runner=runner)
+
+    return run
 
 
-def test_the_first_runs_no_process_and_claims_nothing_computed(
-    tmp_path: Path, known: Facts, found: list[Finding]
-) -> None:
-    certificate = at(1, tmp_path, known)
+def test_the_first_runs_no_process_and_claims_nothing_computed(at: At) -> None:
+    certificate = at(1)
     assert (certificate.verdict, certificate.level) == (Verdict.CERTIFIED, 1)
     assert certificate.kernels == () and certificate.scenes == ()
     assert {name for name, shown in reached(certificate.proof).items() if shown} == {RungName.RESOLVED}
@@ -89,15 +86,6 @@ def test_the_first_runs_no_process_and_claims_nothing_computed(
     assert certificate.repeat.argv[-4:] == ("--level", "1", "--device", "cpu")
     step = next_step(certificate, None)
     assert step is not None and step.command is not None and "--level" in step.command.argv
-
-
-def test_the_second_runs_kernels_and_trains_nothing(
-    tmp_path: Path, known: Facts, found: list[Finding]
-) -> None:
-    certificate = at(2, tmp_path, known)
-    assert certificate.verdict is Verdict.CERTIFIED
-    assert reached(certificate.proof)[RungName.COMPUTES] is True
-    assert reached(certificate.proof)[RungName.TRAINS] is None and certificate.scenes == ()
 
 
 @pytest.mark.parametrize(
@@ -114,16 +102,11 @@ def test_the_second_runs_kernels_and_trains_nothing(
     ids=lambda value: getattr(value, "code", None),
 )
 def test_a_finding_decides(
-    tmp_path: Path,
-    known: Facts,
-    found: list[Finding],
-    finding: Finding,
-    verdict: Verdict,
-    code: int,
+    at: At, found: list[Finding], finding: Finding, verdict: Verdict, code: int
 ) -> None:
     """A failure refuses for that and nothing else, what is not known leaves the level open, and a GPU says nothing of a CPU."""
     found.append(finding)
-    certificate = at(1, tmp_path, known)
+    certificate = at(1)
     assert certificate.verdict is verdict
     assert exit_code_of(certificate) == code
     reasons = (f"diagnosis: {finding.code}: {finding.summary}",)
@@ -135,9 +118,12 @@ def test_findings_about_gpus_matter_on_a_gpu() -> None:
     assert [item.code for item in diagnosed(findings, "cpu")] == ["torch-missing"]
     failed = {item.code for item in diagnosed(findings, "cuda") if item.outcome is Outcome.FAILED}
     assert failed == {"driver-too-old", "no-kernel-image"}
+    (item,) = diagnosed((WARNING,), "cpu")
+    assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
+    assert item.required
 
 
-def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
+def test_a_wrong_kernel_refuses_the_second(at: At) -> None:
     class Wrong(RecordedKernels):
         def run(self, argv: Sequence[str | Path], **options: Any) -> Completed:
             done = super().run(argv, **options)
@@ -145,7 +131,7 @@ def test_a_wrong_kernel_refuses_the_second(tmp_path: Path, known: Facts, found: 
             stdout = done.stdout.replace('"met"', '"failed"') if wrong else done.stdout
             return replace(done, stdout=stdout)
 
-    certificate = at(2, tmp_path, known, Wrong())
+    certificate = at(2, Wrong())
     assert certificate.verdict is Verdict.NOT_CERTIFIED
     assert len(certificate.reasons) == 1 and certificate.reasons[0].startswith("kernel knn: ")
 
@@ -158,29 +144,27 @@ def test_a_kernel_that_was_not_measured_leaves_a_level_open() -> None:
     assert left_open(None, NO_SCENES, (), (native,)) == ()
 
 
-def test_the_third_is_the_quick_suite_and_the_diagnosis(
-    tmp_path: Path, known: Facts, found: list[Finding]
-) -> None:
-    certificate = at(3, tmp_path / "good", known, RecordedTrainer(), suite=SUITES["quick"])
+def test_the_third_is_the_quick_suite_and_the_diagnosis(at: At, found: list[Finding]) -> None:
+    certificate = at(3, RecordedTrainer(), SUITES["quick"])
     assert certificate.verdict is Verdict.CERTIFIED, certificate.reasons
     assert "--suite" not in certificate.repeat.argv
     found.append(BROKEN)
-    bad = at(3, tmp_path / "bad", known, RecordedTrainer(), suite=SUITES["quick"])
+    bad = at(3, RecordedTrainer(), SUITES["quick"])
     assert bad.verdict is Verdict.NOT_CERTIFIED and len(bad.reasons) == 1
     # the same without a level is judged as before
-    plain = at(None, tmp_path / "plain", known, RecordedTrainer(), suite=SUITES["quick"])
+    plain = at(None, RecordedTrainer(), SUITES["quick"])
     assert (plain.verdict, plain.level) == (Verdict.CERTIFIED, None)
     assert [item.code for item in plain.diagnosis] == ["code-as-installed"]
 
 
-def test_the_fourth_needs_every_public_scene(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
+def test_the_fourth_needs_every_public_scene(at: At) -> None:
     """What is missing of the thirteen is named, and the level is not passed, however well the others trained."""
     missing = tuple(Skipped(name, "not there") for name in ("truck", "train"))
     suite = replace(SUITES["quick"], skipped=missing)
-    certificate = at(4, tmp_path / "four", known, RecordedTrainer(), suite=suite)
+    certificate = at(4, RecordedTrainer(), suite)
     assert (certificate.verdict, exit_code_of(certificate)) == (Verdict.UNDETERMINED, 3)
     assert [item.scene for item in certificate.skipped] == ["truck", "train"]
-    plain = at(None, tmp_path / "plain", known, RecordedTrainer(), suite=suite)
+    plain = at(None, RecordedTrainer(), suite)
     assert plain.verdict is Verdict.CERTIFIED, "without a level, they are skipped as before"
 
 
@@ -229,10 +213,13 @@ def test_the_length_of_public_scenes(
     ("level", "title"), [(1, "Diagnosis passed (run level 1)"), (2, "Kernels verified (run level 2)")]
 )
 def test_every_form_without_a_scene(
-    tmp_path: Path, known: Facts, found: list[Finding], level: int, title: str
+    at: At, tmp_path: Path, known: Facts, found: list[Finding], level: int, title: str
 ) -> None:
     """What trained nothing is not called certified, in none of them."""
-    passed = at(level, tmp_path, known)
+    passed = at(level)
+    levels = reached(passed.proof)
+    assert passed.verdict is Verdict.CERTIFIED and passed.scenes == ()
+    assert (levels[RungName.COMPUTES], levels[RungName.TRAINS]) == (True if level == 2 else None, None)
     text = io.StringIO()
     show(Console(file=text, width=200), passed, tmp_path)
     page = certificate_page(passed, known, tmp_path, None, BinaryMatrix((), ()))
@@ -241,7 +228,7 @@ def test_every_form_without_a_scene(
         assert title in said and "certified" not in said.lower()
     assert "## Diagnosis" in markdown(passed) and ("## Kernels" in markdown(passed)) is (level == 2)
     found.extend((WARNING, BROKEN))
-    certificate = at(level, tmp_path, known)
+    certificate = at(level)
     assert "# splatfix certificate: NOT CERTIFIED\n" in markdown(certificate)
     of_code = level - 1  # the recorded kernels tell nothing of what they loaded
     outcomes = [item.outcome for item in certificate.diagnosis]
@@ -249,15 +236,9 @@ def test_every_form_without_a_scene(
     assert "numpy2-abi-mismatch" in markdown(certificate)
 
 
-def test_warnings_are_reservations() -> None:
-    (item,) = diagnosed((WARNING,), "cpu")
-    assert item == Criterion("import-shadowing", Outcome.NOT_MEASURED, "warning: odd", item.required)
-    assert item.required
-
-
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path, known: Facts, found: list[Finding]) -> None:
     gpus = replace(known.machine, gpus=replace(known.machine.gpus, value=()))
-    without = replace(known, machine=gpus)
-    error = refused(at, 1, tmp_path, without, device="cuda")
+    asked = subject(NO_SCENES, tmp_path, level=1, device="cuda")
+    error = refused(certify, asked, replace(known, machine=gpus), runner=Nothing())
     assert (error.code, int(error.exit_code)) == ("no-gpu", 3)
     assert not (tmp_path / "certificate.json").exists()

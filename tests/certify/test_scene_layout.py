@@ -7,30 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.stacks import child
 from splatfix.certify.stacks.child import copy_scene
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.facts.scene.colmap import MODELS
 from tests.plan.machines import refused
+from tests.tables import data
 
-READER = """
-# elif intr.model == "OPENCV":
-if os.path.exists(os.path.join(path, "sparse")):
-    file = os.path.join(path, "sparse/0", "images.bin")
-elif os.path.exists(os.path.join(path, "transforms_train.json")):
-    pass
-if intr.model=="SIMPLE_PINHOLE":
-    pass
-elif intr.model in ("PINHOLE", 'SIMPLE_RADIAL'):
-    pass
-reading_dir = "images" if images == None else images
-"""
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Path:
-    return export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+READER: str = data(__file__)["texts"]["reader"]
 
 
 @pytest.fixture
@@ -65,26 +49,20 @@ def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path, monkeypatch: pytest
     assert refused(copy_scene, scene, tmp_path / "again").code == "scene-not-copied"
 
 
-def test_a_scene_that_fits(checkout: Path, scene: Path) -> None:
-    assert codes(checkout, scene) == []
-
-
-def test_what_the_source_does_not_name_is_no_problem(checkout: Path, tmp_path: Path) -> None:
-    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
-    assert codes(checkout, tmp_path) == []
-
-
-def test_neither_layout(checkout: Path, scene: Path) -> None:
-    shutil.rmtree(scene / "sparse")
-    assert codes(checkout, scene) == ["scene-type"]
-    (scene / "transforms_train.json").write_text("{}")
-    assert codes(checkout, scene) == []
-
-
 def test_a_model_elsewhere(checkout: Path, scene: Path) -> None:
     (scene / "sparse" / "0").rename(scene / "sparse" / "1")
     (found,) = scene_problems(checkout, scene, "")
     assert found.code == "scene-model-missing" and "one lies in sparse/1" in found.summary
+
+
+def test_what_the_source_names_is_looked_for(checkout: Path, scene: Path, tmp_path: Path) -> None:
+    assert codes(checkout, scene) == []
+    shutil.rmtree(scene / "sparse")
+    assert codes(checkout, scene) == ["scene-type"]
+    (scene / "transforms_train.json").write_text("{}")
+    assert codes(checkout, scene) == []
+    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
+    assert codes(checkout, tmp_path) == []
 
 
 def test_images_of_another_name(checkout: Path, scene: Path) -> None:

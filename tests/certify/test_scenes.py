@@ -58,20 +58,10 @@ def test_data_folder_is_certified_without_floors(tmp_path: Path, known: Facts) -
     assert ran["lego"]["strategy"] == "default"
 
 
-def no_photos(scene: Path) -> None:
-    for photo in (scene / "images_8").iterdir():
-        photo.unlink()
-
-
 def one_photo(scene: Path) -> None:
     """Without a test split nothing can be verified."""
     for photo in sorted((scene / "images_8").iterdir())[1:]:
         photo.unlink()
-
-
-def cut_photo(scene: Path) -> None:
-    photo = sorted((scene / "images_8").iterdir())[3]
-    photo.write_bytes(photo.read_bytes()[:2000])
 
 
 def cut_cameras(scene: Path) -> None:
@@ -83,9 +73,7 @@ def broken_json(scene: Path) -> None:
 
 
 DAMAGES = {
-    no_photos: ("courtyard", "0 usable image"),
     one_photo: ("courtyard", "1 usable image"),
-    cut_photo: ("courtyard", "cannot be read as an image"),
     cut_cameras: ("courtyard", "cameras.bin ends too early"),
     broken_json: ("figurine", "transforms_train.json is not JSON"),
 }
@@ -116,12 +104,6 @@ def test_defaults_depend_on_the_device(tmp_path: Path) -> None:
     assert given.trainer_arguments("truck") == arguments
 
 
-def test_sample_suites_can_be_shortened() -> None:
-    assert sample_suite("quick") == SUITES["quick"]
-    arguments = sample_suite("quick", 20, 32).trainer_arguments("study")
-    assert arguments == ["study", "--preset", "quick", "--iterations", "20", "--resolution", "32"]
-
-
 @pytest.mark.parametrize(
     ("folder", "code", "exit_code"), [("", "unreadable-scene", 3), ("x", "wrong-usage", 2)]
 )
@@ -130,16 +112,17 @@ def test_folder_without_scenes(tmp_path: Path, folder: str, code: str, exit_code
     assert (error.code, int(error.exit_code)) == (code, exit_code)
 
 
-@pytest.mark.parametrize(
-    ("scene", "suite", "chosen"),
-    [("study", None, "quick"), ("fruit", None, "standard"), ("study", "standard", "standard")],
-)
-def test_one_sample_scene(scene: str, suite: str | None, chosen: str) -> None:
-    only = sample_suite(suite, only=scene)
-    assert (only.name, only.scenes) == (chosen, (scene,))
-
-
-@pytest.mark.parametrize(("scene", "suite"), [("nowhere", None), ("fruit", "quick")])
-def test_a_scene_that_is_not_there(scene: str, suite: str | None) -> None:
-    error = refused(sample_suite, suite, only=scene)
-    assert (error.code, int(error.exit_code)) == ("unknown-scene", 2)
+def test_samples_can_be_shortened_and_chosen() -> None:
+    assert sample_suite("quick") == SUITES["quick"]
+    arguments = sample_suite("quick", 20, 32).trainer_arguments("study")
+    assert arguments == ["study", "--preset", "quick", "--iterations", "20", "--resolution", "32"]
+    for scene, suite, chosen in (
+        ("study", None, "quick"),
+        ("fruit", None, "standard"),
+        ("study", "standard", "standard"),
+    ):
+        only = sample_suite(suite, only=scene)
+        assert (only.name, only.scenes) == (chosen, (scene,))
+    for scene, suite in (("nowhere", None), ("fruit", "quick")):
+        error = refused(sample_suite, suite, only=scene)
+        assert (error.code, int(error.exit_code)) == ("unknown-scene", 2)

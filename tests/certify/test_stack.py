@@ -15,11 +15,10 @@ from splatfix.app.rehearse import prepared
 from splatfix.certify import Certificate, Interrupted, Outcome, RehearseRequest, Verdict
 from splatfix.certify.engine import Progress
 from splatfix.certify.host import VARIABLE, Host
-from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
-from splatfix.facts import gather, read_arguments, with_checkout
+from splatfix.facts import gather, with_checkout
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.replacement import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached
@@ -81,12 +80,6 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
-
-
-def test_options_are_read_from_the_trainers_own_source() -> None:
-    found = read_arguments(HERE / "tiny_stack", "train.py")
-    assert {"iterations", "eval", "save_iterations"} <= set(found) and found["resolution"] == "--resolution"
-    assert not read_arguments(HERE / "tiny_stack", "absent.py")
 
 
 def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(
@@ -211,8 +204,7 @@ def test_with_a_gpu_nothing_lands_on_the_cpu(native: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse) -> None:
-    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+def test_a_camera_model_that_it_does_not_take(scene: Path, rehearse: Rehearse) -> None:
     cameras = scene / "sparse" / "0" / "cameras.txt"
     cameras.write_text(
         cameras.read_text().replace("PINHOLE 160 120 150 150 80 60", "OPENCV 160 120 150 150 80 60 0 0 0 0")
@@ -226,8 +218,7 @@ def test_a_camera_model_that_it_does_not_take(tmp_path: Path, rehearse: Rehearse
 
 
 @pytest.mark.slow
-def test_images_without_a_byte(tmp_path: Path, rehearse: Rehearse) -> None:
-    scene = export_sample(find_samples(("fruit",))[0], tmp_path / "scenes")
+def test_images_without_a_byte(scene: Path, rehearse: Rehearse) -> None:
     for image in (scene / "images").iterdir():
         image.write_bytes(b"")
     made = rehearse(3, scene)

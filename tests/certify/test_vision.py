@@ -5,14 +5,9 @@ import sys
 
 import pytest
 
-CHILD = """
-import types, torch
-from splatfix.certify.inside.cuda_on_cpu import declare_operators
-extension = types.SimpleNamespace(_has_ops=lambda: {loads})
-print(declare_operators(extension))
-torch.library.register_fake("torchvision::nms")(lambda dets, scores, iou_threshold: dets)
-print("imported")
-"""
+from tests.tables import data
+
+CHILD: str = data(__file__)["texts"]["child"]
 
 
 @pytest.mark.parametrize("loads", [False, True])
@@ -25,17 +20,7 @@ def test_what_its_import_needs_is_declared(loads: bool) -> None:
     assert ("does not exist" in done.stderr) is loads
 
 
-ACCELERATOR = """
-import torch
-from splatfix.certify.inside.cuda_on_cpu import land
-land(torch, lambda: 0)
-print(torch.accelerator.current_stream().is_capturing(), torch.accelerator.current_device_index())
-weight = torch.nn.Parameter(torch.ones(3, device="cuda"))
-optimizer = torch.optim.Adam([weight], lr=0.1)
-torch.compile(dynamic=False)(torch.compile(torch.sum))(weight).backward()
-optimizer.step()
-print(bool((weight < 1).all()))
-"""
+ACCELERATOR: str = data(__file__)["texts"]["accelerator"]
 
 
 def test_an_optimizer_that_asks_for_the_accelerator() -> None:

@@ -28,7 +28,7 @@ from splatfix.facts.collect import playback
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
-from splatfix.knowledge.stacks import Part, recipe, variant
+from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.plan import NO_SOURCES
@@ -80,7 +80,13 @@ def facts_of(machine: Machine) -> Facts:
     # what a driver that is not known would be, so that the probes find one at all
     driver = machine.driver if known else MACHINES["drivers"][-1]
     version = driver["windows" if machine.system["key"] in ("windows", "wsl") else "linux"]
-    parts = {**_parts_of(machine)}
+    own = {name: value for name, value in machine.system.items() if name not in ("key", "label", "without")}
+    base = description(machine.gpu.get("base", own.pop("base")))
+    own.pop("base", None)
+    if "base" in machine.gpu:
+        own = {}
+    without = (*_INSTALLED, *machine.system.get("without", ()))
+    parts = {name: value for name, value in {**base, **own}.items() if name not in without}
     for name in ("kernel_module", "user_driver"):
         if name in parts:
             parts[name] = {**parts[name], "version": version}
@@ -98,16 +104,6 @@ def facts_of(machine: Machine) -> Facts:
     if known:
         return facts
     return replace(facts, machine=replace(facts.machine, driver=Fact(error="not said")))
-
-
-def _parts_of(machine: Machine) -> dict[str, Any]:
-    own = {name: value for name, value in machine.system.items() if name not in ("key", "label", "without")}
-    base = description(machine.gpu.get("base", own.pop("base")))
-    own.pop("base", None)
-    without = (*_INSTALLED, *machine.system.get("without", ()))
-    if "base" in machine.gpu:
-        own = {}
-    return {name: value for name, value in {**base, **own}.items() if name not in without}
 
 
 # Answers
@@ -223,25 +219,26 @@ def stack_rows() -> list[dict[str, Any]]:
         repository, inside = stack["repository"], any(part.path for part in known.parts)
         folder = repository.rpartition("/")[2]
         released = [part.install for part in known.parts if part.install]
+        # what certify --renderer calls its rasterizer; "" where splatfix's own trainer does not call it
+        variants = [
+            row for part in known.parts if (row := variant(part.variant)) and row.key not in NOT_CALLED
+        ]
+        renderer = ""
+        if any(row.module == "diff_gaussian_rasterization" for row in variants):
+            renderer = "inria"
+        elif key == "gsplat" or any(item.startswith("gsplat==") for item in released):
+            renderer = "gsplat"
         rows[repository] = {
             "key": key,
             "name": stack["name"],
             "clone": f"git clone --recursive https://github.com/{repository}" if inside else "",
             "source": folder if inside or not released else " ".join(released),
-            "renderer": _renderer_of(key, known.parts),
+            "renderer": renderer,
             "breaks": _known_trouble(stack, [part.note for part in known.parts]),
             "from": f"https://github.com/{repository} at {stack['commit']}",
             "license": stack.get("license", ""),
         }
     return list(rows.values())
-
-
-def _renderer_of(key: str, parts: Sequence[Part]) -> str:
-    """What ``certify --renderer`` calls the stack's rasterizer; "" where splatfix's own trainer does not call it."""
-    modules = {row.module for part in parts if (row := variant(part.variant)) and row.key not in NOT_CALLED}
-    if "diff_gaussian_rasterization" in modules:
-        return "inria"
-    return "gsplat" if key == "gsplat" or any(part.install.startswith("gsplat==") for part in parts) else ""
 
 
 def _known_trouble(stack: Mapping[str, Any], notes: Sequence[str]) -> list[str]:
@@ -292,19 +289,15 @@ def page(document: Mapping[str, Any]) -> str:
     text = (HERE / "page.html").read_text(encoding="utf-8")
     # "</" would end the script element
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-    text = text.replace("<!-- sources -->", _sources_of(document))
-    return text.replace("<!-- table -->", _table_of(document)).replace("<!-- data -->", data)
-
-
-def _sources_of(document: Mapping[str, Any]) -> str:
-    """Where the table has its numbers from, for who reads without JavaScript."""
+    # where the table has its numbers from, for who reads without JavaScript
     builds = [build.source for release in releases() for build in release.builds]
     floors = [source_of_floors(cuda, ()) for cuda in ((11, 8), (12, 0), (13, 0))]
     compiled = [row["source"] for row in document["gpus"]]
     lines = []
     for name, sources in (("torch", builds), ("drivers", floors), ("compiled by", compiled)):
         lines += [f"<li><small>{name}: {escape(source)}</small></li>" for source in dict.fromkeys(sources)]
-    return "\n".join(lines)
+    text = text.replace("<!-- sources -->", "\n".join(lines))
+    return text.replace("<!-- table -->", _table_of(document)).replace("<!-- data -->", data)
 
 
 def document_of(answers: Iterable[Answer | None]) -> dict[str, Any]:

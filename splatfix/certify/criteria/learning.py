@@ -77,25 +77,21 @@ def gaussians_reached(record: TrainingRecord) -> Criterion:
 def loss_falls(record: TrainingRecord) -> Criterion:
     """The loss of the last iterations is below that of the first."""
     first, last = record.train_loss.first, record.train_loss.last
-    known = first is not None and last is not None
-    falls, measured = False, "not recorded"
-    if first is not None and last is not None:
-        falls = last < LOSS_FACTOR * first
-        measured = f"{first:.4f} to {last:.4f}"
-    item = criterion("loss-falls", falls, measured, share=LOSS_FACTOR)
-    return unless_short(item, record, measured=known)
+    if first is None or last is None:
+        return criterion("loss-falls", False, "not recorded", share=LOSS_FACTOR)
+    measured = f"{first:.4f} to {last:.4f}"
+    item = criterion("loss-falls", last < LOSS_FACTOR * first, measured, share=LOSS_FACTOR)
+    return unless_short(item, record, measured=True)
 
 
 def heldout_gain(record: TrainingRecord) -> Criterion:
     """Held-out views look better than before the training."""
     before, after = record.initial_heldout.psnr, record.heldout.psnr
-    known = before is not None and after is not None
-    rises, measured = False, "not measured"
-    if before is not None and after is not None:
-        rises = after - before >= MIN_GAIN_DB
-        measured = f"{before:.2f} dB to {after:.2f} dB"
-    item = criterion("held-out-psnr-rises", rises, measured, gain=MIN_GAIN_DB)
-    return unless_short(item, record, measured=known)
+    if before is None or after is None:
+        return criterion("held-out-psnr-rises", False, "not measured", gain=MIN_GAIN_DB)
+    measured = f"{before:.2f} dB to {after:.2f} dB"
+    item = criterion("held-out-psnr-rises", after - before >= MIN_GAIN_DB, measured, gain=MIN_GAIN_DB)
+    return unless_short(item, record, measured=True)
 
 
 def heldout_quality(record: TrainingRecord) -> Criterion:

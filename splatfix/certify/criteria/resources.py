@@ -71,29 +71,21 @@ def memory_growth(record: TrainingRecord) -> Criterion:
 
 def memory_utilisation(record: TrainingRecord) -> Criterion:
     """Memory is not all but full."""
-    memory, share = record.memory, _used_share(record)
-    kind = f"of the {(memory.limit or 0) / 2**30:.1f} GiB that this process may use"
-    if memory.cuda:
-        kind = "of the GPU's memory in use, by all programs"
+    memory, kind = record.memory, ""
+    share: float | None = None
     met, measured = _if_known(record, "memory"), "not known on this system"
-    if share is not None:
-        met, measured = share < MAX_USED, f"{share:.1%} {kind}"
-    elif memory.cuda and record.machine.gpu_integrated:
+    if memory.cuda and record.machine.gpu_integrated:
         measured = (
             "not judged: this GPU shares the machine's memory, and what files are cached in counts as used"
         )
+    elif memory.cuda:
+        share, kind = memory.cuda.used_share, "of the GPU's memory in use, by all programs"
+    elif memory.rss is not None and memory.limit:
+        share = memory.rss / memory.limit
+        kind = f"of the {memory.limit / 2**30:.1f} GiB that this process may use"
+    if share is not None:
+        met, measured = share < MAX_USED, f"{share:.1%} {kind}"
     return criterion("memory-utilisation", met, measured, most=MAX_USED)
-
-
-def _used_share(record: TrainingRecord) -> float | None:
-    """The share of the memory that was in use at the peak; None where it is not known, as of a GPU that shares the machine's:
-    its driver counts the page cache as used."""
-    memory = record.memory
-    if memory.cuda:
-        return None if record.machine.gpu_integrated else memory.cuda.used_share
-    if memory.rss is None or not memory.limit:
-        return None
-    return memory.rss / memory.limit
 
 
 def memory_spill(record: TrainingRecord) -> Iterator[Criterion]:

@@ -49,19 +49,27 @@ def judge_stack(
         scene_problems: what of the scene does not fit the trainer by its source, see
             :mod:`splatfix.certify.stacks.scene_layout`.
     """
-    ran = (
+    measured = [f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in mends]
+    mended = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")
+    steps = [step for mend in mends for step in mend.remedy]
+    todo = [step.command.shell(windows=False) if step.command else step.text for step in steps]
+    criteria: tuple[Criterion, ...] = (
         *_scene_fits(record, scene_problems),
         _finished(record, done),
-        _runs_as_it_is(mends),
+        replace(mended, advice="; ".join(todo)),
         _extensions_ran(record, extensions),
         _no_silent_fallback(record, extensions),
     )
-    criteria = ran
     if record.iterations:  # else nothing more was seen
         criteria += _of_training(record, done, scripts)
     observed = _observed(record, done)
     if observed.outcome is not Outcome.MET:
-        criteria = tuple(_unless_blind(item) for item in criteria)
+        # no failure is one of the trainer's where a hook is missing; what had to be mended was seen without
+        blind = {"outcome": Outcome.UNDETERMINED, "why": "It was not observed as a whole."}
+        criteria = tuple(
+            replace(item, **blind) if item.outcome is Outcome.FAILED and item.code != MENDS else item
+            for item in criteria
+        )
     return (observed, *criteria)
 
 
@@ -84,9 +92,20 @@ def _of_training(
     elif not rendering.ok:
         not_rendered = "its test views were not rendered"
     obstacles = dict.fromkeys(_OF_RENDERINGS, not_rendered)
-    criteria = [_unless_cut(item, obstacles.get(item.code, cut)) for item in learned]
-    for name, script in scripts.items():
-        criteria.append(_script_finishes(name, script, record.script_errors.get(name)))
+    criteria = []
+    for item in learned:
+        # what cannot be met because something before it failed is told there, and not again
+        obstacle = obstacles.get(item.code, cut)
+        of_training = item.code in ("finite-values", "parameters-move") or item.code.startswith("gradients-")
+        if obstacle and item.outcome is Outcome.FAILED and not of_training:
+            item = not_measured(item.code, f"{item.measured}: {obstacle}", item.required)
+        criteria.append(item)
+    for name, ended in scripts.items():
+        measured = "exit code 0" if ended.ok else end_of(record.script_errors.get(name), ended)
+        script = "render.py" if name == RENDERING else "metrics.py"
+        criteria.append(
+            criterion("script-finishes", ended.ok, measured, code=f"{name}-finishes", script=script)
+        )
     criteria += _of_resources(record)
     unseen = "only the trainer could render before and after saving"
     criteria.append(not_measured("ply-round-trip", unseen, "not observed"))
@@ -156,13 +175,6 @@ def _observed(record: TrainingRecord, done: Completed) -> Criterion:
     return replace(item, outcome=Outcome.UNDETERMINED, advice=advice)
 
 
-def _unless_blind(item: Criterion) -> Criterion:
-    """No failure is one of the trainer's where a hook is missing; what had to be mended was seen without."""
-    if item.outcome is not Outcome.FAILED or item.code == MENDS:
-        return item
-    return replace(item, outcome=Outcome.UNDETERMINED, why="It was not observed as a whole.")
-
-
 def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     passes, expected = record.iterations or 0, record.config.iterations or 0
     measured, asked = counted(passes, "iteration"), counted(expected, "iteration")
@@ -178,19 +190,6 @@ def _finished(record: TrainingRecord, done: Completed) -> Criterion:
     if record.error is not None:
         message = error = f"{record.error.type}: {record.error.message}"
     return explained(item, f"{done.stdout}\n{done.stderr}\n{message}", error=error)
-
-
-def _runs_as_it_is(mends: Sequence[Mend]) -> Criterion:
-    measured, todo = [], []
-    for mend in mends:
-        measured.append(f"{mend.summary.rstrip('.')} [{mend.code}].")
-        for step in mend.remedy:
-            if step.command:
-                todo.append(step.command.shell(windows=False))
-            else:
-                todo.append(step.text)
-    item = criterion(MENDS, not mends, " ".join(measured) or "nothing had to be mended")
-    return replace(item, advice="; ".join(todo))
 
 
 def _scene_fits(record: TrainingRecord, problems: Sequence[Mend]) -> Iterator[Criterion]:
@@ -231,7 +230,7 @@ def _no_silent_fallback(record: TrainingRecord, extensions: Sequence[str]) -> Cr
         if top not in extensions or top == fatal:
             continue
         # a trainer for several variants of a rasterizer asks for what only some have, to find out which it is
-        of_a_variant = "raster" in _top(failed.name) or failed.name.rpartition(".")[2][:1].isupper()
+        of_a_variant = "raster" in top or failed.name.rpartition(".")[2][:1].isupper()
         if _NOT_THERE in failed.error and of_a_variant:
             of_variants.append(
                 f"{failed.place} goes on without {failed.name}, which this variant does not have"
@@ -265,14 +264,6 @@ def _unless_slow(item: Criterion, record: TrainingRecord) -> Criterion:
     return replace(item, outcome=Outcome.UNDETERMINED, why=_LEARNS_SLOWLY, advice=advice)
 
 
-def _unless_cut(item: Criterion, obstacle: str) -> Criterion:
-    """What cannot be met because something before it failed is told there, and not again."""
-    of_training = item.code in ("finite-values", "parameters-move") or item.code.startswith("gradients-")
-    if not obstacle or item.outcome is not Outcome.FAILED or of_training:
-        return item
-    return not_measured(item.code, f"{item.measured}: {obstacle}", item.required)
-
-
 def _point_cloud_saved(record: TrainingRecord) -> Criterion:
     expected = str(record.config.iterations)
     final = record.saves.get(expected, SavedCloud()).count
@@ -291,12 +282,3 @@ def _point_cloud_saved(record: TrainingRecord) -> Criterion:
         ", ".join(listed) or "no point_cloud.ply was found",
         expected=expected,
     )
-
-
-def _script_finishes(name: str, done: Completed, error: TrainerError | None) -> Criterion:
-    script, measured = "metrics.py", "exit code 0"
-    if name == RENDERING:
-        script = "render.py"
-    if not done.ok:
-        measured = end_of(error, done)
-    return criterion("script-finishes", done.ok, measured, code=f"{name}-finishes", script=script)

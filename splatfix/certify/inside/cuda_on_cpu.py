@@ -8,6 +8,7 @@ a GPU too.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -41,7 +42,15 @@ def land(torch: Any, memory: Callable[[], int]) -> None:
     """
     mode = _mode(torch)
     mode().__enter__()
-    _in_every_thread(mode)
+    # a mode holds for one thread; loaders of images use several
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def begin_with_it(self: threading.Thread) -> None:
+        with mode():
+            begin(self)
+
+    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
     _devices(torch)
     _cuda(torch, memory)
     _half_precision(torch)
@@ -116,18 +125,6 @@ def _mode(torch: Any) -> Any:
             return func(*args, **(kwargs or {}))
 
     return OnCpu
-
-
-def _in_every_thread(mode: Any) -> None:
-    """Modes hold for one thread; loaders of images use several."""
-    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-
-    @functools.wraps(begin)
-    def begin_with_it(self: threading.Thread) -> None:
-        with mode():
-            begin(self)
-
-    threading.Thread._bootstrap_inner = begin_with_it  # type: ignore[attr-defined]
 
 
 def _devices(torch: Any) -> None:
@@ -218,7 +215,9 @@ class _Properties:
 def _cuda(torch: Any, memory: Callable[[], int]) -> None:
     """What ``torch.cuda`` answers. Of itself it says that it is there, because a trainer's path on a GPU is what is rehearsed."""
     cuda = torch.cuda
-    total = _total_memory()
+    total = 8 << 30
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not POSIX
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def says(value: Any) -> Callable[..., Any]:
         return lambda *_, **__: value
@@ -261,13 +260,6 @@ def _cuda(torch: Any, memory: Callable[[], int]) -> None:
         accelerator.current_stream, accelerator.synchronize = says(_Stream()), says(None)
         # a loader of data with pin_memory sets it
         accelerator.set_device_index = accelerator.set_device_idx = says(None)
-
-
-def _total_memory() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not POSIX
-        return 8 << 30
 
 
 def _half_precision(torch: Any) -> None:

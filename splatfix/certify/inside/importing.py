@@ -78,10 +78,6 @@ class Placeholders(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Optional[ModuleType]:
-        """As usual."""
-        return None
-
     def exec_module(self, module: ModuleType) -> None:
         """Every name of it is a class that cannot be used."""
         self.record.state["placeholders"].append(module.__name__)

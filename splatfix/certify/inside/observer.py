@@ -277,7 +277,11 @@ class _Training:
         def begin_seen(this: Any, *args: Any, **kwargs: Any) -> None:
             begin(this, *args, **kwargs)
             self.optimizers.append(weakref.ref(this))
-            row = self._row_of(this)
+            kind = type(this)
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            made = {"file": file, "sha256": _digest(file), "steps": 0}
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            row: dict[str, Any] = self.record.state["optimizers"].setdefault(name, made)
             # held by nothing of ours: a trainer may make another optimizer, and drop this one with its parameters
             this.register_step_pre_hook(lambda stepped, *_: self._before_step(stepped, row))
             this.register_step_post_hook(lambda *_: self._after_step(row))
@@ -297,31 +301,21 @@ class _Training:
 
         optimizer.__init__, tensor.backward = begin_seen, backward_seen
 
-    def _row_of(self, optimizer: Any) -> dict[str, Any]:
-        name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
-        file = getattr(sys.modules.get(type(optimizer).__module__), "__file__", None)
-        rows = self.record.state["optimizers"]
-        row: dict[str, Any] = rows.setdefault(name, {"file": file, "sha256": _digest(file), "steps": 0})
-        return row
-
     def _before_step(self, optimizer: Any, row: dict[str, Any]) -> None:
         self.phases.stepping()
-        if row["steps"] + 1 in FOLLOWED:
-            try:
-                self._follow(optimizer)
-            except Exception:
-                self.record.not_observed()
+        if row["steps"] + 1 not in FOLLOWED:
+            return
+        try:
+            from smoke_trainer.updates import UpdateCheck
 
-    def _follow(self, optimizer: Any) -> None:
-        from smoke_trainer.updates import UpdateCheck
-
-        if self.updates is None:
-            self.updates = UpdateCheck()
-        for number, group in enumerate(optimizer.param_groups):
-            if not group.get("lr", 1.0):  # held on purpose, as Scaffold-GS holds its anchors
-                continue
-            for parameter in group["params"][:2]:
-                self.updates.before(str(group.get("name") or f"group {number + 1}"), parameter)
+            self.updates = self.updates or UpdateCheck()
+            for number, group in enumerate(optimizer.param_groups):
+                if not group.get("lr", 1.0):  # held on purpose, as Scaffold-GS holds its anchors
+                    continue
+                for parameter in group["params"][:2]:
+                    self.updates.before(str(group.get("name") or f"group {number + 1}"), parameter)
+        except Exception:
+            self.record.not_observed()
 
     def _after_step(self, row: dict[str, Any]) -> None:
         self.phases.stepped()
@@ -342,7 +336,12 @@ class _Training:
                 loss = float(root.detach())
             if loss is not None and not math.isfinite(loss):
                 loss = None
-            for name, params in self._groups():
+            groups: dict[str, list[Any]] = {}
+            for position, optimizer in enumerate(self._alive()):
+                for number, group in enumerate(optimizer.param_groups):
+                    name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
+                    groups.setdefault(name, []).extend(group["params"])
+            for name, params in groups.items():
                 norm = self._norm(name, params)
                 if norm is not None and not math.isfinite(norm):
                     norms[name] = str(norm)  # JSON has no infinity
@@ -389,14 +388,6 @@ class _Training:
         """The optimizers that the trainer still has."""
         return [item for item in (reference() for reference in self.optimizers) if item is not None]
 
-    def _groups(self) -> list[tuple[str, list[Any]]]:
-        groups: dict[str, list[Any]] = {}
-        for position, optimizer in enumerate(self._alive()):
-            for number, group in enumerate(optimizer.param_groups):
-                name = str(group.get("name") or f"optimizer {position + 1} group {number + 1}")
-                groups.setdefault(name, []).extend(group["params"])
-        return list(groups.items())
-
     def _norm(self, name: str, params: list[Any]) -> Optional[float]:
         """The norm over a group's gradients; None where none of it has one. Adds it to what the group showed so far."""
         row = self.record.state["groups"].setdefault(
@@ -423,12 +414,11 @@ class _Training:
             row["none_steps"] += 1
             return None
         # summed as float64 without a copy of that type, which a GPU may have no room for
-        norms = [
-            self.torch.linalg.vector_norm(_values(grad), dtype=self.torch.float64)
-            for grad in grads
-            if grad.numel()
-        ]
-        norm = math.sqrt(sum(float(item) ** 2 for item in norms))
+        squares = 0.0
+        for grad in (param_grad.detach() for param_grad in grads if param_grad.numel()):
+            values = grad.coalesce().values() if grad.is_sparse else grad
+            squares += float(self.torch.linalg.vector_norm(values, dtype=self.torch.float64)) ** 2
+        norm = math.sqrt(squares)
         if not math.isfinite(norm):
             row["non_finite_steps"] += 1
         elif norm == 0.0:
@@ -451,8 +441,3 @@ class _Training:
         self._reached = rows
         self._steps += 1
         self.record.state["reached"] = {"share": float(self._reached.float().mean()), "steps": self._steps}
-
-
-def _values(grad: Any) -> Any:
-    grad = grad.detach()
-    return grad.coalesce().values() if grad.is_sparse else grad

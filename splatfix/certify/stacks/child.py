@@ -71,7 +71,11 @@ def stage_inside(
     configured = configure(out, settings)
     variables = child_variables(folder)
     if subject.rehearsed and shutil.which("nvidia-smi") is None:
-        variables["PATH"] = f"{_without_gpus(folder / 'bin')}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        # for trainers that choose the idlest GPU by its output, as Scaffold-GS does
+        program = make_folder(folder / "bin") / "nvidia-smi"
+        program.write_text(_NVIDIA_SMI, encoding="utf-8")
+        program.chmod(0o755)
+        variables["PATH"] = f"{program.parent}{os.pathsep}{variables.get('PATH', os.defpath)}"
     if subject.threads:
         variables[VARIABLE] = str(subject.threads.count)
     # what the user's own PYTHONPATH leads to belongs to the environment that the trainer runs in
@@ -103,15 +107,6 @@ def configure(out: Path, settings: Mapping[str, object]) -> dict[str, str]:
     configuration = out.resolve() / "inside.json"
     configuration.write_text(json.dumps(settings), encoding="utf-8")
     return {"SPLATFIX_INSIDE": str(configuration)}
-
-
-def _without_gpus(folder: Path) -> Path:
-    """A folder with an ``nvidia-smi`` for trainers that choose the idlest GPU by its output, as Scaffold-GS does."""
-    folder.mkdir(exist_ok=True)
-    program = folder / "nvidia-smi"
-    program.write_text(_NVIDIA_SMI, encoding="utf-8")
-    program.chmod(0o755)
-    return folder
 
 
 def copy_scene(scene: Path, destination: Path) -> Path:
@@ -182,12 +177,9 @@ def training_arguments(
     if subject.scene.images and "images" in options:
         arguments += ["--images", subject.scene.images]
     if "port" in options:
-        arguments += ["--port", str(_free_port())]
+        with (
+            socket.socket() as opened
+        ):  # one that nobody listens on now: Inria's family opens it for a viewer
+            opened.bind(("127.0.0.1", 0))
+            arguments += ["--port", str(opened.getsockname()[1])]
     return [*arguments, *words_for(subject.key), *subject.request.train_arguments]
-
-
-def _free_port() -> int:
-    """A TCP port that nobody listens on now: trainers of Inria's family open one for their viewer."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])

@@ -70,15 +70,13 @@ def point_cloud(path: Path) -> dict[str, Any]:
 def main(questions_file: Path, answer: Path) -> None:
     """Answer every question in ``asked``; one that fails is answered by its error."""
     questions, answers = json.loads(questions_file.read_text(encoding="utf-8")), {}
-    for name, row in questions["images"].items():
+    for name, asked in {**questions["images"], **questions["clouds"]}.items():
         try:
-            previews = Path(row["previews"]) if row.get("previews") else None
-            answers[name] = compare(Path(row["renders"]), Path(row["gt"]), previews)
-        except Exception as error:
-            answers[name] = {"error": f"{type(error).__name__}: {error}"}
-    for name, path in questions["clouds"].items():
-        try:
-            answers[name] = point_cloud(Path(path))
+            if name in questions["clouds"]:
+                answers[name] = point_cloud(Path(asked))
+            else:
+                previews = Path(asked["previews"]) if asked.get("previews") else None
+                answers[name] = compare(Path(asked["renders"]), Path(asked["gt"]), previews)
         except Exception as error:
             answers[name] = {"error": f"{type(error).__name__}: {error}"}
     answer.write_text(json.dumps(answers), encoding="utf-8")

@@ -41,7 +41,16 @@ def choose_script(request: RehearseRequest, checkout: Checkout, *typed: str) -> 
         )
     if trainers:
         return trainers[0]
-    raise _no_trainer(request, checkout)
+    own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
+    if own is None:
+        raise SplatfixError.of("certify.no-trainer", folder=str(request.checkout))
+    alone = SplatfixError.of("certify.extension-alone", folder=str(request.checkout), label=own.label)
+    if not has_reference(own.label):
+        raise alone
+    install = ("splatfix", "install", str(request.checkout), "--backend", "pure")
+    dropin = run(*install, text="Or take a drop-in in its place")
+    verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
+    raise alone.with_todo(*alone.todo, dropin, verify)
 
 
 def _start_with(
@@ -50,22 +59,6 @@ def _start_with(
     given = {"--scene": request.scene, "--python": request.python, "--face": request.face or None}
     words = ("splatfix", "certify", "--repo", str(request.checkout), *typed, *value_options(given))
     return tuple(run(*words, "--script", name) for name in trainers[:_MOST_LISTED])
-
-
-def _no_trainer(request: RehearseRequest, checkout: Checkout) -> SplatfixError:
-    folder = str(request.checkout)
-    own = next((item.source for item in checkout.sources if item.path == "."), checkout.package)
-    if own is not None:
-        label = own.label
-        alone = SplatfixError.of("certify.extension-alone", folder=folder, label=label)
-        if not has_reference(label):
-            return alone
-        dropin = run(
-            "splatfix", "install", folder, "--backend", "pure", text="Or take a drop-in in its place"
-        )
-        verify = run("splatfix", "certify", "--level", "2", text="Compare what is installed with references")
-        return alone.with_todo(*alone.todo, dropin, verify)
-    return SplatfixError.of("certify.no-trainer", folder=folder)
 
 
 def not_called_by(checkout: Checkout, script: str) -> frozenset[str]:

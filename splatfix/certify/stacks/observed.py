@@ -27,9 +27,7 @@ def read_observed(folder: Path, script: str) -> dict[str, Any]:
     tracebacks = as_text(read_start(folder / "inside.txt", MOST_TEXT))
     records: list[dict[str, Any]] = []
     for path in sorted(folder.glob("observed-*.json")):
-        document = object_in(
-            path
-        )  # empty where it was being written when the child was killed; the others count
+        document = object_in(path)  # empty where the child was killed while it wrote it; the others count
         argv = document.get("argv") or [""]
         if Path(str(argv[0])).name == Path(script).name:
             records.append(document)
@@ -74,11 +72,7 @@ def result_of(
         "reached": observed.get("reached", {}),
         "updates": observed.get("updates", {}),
         "versions": {"python": observed.get("python"), "torch": observed.get("torch")},
-        "memory": {
-            "rss": rss,
-            "host": {"train": rss},
-            "cuda": None,
-        },
+        "memory": {"rss": rss, "host": {"train": rss}, "cuda": None},
         "machine": {},
         "iterations_per_second": round(passes / seconds, 3) if passes and seconds else None,
         "seconds": {
@@ -108,9 +102,18 @@ def result_of(
     if gpu:
         result["machine"]["gpu"] = gpu
     if losses := list(observed.get("losses", ())):
-        result["train_loss"] = _curve(losses)
+        result["train_loss"] = {
+            "first": _mean(losses[:SMOOTHED_OVER]),
+            "last": _mean(losses[-SMOOTHED_OVER:]),
+        }
     if counts := [int(count) for _, count in observed.get("counts", ())]:
-        result["gaussians"] = _counts(counts)
+        result["gaussians"] = {
+            "initial": counts[0],
+            "final": counts[-1],
+            "peak": max(counts),
+            "added": sum(max(0, after - before) for before, after in pairwise(counts)),
+            "removed": sum(max(0, before - after) for before, after in pairwise(counts)),
+        }
     for name in ("heldout", "initial_heldout", "training_views"):
         if "psnr" in quality.get(name, {}):
             result[name] = {key: value for key, value in quality[name].items() if key != "digests"}
@@ -120,16 +123,6 @@ def result_of(
         result["split"] = {"test": heldout["digests"], "train": trained.get("digests", []), "repeated": []}
         result["resolution"] = heldout.get("size") or result["resolution"]
     return result
-
-
-def _counts(counts: Sequence[int]) -> dict[str, int]:
-    return {
-        "initial": counts[0],
-        "final": counts[-1],
-        "peak": max(counts),
-        "added": sum(max(0, after - before) for before, after in pairwise(counts)),
-        "removed": sum(max(0, before - after) for before, after in pairwise(counts)),
-    }
 
 
 def implementations(observed: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,12 +147,8 @@ def _file(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"file": Path(row["file"]).name if row["file"] else None, "sha256": row["sha256"]}
 
 
-def _curve(losses: Sequence[float | None]) -> dict[str, Any]:
-    """First and last loss, each a mean over SMOOTHED_OVER; None where one of them is not finite."""
-    return {"first": _mean(losses[:SMOOTHED_OVER]), "last": _mean(losses[-SMOOTHED_OVER:])}
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not finite."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None

@@ -11,7 +11,7 @@ from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.stacks.child import STANDINS
 from splatfix.certify.stacks.run import PICKLES
 from splatfix.certify.stacks.subject import ChosenScene, Gaps
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import Status, run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
@@ -80,16 +80,13 @@ def find_gaps(context: Context, checkout: Checkout, *, rehearsed: bool) -> Gaps:
     facts = replace(context.facts, checkout=Fact(replace(checkout, needs=needs), "files of the checkout"))
     mends = []
     for item in run_checks(replace(context, facts=facts), select(("imports-missing", *sorted(codes)))):
-        if item.status in (Status.FAIL, Status.WARN) and not _beside(item):
+        # of scripts that one can do without, of an extension's own sources, which a drop-in stands in for, or of loading
+        # checkpoints, to which a training from the beginning does not come
+        subject = item.subject or ""
+        beside = item.code == PICKLES or subject == "beside" or "submodules/" in subject
+        if item.status in (Status.FAIL, Status.WARN) and not beside:
             mends.append(Mend(item.code, item.summary, item.remedy))
     return Gaps(tuple(mends), placeholders, standins)
-
-
-def _beside(finding: Finding) -> bool:
-    """Of scripts that one can do without, of an extension's own sources, which a drop-in stands in for, or of loading
-    checkpoints, to which a training from the beginning does not come."""
-    subject = finding.subject or ""
-    return finding.code == PICKLES or subject == "beside" or "submodules/" in subject
 
 
 def checkpoint_loads(context: Context) -> tuple[str, ...]:

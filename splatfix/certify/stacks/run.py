@@ -74,7 +74,19 @@ class StackTrainer:
         subject = self._subject
         options = read_arguments(subject.source, subject.script)
         if "iterations" not in options and not subject.request.train_arguments:
-            raise _no_length(subject)
+            checkout = str(subject.checkout)
+            raise SplatfixError(
+                "no-length",
+                f"{subject.checkout / subject.script} has no option --iterations that could be read.",
+                meaning="It would train as long as it does by default: it was not run.",
+                todo=(
+                    fill_in(
+                        *("splatfix", "certify", "--repo", checkout, "--", "--OPTION", "100"),
+                        text="Name its own option for the length",
+                    ),
+                ),
+                exit_code=Exit.UNDETERMINED,
+            )
         # a trainer may write into its scene, as Inria's does with points3D.ply
         copy = copy_scene(subject.scene.folder, self._folder / self._scene)
         self._arguments = training_arguments(subject, options, copy, self._model)
@@ -90,8 +102,11 @@ class StackTrainer:
         problems = scene_problems(subject.source, subject.scene.folder, subject.scene.images)
         done, observed = self._run_script(subject.script, self._arguments, "trainer.log", tell)
         scripts: dict[str, Completed] = {}
-        if done.ok:
-            scripts = self._after_training(tell)
+        if done.ok and (subject.source / RENDER).is_file():
+            scripts[RENDERING] = self._render(tell)
+        rendered = RENDERING not in scripts or scripts[RENDERING].ok
+        if done.ok and rendered and (subject.source / METRICS).is_file():
+            scripts[OF_METRICS], _ = self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
         quality, saves = self._compare(tell)
         result = result_of(observed, done, subject.iterations, quality, saves)
         result["script_errors"] = self._script_errors
@@ -184,22 +199,19 @@ class StackTrainer:
         mends = dict.fromkeys(self._started.mends)
         for row in observed.get("refused_loads", ()):
             if row["gone_on"]:
-                mends[_refused_load(script, row)] = None
+                summary = f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False."
+                advice = (
+                    "Give weights_only=False to that torch.load, if nobody else's files are loaded there."
+                )
+                mends[Mend(PICKLES, summary, (say(advice),))] = None
         for row in observed.get("unloadable", ()):
-            mends[_missing_library(row)] = None
+            library = str(row["words"]).partition(": ")[2].partition(":")[0]
+            advice = f"Install the package of the system that brings {library} (apt-file search {library} names it)."
+            mends[Mend("library-missing", f"{row['words']}: no such file.", (say(advice),))] = None
         self._started = replace(self._started, weights=tuple(weights), mends=tuple(mends))
 
-    def _after_training(self, tell: Tell) -> dict[str, Completed]:
-        """The test views after the first iteration and the last, the training views after the last, and the stack's metrics."""
-        scripts: dict[str, Completed] = {}
-        if (self._subject.source / RENDER).is_file():
-            scripts[RENDERING] = self._render(tell)
-        rendered = RENDERING not in scripts or scripts[RENDERING].ok
-        if rendered and (self._subject.source / METRICS).is_file():
-            scripts[OF_METRICS], _ = self._run_script(METRICS, ["-m", str(self._model)], "metrics.log", tell)
-        return scripts
-
     def _render(self, tell: Tell) -> Completed:
+        """The test views after the first iteration and the last, the training views after the last."""
         options = read_arguments(self._subject.source, RENDER)
         arguments = ["-m", str(self._model)]
         if "iteration" not in options:
@@ -276,35 +288,3 @@ def rendered_pair(model: Path, views: str, iteration: int) -> tuple[Path, Path] 
             if names == images[gt] and ("render" in path.name or "pred" in path.name):
                 return path, gt
     return None
-
-
-def _refused_load(script: str, row: Mapping[str, Any]) -> Mend:
-    return Mend(
-        PICKLES,
-        f"{row['place'] or script} loads {row['file']}, which torch refuses without weights_only=False.",
-        (say("Give weights_only=False to that torch.load, if nobody else's files are loaded there."),),
-    )
-
-
-def _missing_library(row: Mapping[str, Any]) -> Mend:
-    library = str(row["words"]).partition(": ")[2].partition(":")[0]
-    todo = say(
-        f"Install the package of the system that brings {library} (apt-file search {library} names it)."
-    )
-    return Mend("library-missing", f"{row['words']}: no such file.", (todo,))
-
-
-def _no_length(subject: StackSubject) -> SplatfixError:
-    checkout = subject.checkout
-    return SplatfixError(
-        "no-length",
-        f"{checkout / subject.script} has no option --iterations that could be read.",
-        meaning="It would train as long as it does by default: it was not run.",
-        todo=(
-            fill_in(
-                *("splatfix", "certify", "--repo", str(checkout), "--", "--OPTION", "100"),
-                text="Name its own option for the length",
-            ),
-        ),
-        exit_code=Exit.UNDETERMINED,
-    )

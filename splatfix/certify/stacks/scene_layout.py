@@ -28,7 +28,11 @@ def scene_problems(source: Path, scene: Path, images: str) -> tuple[Mend, ...]:
     Args:
         images: the name of the images' folder that the trainer is told; "" for ``images``.
     """
-    text = _code(source)
+    # its Python files, two folders deep, without lines that are comments
+    files = (path for pattern in ("*.py", "*/*.py") for path in sorted(source.glob(pattern)))
+    contents = [read_bytes(path) for path in islice(files, _MOST_FILES)]
+    code = [item.decode("utf-8", errors="replace") for item in contents if isinstance(item, bytes)]
+    text = _COMMENT.sub("", "\n".join(code))
     if not re.search(r"[\"']sparse[\"'/]", text):
         return ()
     if not (scene / "sparse").is_dir():
@@ -85,17 +89,6 @@ def _whole(folder: Path) -> bool:
     return any(all((folder / f"{part}{ending}").is_file() for part in _PARTS) for ending in _ENDINGS)
 
 
-def _code(source: Path) -> str:
-    """The checkout's Python files, two folders deep, without lines that are comments."""
-    files = (path for pattern in ("*.py", "*/*.py") for path in sorted(source.glob(pattern)))
-    return _COMMENT.sub("", "\n".join(_text(path) for path in islice(files, _MOST_FILES)))
-
-
-def _text(path: Path) -> str:
-    content = read_bytes(path)
-    return content.decode("utf-8", errors="replace") if isinstance(content, bytes) else ""
-
-
 def _taken(text: str) -> set[str]:
     """Camera models that the code compares with; Inria's readers are chains of ``intr.model == "PINHOLE"``."""
     known = {name for name, _ in MODELS.values()}
@@ -105,9 +98,7 @@ def _taken(text: str) -> set[str]:
 
 def _models(folder: Path) -> set[str]:
     """Camera models of a COLMAP model, of the binary file where there is one; none where it cannot be read."""
-    suffix = ".txt"
-    if (folder / "cameras.bin").is_file():
-        suffix = ".bin"
+    suffix = ".bin" if (folder / "cameras.bin").is_file() else ".txt"
     try:
         return {camera.model for camera in read_cameras(folder, suffix).values()}
     except (Damaged, OSError):

@@ -36,7 +36,9 @@ def scatter(
             f"splatfix's stand-in for torch_scatter has no {'out' if out is not None else reduce!r}"
         )
     rows = _broadcast(index, src, dim)
-    made = _empty(src, rows, dim, dim_size)
+    shape = list(src.shape)
+    shape[dim] = dim_size if dim_size is not None else (int(rows.max()) + 1 if rows.numel() else 0)
+    made = src.new_zeros(shape)
     if reduce == "mul":
         made = made + 1
     return made.scatter_reduce(dim, rows, src, names[reduce], include_self=reduce == "mul")
@@ -79,12 +81,6 @@ def _broadcast(index: Tensor, src: Tensor, dim: int) -> Tensor:
         shape[dim] = -1
         index = index.view(shape)
     return index.expand_as(src)
-
-
-def _empty(src: Tensor, rows: Tensor, dim: int, dim_size: Optional[int]) -> Tensor:
-    shape = list(src.shape)
-    shape[dim] = dim_size if dim_size is not None else (int(rows.max()) + 1 if rows.numel() else 0)
-    return src.new_zeros(shape)
 
 
 def _with_argument(src: Tensor, index: Tensor, dim: int, extremes: Tensor) -> Tuple[Tensor, Tensor]:
