@@ -1,4 +1,4 @@
-"""Times ``splatfix report merge`` of many certificates beside json.load of the same files, each in a process of its own.
+"""Times ``splatfix report merge`` of many certificates beside json.loads of the same files, each in a process of its own.
 
     python tests/benchmarks/bench_merge.py [--count N] [--rounds N]
 
@@ -6,78 +6,48 @@ The certificates are a recorded run of three scenes with the facts of this envir
 torch, stack and outcome, each in a report folder of its own. Processor time is printed too: other load does not count there.
 """
 
-import argparse
-import itertools
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
-from statistics import median
+from typing import Any
 
-from measuring import ROOT
+import measuring
+from measuring import beside_json_load
 from msgspec.structs import replace
 
-from splatfix.app import certify as app
-from splatfix.facts import gather
-from tests.certify.conftest import SHORT, RecordedTrainer, subject
-from tests.report.certificates import varied
 
-JSON_LOAD = (
-    "import json, sys, pathlib\nfor path in pathlib.Path(sys.argv[1]).rglob('*.json'): json.load(path.open())"
-)
+def base_document(folder: Path) -> dict[str, Any]:
+    """A certificate of this environment, its three trainings recorded."""
+    from splatfix.app import certify as app
+    from splatfix.facts import gather
+    from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
-
-def write_lab(folder: Path, count: int) -> int:
-    """So many certificates; their bytes."""
-    suite = replace(SHORT, iterations=None, scenes=("figurine", "fruit", "desk"))
     app.train_and_judge = partial(app.train_and_judge, runner=RecordedTrainer())
-    with tempfile.TemporaryDirectory() as name:
-        app.run_and_report(subject(suite, Path(name) / "base"), gather(sys.executable))
-        base = json.loads((Path(name) / "base" / "certificate.json").read_text(encoding="utf-8"))
-    texts = [json.dumps(document, indent=2) for document in itertools.islice(varied(base), count)]
-    for number in range(count):
-        (folder / f"run-{number:05}").mkdir(parents=True)
-        (folder / f"run-{number:05}" / "certificate.json").write_text(
-            texts[number % len(texts)], encoding="utf-8"
-        )
-    return sum(len(texts[number % len(texts)].encode()) for number in range(count))
-
-
-def measured(argv: list[str]) -> tuple[float, float, float]:
-    """Seconds on the clock, seconds of processors and the most MiB of a command, which must succeed."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{argv} ended with {process.returncode}"
-    return time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    suite = replace(SHORT, iterations=None, scenes=("figurine", "fruit", "desk"))
+    app.run_and_report(subject(suite, folder), gather(sys.executable))
+    document: dict[str, Any] = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    return document
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__, rounds=3)
     parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3, help="measured rounds")
     options = parser.parse_args()
+
+    from tests.report.certificates import write_lab
+
     with tempfile.TemporaryDirectory(prefix="splatfix-bench-") as name:
         lab, out = Path(name) / "lab", Path(name) / "out"
-        size = write_lab(lab, options.count)
+        files = write_lab(lab, base_document(Path(name) / "base"), options.count)
+        size = sum(path.stat().st_size for path in files)
         merge = [sys.executable, "-m", "splatfix", "report", "merge", str(lab), "--out", str(out)]
-        peer = [sys.executable, "-c", JSON_LOAD, str(lab)]
-        rounds = [(measured(merge), measured(peer)) for _ in range(options.rounds)]
+        taken = beside_json_load(merge, lab, options.rounds)
         page = (out / "certificates.html").stat().st_size
     print(f"{options.count} certificates of {size // options.count} bytes")
-    for what, place in (("", 0), ("of a processor ", 1)):
-        own, theirs = (median(row[side][place] for row in rounds) for side in (0, 1))
-        print(f"report merge {own:.2f} s {what}beside {theirs:.2f} s of json.load: {own / theirs:.2f}")
-    seconds = median(own[0] for own, _ in rounds)
-    print(f"memory {max(own[2] for own, _ in rounds):.0f} MiB at most")
-    print(f"{options.count / seconds:.0f} a second; the page has {page / 2**20:.1f} MiB")
+    measuring.show("report merge", taken)
+    print(f"{options.count / taken['seconds']:.0f} a second; the page has {page / 2**20:.1f} MiB")
 
 
 if __name__ == "__main__":
