@@ -239,7 +239,8 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
                 small = photo.convert("RGB")
                 small.thumbnail((_THUMBNAIL, _THUMBNAIL))
                 small.save(buffer, "JPEG", quality=70)
-        except Exception:  # noqa: BLE001, S112 - whatever Pillow makes of a damaged file: the findings name it
+        # whatever Pillow makes of a damaged file: the findings name it
+        except Exception:  # noqa: BLE001, S112  # nosec B112
             continue
         data = base64.b64encode(buffer.getvalue()).decode()
         caption = Path(path).name
