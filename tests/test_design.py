@@ -441,7 +441,7 @@ CEILINGS = {
     "splatfix/kernels": 7255,
     "splatfix/knowledge": 3603,
     "splatfix/plan": 6011,
-    "splatfix/report": 4793,
+    "splatfix/report": 4794,
     "splatfix/scenes": 445,
     "splatfix/wheels": 1298,
     "smoke_trainer": 5546,
