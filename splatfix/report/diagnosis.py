@@ -139,11 +139,12 @@ def show(
                 show_finding(console, item, short=short, windows=windows, evidence=True)
     overview = list(_overview(facts, aside or {}))
     nothing = ", ".join(name for name, value in overview if value == "none")
-    rows = [(name, short(value)) for name, value in [*overview, ("no", nothing)] if value not in ("", "none")]
-    if failed and not verbose:
-        paragraph(
-            console, "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows), first=2, then=2
-        )
+    in_line = failed and not verbose
+    overview.append(("no" if in_line else "none", nothing))
+    rows = [(name, short(value)) for name, value in overview if value not in ("", "none")]
+    if in_line:
+        words = "; ".join(f"[bold]{name}[/] {escape(value)}" for name, value in rows)
+        paragraph(console, words, first=2, then=2)
         return
     for name, value in rows:
         prose(console, f"  [bold]{name:<13}[/]  ", escape(value))
