@@ -9,6 +9,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import cannot_write
 from splatfix.core.files import remove
 from splatfix.core.resources import user_cache
+from splatfix.core.scratch import sweep
 from splatfix.core.visible import visible
 from splatfix.core.words import counted, few
 from splatfix.install import WheelCache
@@ -32,9 +33,10 @@ def list_wheels() -> Result:
 
 
 _OTHERS = """
-    toolkits/cuda-* toolkits/.making-* sources/gsplat-* sources/.fetching-* kernels/*/*-sm_* kernels/*/*-compute_*
+    toolkits/cuda-* sources/gsplat-* kernels/*/*-sm_* kernels/*/*-compute_*
 """
 """What is in the cache beside wheels, by names that nothing else has there: SPLATFIX_CACHE may be any folder."""
+_UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 
 
 def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
@@ -72,10 +74,14 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
         removed = cache.clear(chosen if name else None)
         for path in others:
             remove(path)
+        # what killed runs left; a run that goes on keeps its own
+        for folder, prefix in () if name else _UNFINISHED:
+            if not (kept / folder).is_symlink():
+                sweep([kept / folder], prefix)
     if left := [path for path in others if os.path.lexists(path)]:
         raise cannot_write(f"{few([str(path) for path in left])} could not be removed.")
     return Result(
         "cache clear",
-        lambda: {"folder": str(cache.folder), "removed": removed},
+        lambda: {"folder": str(cache.folder), "removed": removed, "others": list(map(str, others))},
         lambda console: prose(console, "", escape(f"Removed {number} from {cache.folder}{also}")),
     )

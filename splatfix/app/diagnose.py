@@ -157,14 +157,16 @@ def _checkout_here() -> Path | None:
     # a glance, before what is slow to import
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
+    identity = machine_facts.read_identity(folder).value
+    if (folder / "train.py").is_file() and identity is not None and identity.imports:
+        return folder.absolute()
+    if machine_facts.has_build_file(folder) and any(
+        module.cuda for module in machine_facts.read_source(folder).modules
+    ):
+        return folder.absolute()
     from splatfix.plan import has_stack_files
 
-    identity = machine_facts.read_identity(folder).value
-    is_trainer = (folder / "train.py").is_file() and identity is not None and identity.imports
-    is_extension = machine_facts.has_build_file(folder) and any(
-        module.cuda for module in machine_facts.read_source(folder).modules
-    )
-    return folder.absolute() if is_trainer or is_extension or has_stack_files(folder) else None
+    return folder.absolute() if has_stack_files(folder) else None
 
 
 def _facts(request: DiagnoseRequest) -> Facts:

@@ -86,11 +86,6 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     require_one_thing(folder)
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
-    copied = SourceFiles(folder)
-    deque(copied.walk(), maxlen=0)
-    left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
-    for missing in missed(left_out):
-        show_message(f"Not in the image: {missing}.")
     recipe = ImageRecipe(
         plan.lane, {}, extensions=plan.lane.extensions, targets=plan.lane.targets, jobs=request.jobs
     )
@@ -101,6 +96,11 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
             lambda: {"image": to_json(plan), "files": {"Dockerfile": text}, "written": []},
             lambda console: console.out(text, end="", highlight=False),
         )
+    copied = SourceFiles(folder)
+    deque(copied.walk(), maxlen=0)
+    left_out = [item for item in copied.left_out if not item.path.startswith(f"{CONTEXT}/")]
+    for missing in missed(left_out):
+        show_message(f"Not in the image: {missing}.")
     destination, name = _destination(request.out)
     texts = {name: text, f"{name}.dockerignore": ignored(plan, folder, left_out)}
     contents = {destination / file: content.encode() for file, content in texts.items()}
@@ -193,7 +193,8 @@ def ignored(plan: CheckoutLane, folder: Path, left_out: Iterable[LeftOut] = ()) 
     data = [name for name in _DATA if not any(source.split("/")[0] == name for source in plan.sources)]
     ours = bundled("dockerfiles")
     always = [(ours / f"{name}.dockerignore").read_text(encoding="utf-8") for name in ("secrets", "checkout")]
-    missing = [item.path for item in left_out if item.wanted and _PLAIN.fullmatch(item.path)]
+    # as it is written, for the rules about secrets count case; "?" is any one sign
+    missing = [re.sub(r"[^\w./-]", "?", item.path, flags=re.ASCII) for item in left_out if item.wanted]
     return "\n".join([*own, *(f"!{source}" for source in needed), *inside, *data, *missing, *always])
 
 

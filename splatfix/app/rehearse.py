@@ -79,7 +79,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     """The checkout with what stands in for its extensions on this device.
 
     Raises:
-        SplatfixError: ``not-a-checkout``, ``no-scene`` (exit code 2), ``nothing-replaces-it`` (1); as ``served_host``.
+        SplatfixError: ``not-a-checkout`` (exit code 2), ``nothing-replaces-it`` (1); as ``served_host``.
     """
     checkout = facts.checkout.value
     if checkout is None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import facts as machine_facts
-from splatfix.app.result import Result
+from splatfix.app.result import Result, show_message
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
@@ -155,6 +155,9 @@ def _largest_scene(folder: Path) -> tuple[Path, SceneSize, int]:
     sizes = {scene: size for scene, size in read.items() if not isinstance(size, str)}
     if not sizes:
         raise _no_scene(str(next(iter(read.values()))))
+    for why in read.values():
+        if isinstance(why, str):
+            show_message(f"Note: {why}.")
     largest = max(sizes, key=lambda scene: sizes[scene].photos * sizes[scene].width * sizes[scene].height)
     return largest, sizes[largest], len(sizes)
 

@@ -64,10 +64,8 @@ def names_of(result: Callable[[], Result], rows: str, column: str = "name") -> C
 
 Python = Annotated[Optional[str], option("shared.python")]
 Targets = Annotated[Optional[list[str]], option("shared.targets")]
-
 Json = Annotated[bool, option("shared.json")]
 Verbose = Annotated[bool, option("shared.verbose")]
-
 Format = Annotated[Literal["text", "markdown", "github"], option("shared.format")]
 
 

@@ -132,7 +132,7 @@ _interrupts: list[float] = []
 def _interrupt(_number: int, _frame: object) -> None:
     if _interrupts and time.monotonic() - _interrupts[-1] < _CLEARING_S:
         return
-    _interrupts.append(time.monotonic())
+    _interrupts[:] = [time.monotonic()]
     # the runner starts processes, and is not needed for --help
     from splatfix.core.runner import interrupt
 

@@ -20,7 +20,7 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
-from splatfix.core.copying import SourceFiles
+from splatfix.core.copying import SourceFiles, missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
@@ -361,8 +361,8 @@ def sources_of(recipe: ImageRecipe, tell: Callable[[str], None]) -> dict[str, Co
                 files[place] = without_credentials(text).encode() if isinstance(text, str) else b""
             elif not entry.path.is_dir():
                 files[place] = entry.path
-        for item in copied.left_out:
-            tell(f"not in the image: {item.path} ({item.reason})")
+        for text in missed(copied.left_out):
+            tell(f"not in the image: {text}")
     return files
 
 

@@ -101,10 +101,12 @@ def copy_source(source: Path, destination: Path, repository: Path | None = None)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise SplatfixError.of("core.disk-full", source=source, parent=destination.parent) from error
-        raise SplatfixError.of(
-            "core.cannot-copy", path=error.filename or source, reason=error.strerror or error
-        ) from error
+        raise _cannot_copy(source, error) from error
     return tuple(files.left_out)
+
+
+def _cannot_copy(source: Path, error: OSError) -> SplatfixError:
+    return SplatfixError.of("core.cannot-copy", path=error.filename or source, reason=error.strerror or error)
 
 
 class SourceFiles:
@@ -133,7 +135,7 @@ class SourceFiles:
         """The same as :meth:`walk`, of what is not too large to be copied.
 
         Raises:
-            SplatfixError: ``source-too-large``.
+            SplatfixError: ``source-too-large``, ``cannot-copy``.
         """
         sizes, total = Counter[str](), 0
         for count, entry in enumerate(self.walk()):
@@ -156,8 +158,14 @@ class SourceFiles:
         much, are always the same.
 
         Raises:
-            OSError: a folder cannot be listed.
+            SplatfixError: ``cannot-copy`` where a folder cannot be listed.
         """
+        try:
+            yield from self._walk()
+        except OSError as error:
+            raise _cannot_copy(self.repository, error) from error
+
+    def _walk(self) -> Iterator[Entry]:
         pending = [("", self.repository)]
         while pending:
             inside, folder = pending.pop()
@@ -206,10 +214,11 @@ class SourceFiles:
         elif path.is_dir():
             if (path / "pyvenv.cfg").is_file() or (path / "conda-meta").is_dir():
                 return LeftOut(name, "a Python environment", wanted=False)
-            named = re.search(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])", self._build_files)
-            if self._is_top(path.parent) and not named and not around_it and _holds_only_data(path):
-                reason = "data: no source below it, and no build file names it"
-                return LeftOut(name, reason, wanted=False)
+            if self._is_top(path.parent) and not around_it:
+                named = re.search(rf"(?<![\w-]){re.escape(path.name)}(?![\w-])", self._build_files)
+                if not named and _holds_only_data(path):
+                    reason = "data: no source below it, and no build file names it"
+                    return LeftOut(name, reason, wanted=False)
         elif _DATA_FILE.fullmatch(path.name) and (size := path.stat().st_size) > _LARGE:
             return LeftOut(name, f"data of {size >> 20} MiB", wanted=False)
         return None

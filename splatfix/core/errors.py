@@ -102,7 +102,7 @@ class SplatfixError(Exception):
 
     def with_todo(self, *todo: Step) -> SplatfixError:
         other = copy(self)
-        other.todo = todo
+        other.todo = redacted(todo)
         return other
 
     def to_json(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ _HEADER = re.compile(
     r"((?:bearer|authorization\\?[\"']?\s?[:=]\s?\\?[\"']?\w{1,20})\s+)[\w.~+/-]{8,}=*", re.IGNORECASE
 )
 _PRIVATE = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)(?:\\[nr]|[\w+/=\s:,.-]))+")
-_OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?![^-]*-----END)")
+_OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
 _LONGEST, _LONGEST_KEY = 1 << 12, 1 << 14
 """Signs that a credential may have, and a private key: one of 16,384 bits has 13,000."""
 _WORDS = ("token", "secret", "passw", "passphrase", "credential", "key", "bearer", "authorization")
@@ -130,7 +130,8 @@ def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
     for piece in pieces:
         held += piece
         cut, key = len(held), held.rfind("-----BEGIN ")
-        if key >= 0 and cut - key < _LONGEST_KEY and _OPEN_KEY.match(held, key):
+        is_open = key >= 0 and _OPEN_KEY.match(held, key) and "-----END" not in held[key:]
+        if is_open and cut - key < _LONGEST_KEY:
             cut = key
         elif not held.endswith("\n"):
             cut = safe_cut(held)

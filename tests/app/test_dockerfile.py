@@ -194,8 +194,10 @@ def code_of(done: subprocess.CompletedProcess[str], exit_code: int = 2) -> str:
 
 
 def test_it_is_printed_or_written_and_nothing_is_overwritten(folder: Path, write: Splatfix) -> None:
+    (folder / ".env").write_text("x")
     printed = write()
     assert printed.returncode == 0 and not (folder / "Dockerfile").exists()
+    assert "Not in the image" not in printed.stderr, "the rules that keep it out are written beside a file"
     assert printed.stdout.replace(__version__, "VERSION") == (GOLDENS / "2dgs.Dockerfile").read_text("utf-8")
     assert re.search(r'"torch==\d+\.\d+\.\d+\+cu\d+"', printed.stdout), (
         "one whole version: the same image tomorrow"
@@ -281,6 +283,10 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
     (folder / "passwd").symlink_to("/etc/passwd")
+    links = (".theirs", "my data", "!a", "#b", "caf\u00e9")
+    for name in links:
+        (folder / name).symlink_to("/etc/passwd")
+    (folder / ".ENV").write_text("x")
     (folder / "loop").symlink_to("loop")
     (folder / "CMakeLists.txt").symlink_to("x" * 300)
     if own_rules is not None:
@@ -290,7 +296,7 @@ def test_what_the_user_excluded_and_every_secret_stay_out_of_the_image(
     assert all(f"Not in the image: {name} " in done.stderr for name in (".env", "passwd", "keys/id_rsa"))
 
     sent = context_of(folder)
-    assert not sent & {*SECRETS, "data/scene.ply", "passwd"}
+    assert not sent & {*SECRETS, *links, ".ENV", "data/scene.ply", "passwd"}
     assert ("mine.txt" in sent) is (own_rules is None)
     needed = {"train.py", "submodules/simple-knn/setup.py", "submodules/diff-surfel-rasterization/setup.py"}
     assert needed <= sent and {WHEEL, f"{CONTEXT}/base/certificates.pem"} <= sent

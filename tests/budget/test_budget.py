@@ -380,6 +380,11 @@ def test_a_scene_is_read_by_its_headers(tmp_path: Path, *, text: bool) -> None:
     )
     both = called(*words)[1]
     assert (both["scenes"], both["scene"]) == (2, str(tmp_path / "scene")), "the larger one counts"
+    (tmp_path / "broken" / "sparse").mkdir(parents=True)
+    done = CliRunner().invoke(app, ["vram", *words, "--json"])
+    assert json.loads(done.stdout) == both and f"Note: {tmp_path}/broken has " in " ".join(
+        done.stderr.split()
+    )
 
 
 @pytest.mark.parametrize(

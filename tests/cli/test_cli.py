@@ -53,6 +53,10 @@ assert "splatfix.report.diagnosis_document" in sys.modules
 assert "splatfix.checks.gpu" in sys.modules
 for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout", "splatfix.plan"):
     assert name not in sys.modules, name
+from pathlib import Path
+from splatfix.app.diagnose import _checkout_here
+Path("train.py").write_text("import gsplat")
+assert _checkout_here() and "splatfix.plan" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
 

@@ -56,7 +56,7 @@ def test_a_complete_install_is_a_success(tmp_path: Path) -> None:
         result = diagnose(DiagnoseRequest(facts_file=saved))
         document = result.document()
         assert document["summary"]["fail"] == failed == document["exit_code"]
-        assert ("✓ No problems found" in str(result)) is not failed
+        assert ("✓ No problems found" in str(result)) is not bool(failed)
 
 
 def test_the_next_step_names_what_training_lacks() -> None:

@@ -17,6 +17,7 @@ from splatfix.containers.packages import (
     wheels_of_torch,
 )
 from splatfix.core.runner import Completed
+from tests.files import put
 
 LISTED = """\
 install.index-url='https://***@hidden.example/simple'
@@ -105,6 +106,7 @@ def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
     (tmp_path / "run.py").symlink_to(tmp_path / "train.py")
     (tmp_path / ".env").write_text("")
     (tmp_path / "passwd").symlink_to("/etc/passwd")
+    put(tmp_path, {"env/pyvenv.cfg": "", "datasets/garden/1.jpg": ""})
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "train.pyc").write_text("")
     told: list[str] = []

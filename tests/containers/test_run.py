@@ -91,9 +91,10 @@ def test_progress_gets_whole_lines_of_stderr() -> None:
     assert output.last_lines == ['{"a": 1}', "training scene 1", "café", "no newline https://u:***@host"]
 
 
-def test_what_an_engine_leaves_that_is_lost_after_the_run_is_named() -> None:
-    """One that is lost while something runs is killed in test_docker.py."""
-
+@pytest.mark.parametrize(
+    "before", [None, SplatfixError("container-ended", "It ended.", meaning="And nothing was certified.")]
+)
+def test_what_a_lost_engine_leaves_is_named(before: SplatfixError | None) -> None:
     def remove(**_: object) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
@@ -104,9 +105,12 @@ def test_what_an_engine_leaves_that_is_lost_after_the_run_is_named() -> None:
     client = SimpleNamespace(containers=SimpleNamespace(create=lambda *_, **__: made))
     engine = Engine(client, Endpoint("unix:///engine.sock", "a test"), "28", "amd64")
     image = Image("", "image", "", "", reused=True)
-    job = ContainerJob(find_lane("cpu"), image, [], Path())
-    with pytest.raises(SplatfixError) as caught, _container(engine, job, "token"):
-        pass
+    with (
+        pytest.raises(SplatfixError) as caught,
+        _container(engine, ContainerJob(find_lane("cpu"), image, [], Path()), "token"),
+    ):
+        if before is not None:
+            raise before
     lost = caught.value
     assert (lost.code, lost.exit_code) == ("docker-engine-lost", Exit.UNDETERMINED)
     assert "Container c0ffee and its volumes v1, v2 may be left" in lost.meaning
@@ -116,8 +120,13 @@ def test_what_an_engine_leaves_that_is_lost_after_the_run_is_named() -> None:
         "Start the engine again" in lost.todo[0].text,
         *(step.command.argv[-1] for step in lost.todo[1:] if step.command),
     ] == [True, "c0ffee", "v2"]
-    assert "while removing the container" in lost.what
-    assert "certified" not in lost.meaning.partition("Container")[0]
+    if before is None:
+        assert (
+            "while removing the container" in lost.what
+            and "certified" not in lost.meaning.partition("Container")[0]
+        )
+    else:
+        assert lost.what == before.what and before.meaning in lost.meaning
 
 
 def test_the_report_goes_over_nothing_of_this_machine(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
+from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import own_secrets, redacted, without_credentials, without_credentials_in
+from splatfix.core.step import run
 from splatfix.core.toml import parse_toml
 
 TEXTS = parse_toml(Path(__file__).with_name("credentials.toml").read_text(encoding="utf-8"))
@@ -88,9 +90,10 @@ def test_a_credential_in_two_pieces_of_a_log_is_hidden(text: str) -> None:
         said = filling[: 65_536 - at - 1] + " " + text + " " + filling
         pieces = [said[n : n + 65_536] for n in range(0, len(said), 65_536)]
         assert "".join(without_credentials_in(pieces)) == without_credentials(said)
-    key = f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
-    lines = list(without_credentials_in(["a\n", *key.splitlines(keepends=True), "b\n"]))
-    assert lines == ["a\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n", "b\n"]
+    for header in ("", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A1B\n\n"):
+        key = f"-----BEGIN RSA PRIVATE KEY-----\n{header}{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
+        lines = list(without_credentials_in(["a\n", *key.splitlines(keepends=True), "b\n"]))
+        assert lines == ["a\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n", "b\n"]
 
 
 class _Thing(Struct, frozen=True):
@@ -107,6 +110,8 @@ def test_data_is_redacted_all_through() -> None:
     made = redacted({"things": [thing]})["things"][0]
     assert made == _Thing("https://***@h/", ("TOKEN=***",), {"HF_TOKEN": "***", "CC": "gcc"}, _Thing("a"))
     assert made.inner is thing.inner and redacted(thing.inner) is thing.inner
+    error = SplatfixError("x", "What.").with_todo(run("pip", "download", f"https://{SECRET}@h/"))
+    assert error.todo == (run("pip", "download", "https://***@h/"),)
 
 
 BEGINNINGS = (

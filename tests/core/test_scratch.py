@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -40,9 +39,11 @@ def test_a_folder_outlives_no_kill(tmp_path: Path) -> None:
     process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with process, temporary_folder(base=tmp_path) as other:
         assert process.stdout
-        folder = Path(process.stdout.readline().strip())
-        assert folder != other and sweep([tmp_path]) == () and (folder / "half.o").is_file()
-        process.send_signal(signal.SIGKILL)
+        try:
+            folder = Path(process.stdout.readline().strip())
+            assert folder != other and sweep([tmp_path]) == () and (folder / "half.o").is_file()
+        finally:
+            process.kill()
         process.wait()
         assert sweep([tmp_path, tmp_path / "nowhere"]) == (folder,)
         assert [path.name for path in tmp_path.iterdir()] == [other.name]

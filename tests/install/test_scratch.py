@@ -5,10 +5,11 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from splatfix.core.copying import copy_source, missed
+from splatfix.core.copying import SourceFiles, copy_source, missed
 from splatfix.install.edit import edited_contents
 from splatfix.install.scratch import name_of_copy, scratch_folder
 from splatfix.plan.edits import PlannedEdit
@@ -129,6 +130,13 @@ def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(shutil, "copy2", full)
     assert refused(copy_source, source, tmp_path / "copy").code == "disk-full"
+
+
+def test_a_folder_that_cannot_be_listed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied", "data"))
+    monkeypatch.setattr(os, "scandir", denied)
+    problem = refused(list, SourceFiles(tmp_path).walk())
+    assert problem.code == "cannot-copy" and "data cannot be copied" in problem.what
 
 
 def test_the_same_source_gets_the_same_path(tmp_path: Path) -> None:
