@@ -1,9 +1,10 @@
-"""What is read of a trainer's point cloud, in parts."""
+"""What is read of a trainer's outputs: images of listed formats, and point clouds in parts."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import UnidentifiedImageError
 
 pytest.importorskip("torch")
 
@@ -27,3 +28,10 @@ def test_a_point_cloud_is_counted_part_by_part(
     monkeypatch.setattr(compare_renders, "_AT_ONCE", 3)
     expected = {"count": 5, "properties": 2, "whole": whole, "non_finite": non_finite}
     assert compare_renders.point_cloud(path) == expected
+
+
+def test_no_other_program_is_started_for_an_image(tmp_path: Path) -> None:
+    path = tmp_path / "00000.png"
+    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    with pytest.raises(UnidentifiedImageError):
+        compare_renders.image(path)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from smoke_trainer.data.images import FORMATS
 from smoke_trainer.metrics import QualityMean
 from smoke_trainer.report import write_preview
 from splatfix.kernels.ssim import fused_ssim
@@ -28,7 +29,7 @@ _AT_ONCE = 1 << 24
 
 def image(path: Path) -> torch.Tensor:
     """An image file as [3, H, W] in 0..1."""
-    pixels = np.asarray(Image.open(path).convert("RGB"), dtype=np.float32) / 255.0
+    pixels = np.asarray(Image.open(path, formats=FORMATS).convert("RGB"), dtype=np.float32) / 255.0
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
