@@ -35,3 +35,10 @@ def user_cache() -> Path:
     if sys.platform == "darwin":
         return Path("~/Library/Caches/splatfix").expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "splatfix"
+
+
+def user_state() -> Path:
+    """Return where splatfix keeps what cannot be made again: clearing a cache does not remove it."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix"
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "splatfix"

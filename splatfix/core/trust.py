@@ -9,8 +9,6 @@ from splatfix.core.files import make_folder
 from splatfix.core.resources import user_cache
 from splatfix.core.step import Step, run, say
 
-_OWN_FOLDER = say("Set SPLATFIX_CACHE to a folder of your own, with room on its disk.")
-
 
 def distrust(folder: Path, *, inside: bool = True) -> str:
     """Why nothing in ``folder`` is used; "" when only this user and root can have written it, or it is not there.
@@ -40,19 +38,23 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
     return ""
 
 
-def private_cache(name: str, base: Path | None = None) -> Path:
+def private_cache(name: str, base: Path | None = None, variable: str = "SPLATFIX_CACHE") -> Path:
     """The folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
+
+    Args:
+        variable: what moves ``base``, for the refusals.
 
     Raises:
         SplatfixError: ``cache-not-private`` when somebody else can write there, ``cannot-write``.
     """
     folder = (base or user_cache()) / name
+    own_folder = say(f"Set {variable} to a folder of your own, with room on its disk.")
     try:
         make_private(folder)
     except SplatfixError as error:
-        raise error.with_todo(_OWN_FOLDER) from error
+        raise error.with_todo(own_folder) from error
     if reason := distrust(folder.resolve(), inside=False):
-        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder), _OWN_FOLDER))
+        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder), own_folder))
     return folder
 
 

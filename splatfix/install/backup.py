@@ -20,6 +20,9 @@ from splatfix.install.journal_paths import JournalPaths, OutsidePath
 from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
+# What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
+_STASH_LETTERS = "-~.=%0123456789"
+
 
 class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as it was."""
@@ -143,7 +146,7 @@ def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, pat
 
 
 def sealed_text(backup: Backup, paths: JournalPaths) -> str:
-    """What the seal of a checkout's backup is made of: the checkout, and every word that is noted of it."""
+    """Return what the seal of a checkout's backup is made of: the checkout, and every word that is noted of it."""
     checkout = paths.anchors[0][1]
     # one inside the environment moves with it
     if checkout.is_relative_to(paths.state.parent):
@@ -233,11 +236,13 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
             digests = {item.digest for item in backup.saved}
+            paths = [(Path(item.path), site) for item in backup.saved for site in environment.sites]
+            tops = {path.relative_to(site).parts[0] for path, site in paths if path.is_relative_to(site)}
             for stash in _find_stashes(environment):
                 if str(stash) in backup.stashes_before:
                     continue
                 # a pip that has finished leaves none: then it is of another run
-                if backup.written or not _remove_stash(stash, digests):
+                if backup.written or not _remove_stash(stash, tops, digests):
                     notes.append(f"{stash} is of another run of pip and was left alone")
         for item in backup.saved:
             _put_back(item, backup, folder)
@@ -266,21 +271,24 @@ def _find_stashes(environment: Environment) -> list[Path]:
     return stashes
 
 
-def _remove_stash(stash: Path, digests: set[str]) -> bool:
+def _remove_stash(stash: Path, tops: Iterable[str], digests: set[str]) -> bool:
     """Remove a stash whose every file is in a backup; False for one that holds anything else, which is left alone.
 
     Args:
+        tops: names of what the backup has in site-packages, one of which pip has renamed.
         digests: SHA-256 of the files that the backup has.
     """
+    if not any(top.endswith(stash.name[1:].lstrip(_STASH_LETTERS)) for top in tops):
+        return False
     contents = [stash]
     if stash.is_dir() and not stash.is_symlink():
         # a folder comes after what is in it
         contents = [*sorted(stash.rglob("*"), reverse=True), stash]
-    for path in contents:
-        # bytecode is made anew by itself, and pip stashes no links of its own
-        replaceable = path.is_symlink() or path.suffix == ".pyc" or path.is_dir()
-        if not replaceable and not (path.is_file() and sha256_of(path) in digests):
-            return False
+    linked = any(path.is_symlink() for path in contents)
+    # bytecode is made anew by itself, and pip stashes no links of its own
+    files = [path for path in contents if not (path.is_symlink() or path.suffix == ".pyc" or path.is_dir())]
+    if (linked and not files) or not all(path.is_file() and sha256_of(path) in digests for path in files):
+        return False
     for path in contents:
         if path.is_dir() and not path.is_symlink():
             path.rmdir()

@@ -160,7 +160,7 @@ def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path
 
 
 def _last_error(completed: Completed) -> str:
-    """The last line of a failed pip's output that tells an error, else why it failed."""
+    """Find the last line of a failed pip's output that tells an error, else why it failed."""
     lines = (completed.stdout + completed.stderr).splitlines()
     marked = [line.strip() for line in lines if "ERROR" in line]
     if not marked:

@@ -15,9 +15,8 @@ def edited_contents(copy: Path, edits: Sequence[PlannedEdit]) -> dict[Path, byte
     """What the edits make of each file below ``copy`` that they touch."""
     contents = {}
     for name in edited_files(edits):
-        if not (
-            copy / name
-        ).is_file():  # behind a link that leads out, of which a copy has nothing: the build will say so
+        # behind a link that leads out, of which a copy has nothing: the build will say so
+        if not (copy / name).is_file():
             continue
         # surrogateescape, and bytes: what is not ours to change comes back as it was
         text = (copy / name).read_bytes().decode("utf-8", "surrogateescape")

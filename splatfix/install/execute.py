@@ -354,11 +354,12 @@ class _Execution(Struct):
     def _fetch(self, step: FetchWheel, item: _Item) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
         started = time.monotonic()
+        folder = self.folder / "wheels" / file_name(step.subject)  # of its own: another's wheel is not it
         if fetch := self.fetchers.get(step.requirement):
-            path = fetch(self.folder / "wheels")
+            path = fetch(folder)
         else:
             pip = self.environment.installer.pip(self.environment.python)
-            path = fetch_wheel(step, pip, self.runner, self.folder / "wheels", self.folder / "fetch.log")
+            path = fetch_wheel(step, pip, self.runner, folder, self.folder / "fetch.log")
         item.seconds = time.monotonic() - started
         item.wheel = open_wheel(path)
         if not fetch:
@@ -455,7 +456,7 @@ class _Execution(Struct):
         return rung.shown_by
 
     def result(self, subject: str, item: _Item) -> InstalledItem:
-        """What was installed, with everything that was verified."""
+        """Tell what was installed, with everything that was verified."""
         assert item.wheel is not None
         forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
         computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"

@@ -124,5 +124,5 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def real_place(path: Path) -> Path:
-    """The path with links on its way followed, and itself not."""
+    """Return the path with links on its way followed, and itself not."""
     return Path(os.path.realpath(path.parent)) / path.name

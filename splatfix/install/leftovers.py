@@ -66,7 +66,7 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
 
 
 def _files(environment: Environment) -> set[str]:
-    """Every file and folder in site-packages, and among the programs of a virtual environment, bytecode apart."""
+    """List every file and folder in site-packages, and among the programs of a virtual environment, bytecode apart."""
     roots = list(environment.sites)
     if environment.virtual:
         roots.append(environment.scripts)

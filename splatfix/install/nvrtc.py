@@ -38,7 +38,7 @@ _OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
 
 
 def variants_of(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
-    """The definitions that a source of a drop-in is compiled with, once each."""
+    """Return the definitions that a source of a drop-in is compiled with, once each."""
     variants: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
     if source == "blending.cu" and dropin.gives_used:
         variants += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)

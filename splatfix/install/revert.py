@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,16 +157,20 @@ class _Reverter(Struct):
             folder = self.journal.folder_of(entry) / step.backup
             edited = step.kind == "edit-source" and step.done
             ours = edited and not belongs_to_original(self.journal, entry, step)
-            # a person's work in a file that --in-place edited must not be lost
-            if ours and any(later_changes(backup, kept_folder(folder), self.foreseen)):
+            put_back = self.foreseen.copies if self.foreseen else ()
+            edits = [path for path in (Path(item.path) for item in backup.saved) if path not in put_back]
+            gone = any(path.is_symlink() or not path.is_file() for path in edits)
+            # a person's work in a file that --in-place edited must not be lost, nor their decision to be without it
+            if ours and (gone or any(later_changes(backup, kept_folder(folder), self.foreseen))):
                 raise SplatfixError.of("install.changed-since", source=step.source, folder=folder)
             # a finished installation must still be the one we made; an unfinished one is undone whatever it looks like
             if not step.done or not step.digest or step.kind != "install-wheel":
                 continue
             name = distribution_of(step)
-            installed = [(item.version, item.digest) for item in find_installed(self.environment, name)]
-            if self.foreseen:
-                installed = self.foreseen.installed.get(name, installed)
+            if self.foreseen and name in self.foreseen.installed:
+                installed = self.foreseen.installed[name]
+            else:
+                installed = [(item.version, item.digest) for item in find_installed(self.environment, name)]
             # when somebody has removed it in the meantime, what was there before can still come back
             if installed and [digest for _, digest in installed] != [step.digest]:
                 todo = run(

@@ -167,9 +167,12 @@ class _Git:
         for arguments in (
             ["init", "--quiet", "--template=", str(folder)],
             [*in_folder, "remote", "add", "origin", url],
-            [*fetch, "--depth=1", "origin", wanted],
         ):
             done = self._run(arguments, path)
+            # without a repository of our own git would take the next one above: the person's checkout
+            if not done.ok:
+                return _failure(done)
+        done = self._run([*fetch, "--depth=1", "origin", wanted], path)
         if done.ok:
             wanted = "FETCH_HEAD"
         elif commit:

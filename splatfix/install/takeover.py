@@ -30,6 +30,11 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
     """
     sites = [Path(os.path.realpath(site)) for site in environment.sites]
     names = {canonicalize_name(wheel.name) for wheel in wheels}
+    # looked for are those alone whose file or module is called as one that the wheels write; "" of a row such as a/..
+    stems = {"", "__init__"}
+    for wheel in wheels:
+        for path in map(real_place, wheel.destinations(environment)):
+            stems.update(name.partition(".")[0] for name in path.parts[-3:])
     listed: dict[_Place, str] = {}
     for record in (path for site in sites for path in site.glob("*.dist-info/RECORD")):
         site = record.parents[1]
@@ -39,6 +44,8 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
             continue
         with suppress(csv.Error):  # of no use to pip either
             for row in csv.reader(text.splitlines()):
+                if Path(*row[:1]).name.partition(".")[0] not in stems:
+                    continue
                 path = Path(os.path.normpath(site.joinpath(*row[:1])))
                 if os.path.lexists(path):
                     listed[_place(real_place(path), importable=path.is_relative_to(site))] = owner
@@ -76,7 +83,7 @@ def refuse_takeover(environment: Environment, wheels: Sequence[WheelFile]) -> li
 
 
 def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: dict[_Place, str]) -> str:
-    """Why a wheel must not write there; "" where it may."""
+    """Say why a wheel must not write there; "" where it may."""
     in_site = any(path.is_relative_to(site) for site in sites)
     folder, name = _place(path, importable=in_site)
     # a README or LICENSE beside the packages, which several bring

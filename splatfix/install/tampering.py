@@ -4,15 +4,14 @@ What a journal says about a person's checkout is sealed: by a key of the user, w
 """
 
 import hmac
-import os
 import secrets
-import sys
 from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
+from splatfix.core.resources import user_state
 from splatfix.core.step import Step
-from splatfix.core.trust import distrust, private_cache
+from splatfix.core.trust import distrust, mend, private_cache
 
 
 def refuse_link(path: Path) -> None:
@@ -32,7 +31,7 @@ def seal(text: str) -> str:
     Raises:
         SplatfixError: ``cache-not-private``, ``cannot-write``.
     """
-    folder = private_cache("keys", _user_state())
+    folder = private_cache("keys", user_state(), "XDG_STATE_HOME")
     # two that begin at once make two keys, and each of them is good
     if not list(folder.glob("*.key")):
         write_bytes(folder / f"{secrets.token_hex(4)}.key", secrets.token_bytes(32))
@@ -40,19 +39,18 @@ def seal(text: str) -> str:
 
 
 def is_sealed(text: str, found: str) -> bool:
-    """Whether this user's splatfix has made that seal for the text."""
-    folder = _user_state() / "keys"
-    return not distrust(folder) and found in _seals(folder, text)
+    """Tell whether this user's splatfix has made that seal for the text.
+
+    Raises:
+        SplatfixError: ``cache-not-private``, of the folder of the user's keys.
+    """
+    folder = user_state() / "keys"
+    if reason := distrust(folder):
+        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder),))
+    return found in _seals(folder, text)
 
 
 def _seals(folder: Path, text: str) -> list[str]:
-    """The seal by each key."""
+    """Make the seal by each key."""
     keys = [path.read_bytes() for path in sorted(folder.glob("*.key"))]
     return [hmac.new(key, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest() for key in keys]
-
-
-def _user_state() -> Path:
-    """Return where splatfix keeps what cannot be made again: clearing a cache does not remove it."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix"
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "splatfix"

@@ -125,8 +125,8 @@ def read_steps(environment: Environment, journal: Journal, entry: Entry) -> dict
     """The backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
 
     Raises:
-        SplatfixError: as :func:`read_backup`; ``journal-tampered`` for a checkout's backup that names other files than were
-            edited, and where a path leads through a link that another backup makes.
+        SplatfixError: as :func:`read_backup`; ``journal-tampered`` for a checkout's backup that this user's splatfix has not
+            sealed, and where a path leads through a link that another backup makes; ``cache-not-private``.
     """
     backups: dict[StepRecord, Backup] = {}
     for step in entry.changes:
@@ -175,7 +175,7 @@ def belongs_to_original(journal: Journal, entry: Entry, step: StepRecord) -> str
 
 
 def _what_is_restored(step: StepRecord, backup: Backup, folder: Path, foreseen: Foreseen) -> Restored:
-    """What undoing a step with the backup in ``folder`` will do, asked before it is undone."""
+    """Tell what undoing a step with the backup in ``folder`` will do, before it is undone."""
     removed = removed_origin = restored_origin = ""
     for path in backup.will_write:
         # its metadata tells whether anything of it is there
@@ -220,7 +220,7 @@ def kept_folder(backup_folder: Path) -> Path:
 
 
 def _origin(manifest: Path) -> str:
-    """What a manifest says of the version that it came with: versions alone may be equal."""
+    """Read what a manifest says of the version that it came with: versions alone may be equal."""
     content = read_text(manifest, MOST_MANIFEST)
     document: Any = None
     if isinstance(content, str):

@@ -4,6 +4,7 @@ Indexes differ only in how their folders are called, so that links are followed 
 the CUDA and torch of the environment.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from html import unescape
@@ -76,13 +77,15 @@ def _named(text: str) -> WheelIndex:
     for index in wheel_indexes():
         if index.name == text:
             return index
-    if "@" in without_login(text) and not Path(text).is_dir():
-        raise SplatfixError.of("wheels.odd-login", end=text.rpartition("@")[2])
+    path = Path(os.path.expanduser(text))  # noqa: PTH111 - Path's raises for ~ and the name of nobody
+    if "://" not in text and path.is_dir():
+        return WheelIndex(str(path.absolute()), str(path.absolute()))
+    login, at, end = without_login(text).rpartition("@")
+    # any other text with a / before it is the path of a folder that is not there
+    if at and ("://" in text or ":" in login or "/" not in login):
+        raise SplatfixError.of("wheels.odd-login", end=end)
     if "://" in text:
         return WheelIndex(without_login(text), text)
-    if Path(text).expanduser().is_dir():
-        folder = str(Path(text).expanduser().absolute())
-        return WheelIndex(folder, folder)
     known = tuple(index.name for index in wheel_indexes())
     raise SplatfixError.of("wheels.unknown-index", text=text, known=known)
 
@@ -169,7 +172,7 @@ class _Pages(Struct):
 
 
 def linked_file(page: str, href: str) -> tuple[str, str, str]:
-    """A file's name, its address, and its digest as the link states it (PEP 503); "" each for what is no address."""
+    """Return a file's name, its address, and its digest as the link states it (PEP 503); "" each for what is no address."""
     address, fragment = urldefrag(_joined(page, href))
     stated = _DIGEST.search(fragment.lower())
     return unquote(urlsplit(address).path.rpartition("/")[2]), address, stated[1] if stated else ""

@@ -71,7 +71,7 @@ def refused_address(address: str) -> str:
 
 
 def without_login(address: str) -> str:
-    """An address without its user name and password, which :class:`Web` sends as a header."""
+    """Return an address without its user name and password, which :class:`Web` sends as a header."""
     scheme, separator, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}" if separator else address
@@ -131,7 +131,7 @@ class _Exchange(HTTPHandler, HTTPSHandler):
         raise failure
 
     def patience(self) -> float:
-        """Seconds that the next answer may take.
+        """Return the seconds that the next answer may take.
 
         Raises:
             WebError: none are left.
@@ -318,7 +318,7 @@ class Web:
 
 
 def _origin(address: str) -> tuple[str, str, int]:
-    """Scheme, host and port of an address, by which a login is kept; no host where it is none."""
+    """Split an address into scheme, host and port, by which a login is kept; no host where it is none."""
     try:
         parts = urlsplit(address)
         return parts.scheme, parts.hostname or "", parts.port or {"https": 443}.get(parts.scheme, 80)
@@ -354,7 +354,9 @@ class RemoteFile:
 
     def __getitem__(self, part: slice) -> bytes:
         start, stop, _ = part.indices(self._total)
-        numbers = range(start // _BLOCK, (max(start, stop - 1)) // _BLOCK + 1)
+        if start >= stop:
+            return b""
+        numbers = range(start // _BLOCK, (stop - 1) // _BLOCK + 1)
         data = b"".join(self._block(number, numbers[-1]) for number in numbers)
         begin = start - numbers[0] * _BLOCK
         return data[begin : begin + stop - start]

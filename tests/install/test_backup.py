@@ -11,6 +11,7 @@ import pytest
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
+from splatfix.install.installed import find_installed
 from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.undo import later_changes
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
@@ -91,6 +92,27 @@ def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, s
         put(site / "pkg-2.0.dist-info", dict.fromkeys(names, "new"))
     put_back(environment, tmp_path / "backup")
     assert snapshot(environment) == before
+
+
+def test_what_another_pip_has_stashed_stays(environment: Environment, tmp_path: Path) -> None:
+    """By its name it is of another, or nothing of it is in the backup."""
+    pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
+    site = environment.purelib
+    make_backup(environment, wheel(tmp_path / "b", "2.0"), tmp_path / "backup")
+    shutil.copytree(site / "pkg", site / "~ther")
+    (site / "~-kg").mkdir()
+    (site / "~-kg" / "data").symlink_to(tmp_path)
+    before = snapshot(environment)
+    put_back(environment, tmp_path / "backup")
+    assert snapshot(environment) == before
+
+
+@pytest.mark.slow
+def test_names_are_compared_as_pip_does(environment: Environment, tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "Simple_KNN.x", "1.0", {"simple_knn/__init__.py": b""}, "")
+    pip_put(open_wheel(path), environment, tmp_path)
+    assert [item.version for item in find_installed(environment, "simple-knn-x")] == ["1.0"]
+    assert find_installed(environment, "simple-knn") == ()
 
 
 def test_a_damaged_backup_changes_nothing(environment: Environment, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.core.step import commands
 from splatfix.facts import read_package_source
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.wheels import open_wheel
@@ -385,6 +386,16 @@ def test_every_rasterizer_variant_is_served_or_refused() -> None:
     for row in variants():
         if row.kind == "rasterizer" and row.key not in declared:
             assert (dropin_for_variant(row.key) is None) == (refusal(row.key) is not None), row.key
+
+
+STACKS = (f"{NAME}@gof", f"{NAME}@rade", "diff-plane-rasterization", "diff_triangle_rasterization", "effrdel")
+
+
+@pytest.mark.parametrize("named", STACKS)
+def test_a_refusal_names_the_drop_ins_of_its_stack(named: str) -> None:
+    problem = refused(choose_dropins, [named])
+    advice = [command.argv for command in commands(problem.todo) if "pure" in command.argv]
+    assert advice == [("splatfix", "install", "simple_knn", "--backend", "pure")]
 
 
 def test_names() -> None:

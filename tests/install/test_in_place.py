@@ -13,6 +13,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.environment import Environment
+from splatfix.install.tampering import seal
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import breakage
 from splatfix.plan import BuildWheel, EditSource, InstallWheel
@@ -94,6 +95,13 @@ def test_work_done_since_is_not_thrown_away(environment: Environment, tmp_path: 
     error = refused(revert, environment.python)
     assert error.code == "changed-since" and str(source) in error.what
     assert snapshot(environment) == held and b"a day's work" in (source / "probe.c").read_bytes()
+    (source / "probe.c").unlink()
+    for link in ("", "setup.py"):
+        if link:
+            (source / "probe.c").symlink_to(link)
+        for dry_run in (True, False):
+            assert refused(revert, environment.python, dry_run=dry_run).code == "changed-since"
+        assert (source / "probe.c").is_symlink() is bool(link) and snapshot(environment) == held
 
 
 def test_a_read_only_checkout_is_refused_before_the_build(
@@ -108,7 +116,7 @@ def test_a_read_only_checkout_is_refused_before_the_build(
 
 
 def test_what_this_user_has_not_edited_is_not_restored(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
     """A journal that came with an environment: genuine, of another checkout, or of another user."""
     source = source_with_work(tmp_path / "source")
@@ -126,6 +134,12 @@ def test_what_this_user_has_not_edited_is_not_restored(
         with monkeypatch.context() as patch:
             patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
             assert refused(revert, environment.python).code == "journal-tampered"
+            shutil.copytree(own_cache / "splatfix", tmp_path / "another user" / "splatfix")
+            (tmp_path / "another user" / "splatfix" / "keys").chmod(0o777)
+            error = refused(revert, environment.python)
+            assert error.code == "cache-not-private" and "keys can be written by others" in error.what
+            assert "XDG_STATE_HOME" in refused(seal, "a text").todo[1].line()
+            shutil.rmtree(tmp_path / "another user")
         genuine = entry_file(environment).read_bytes()
         edit(entry_file(environment), to_victim)
         assert refused(revert, environment.python).code == "journal-tampered"

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.facts import gather
 from splatfix.install import execute
@@ -93,6 +94,17 @@ def test_a_wheel_that_was_given_by_its_path_is_taken_from_there(
     ):
         (folder / "direct_url.json").write_text(json.dumps(origin))
         assert refused(plan_repair, "tiny", gather(environment.python)).code == "cannot-repair"
+
+
+def test_two_wheels_of_one_installation_are_fetched(environment: Environment, wheel: Path) -> None:
+    """Each is found, though both are kept until it ends."""
+    write_wheel(wheel.parent, "other", "1.0", {"other/__init__.py": SOURCE}, "Another")
+    assert pip(environment, "install", "tiny==1.0", "other==1.0").ok
+    altered(environment)
+    facts = gather(environment.python)
+    tiny, other = (plan_repair(name, facts) for name in ("tiny", "other"))
+    outcome = execute(replace(tiny, steps=(*tiny.steps, *other.steps)), facts, reinstall=True)
+    assert [item.wheel for item in outcome.items] == [wheel.name, wheel.name.replace("tiny", "other")]
 
 
 def test_a_drop_in_is_made_anew(tmp_path: Path, splatfix: Splatfix) -> None:

@@ -114,6 +114,16 @@ def test_what_a_dead_run_left_is_in_the_preview_too(stages: Stages) -> None:
     assert snapshot(environment) == stages.files["blank"]
 
 
+def test_what_a_dead_run_left_half_written_is_not_asked(stages: Stages) -> None:
+    environment = stages.at("two")
+    journal = Journal(environment.state_folder)
+    journal.save(replace(journal.entries()[-1], status=EntryStatus.RUNNING, ended=""))
+    (environment.purelib / "tiny_probe-2.0.dist-info" / "RECORD").unlink()
+    for dry_run in (True, False):
+        assert told(revert_all(environment.python, dry_run=dry_run)) == EVERYTHING[1:]
+    assert snapshot(environment) == stages.files["blank"]
+
+
 def test_what_pip_removed_by_hand_was_gone_already(stages: Stages, splatfix: Splatfix) -> None:
     environment = stages.at("one")
     assert pip(environment, "uninstall", "-y", "tiny_probe").ok

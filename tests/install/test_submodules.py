@@ -122,6 +122,18 @@ def test_an_interrupt_leaves_what_was_there(stack: Path) -> None:
     assert contents(stack) == before and not list(stack.glob(".splatfix*"))
 
 
+@pytest.mark.parametrize("word", ["init", "remote"])
+def test_what_fails_first_leaves_the_checkout_s_own_git_alone(stack: Path, word: str) -> None:
+    def fails(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
+        return Completed(tuple(argv), 128, "fatal: no room\n", "", 0.0) if word in argv else run()
+
+    git(stack, "checkout", "-q", "-b", "mine")
+    before = contents(stack)
+    error = refused(fetch_submodules, stack, runner=Interposed(fails), protocols=ALL)
+    assert error.code == "submodules-not-fetched" and "no room" in error.what
+    assert contents(stack) == before
+
+
 def test_a_folder_that_cannot_be_moved_in_undoes_the_others(
     stack: Path, server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,8 @@ def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -
     wheels = found(request, facts, str(tmp_path / "wheels"))
     context = make_context(facts, goal("sm_120"))
     assert with_wheels(request, context, wheels).kind is OptionKind.WHEEL
-    assert refused(with_wheels, replace(request, backend="native"), context, NO_WHEELS).code
+    native = replace(request, backend="native")
+    assert refused(with_wheels, native, context, NO_WHEELS).code == "no-matching-toolkit"
 
 
 @pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])

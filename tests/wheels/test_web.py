@@ -212,6 +212,17 @@ def test_a_login_goes_to_its_own_host_alone(
     assert "s3cret" not in refused(chosen_indexes, (f"{named.replace('s3', 's/3')}/x",)).what
 
 
+def test_a_path_with_an_at_is_no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a@b").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert chosen_indexes(("~/a@b",))[0].address == str(tmp_path / "a@b")
+    assert refused(chosen_indexes, ("/nowhere/a@b",)).code == "unknown-index"
+    logins = ("me:s3cret@host/x", "~me:s3cret@host/x", "me@x.org:s/3cret@host/x", "s3cret@host/x")
+    for login in (*logins, "https://s/3cret@host/x"):
+        error = refused(chosen_indexes, (login,))
+        assert error.code == "odd-login" and "cret" not in error.what
+
+
 def test_a_page_without_end(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_module, "MOST_PAGE", 1 << 20)
     put(tmp_path / "served", {"index.html": "<a href='x'>x</a>" * 100_000})
@@ -225,6 +236,7 @@ def test_more_of_a_wheel_than_is_read(
     monkeypatch.setattr(web_module, "MOST_FETCHED", 1 << 20)
     put(tmp_path / "served", {"a.bin": bytes(3 << 20)})
     file = RemoteFile(Web([server.address]), f"{server.address}/a.bin")
+    assert file[len(file) :] == b"" == file[1 << 17 : (1 << 17) - 5]
     with pytest.raises(WebError, match="more than 1 MiB would have to be read"):
         file.find(b"x", 0, len(file))
 
