@@ -274,7 +274,7 @@ def train(config: TrainConfig, progress: Optional[Progress] = None) -> report.Tr
         status = _train_loop(run, progress)
         quality = _last_evaluation(run)
         if progress is not None and status == "ok":  # the last line shows what the report does
-            progress(replace(_state(run), run=None, heldout_psnr=quality.psnr))
+            progress(replace(_state(run), heldout_psnr=quality.psnr))
         trained = evaluate_training_views(run)
         run.seconds["total"] = time.perf_counter() - started
         return report.write_result(run, status, quality, trained)
@@ -308,7 +308,8 @@ def _train_loop(run: Run, progress: Optional[Progress]) -> str:
             if run.iteration - run.resumed_at == WARM_UP:
                 # just flushed, so the GPU has finished its work
                 run.seconds["warm_up"] = run.seconds["train"]
-            if progress is not None:
+            # train() reports the last one, with its held-out PSNR
+            if progress is not None and (run.iteration < last or interrupt.requested):
                 progress(_state(run))
             if _is_due(config.checkpoint_every, run.iteration):
                 checkpoint.save(run)

@@ -146,8 +146,8 @@ def test_the_lane_of_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.code)
 def test_the_page_of_a_check_says_what_to_do(check: Check) -> None:
     """And is found by the words of the common errors, which people search for."""
-    page = _check_page(check)
-    assert f"splatfix diagnose --only {check.code}" in page.partition("## What to do")[2]
     errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+    page = _check_page(check, errors)
+    assert f"splatfix diagnose --only {check.code}" in page.partition("## What to do")[2]
     for row in (line for line in errors.splitlines() if f"checks/{check.code}.md" in line):
         assert row.split("|")[1].strip() in page.partition("## What people see")[2]

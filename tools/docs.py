@@ -179,10 +179,11 @@ MARKERS = {
 
 def _write_checks(folder: Path) -> None:
     folder.mkdir()
+    errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
     families: dict[str, list[Check]] = {}
     for item in all_checks():
         families.setdefault(item.family, []).append(item)
-        (folder / f"{item.code}.md").write_text(_check_page(item), encoding="utf-8")
+        (folder / f"{item.code}.md").write_text(_check_page(item, errors), encoding="utf-8")
     parts = [
         "# Checks",
         f"{sum(map(len, families.values()))} checks; `splatfix diagnose --explain CODE` prints the same pages.",
@@ -193,8 +194,7 @@ def _write_checks(folder: Path) -> None:
     (folder / "index.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _check_page(item: Check) -> str:
-    errors = (ROOT / "docs" / "common-errors.md").read_text(encoding="utf-8")
+def _check_page(item: Check, errors: str) -> str:
     seen = re.findall(rf"^\| (.*?) \|.*\(checks/{item.code}\.md\)", errors, re.MULTILINE)
     cures = []
     for known in failure_classes():

@@ -79,7 +79,7 @@ def parse_wheel(reader: Reader, name: str, *, on_error: OnError | None = None) -
             if not str(error).startswith(label):  # what `parse` says already begins with it
                 named = BinaryError(f"{label}: {error}")
             if on_error is None:
-                raise named from error
+                raise named  # noqa: B904 (it may be the error itself)
             on_error(label, named)
     return tuple(binaries)
 

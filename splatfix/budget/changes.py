@@ -22,7 +22,7 @@ def highest_peak(need: Need) -> int | None:
 
 
 def most_taken(need: Need) -> int | None:
-    """The most that a known phase may take; None where none is known."""
+    """Return the most that a known phase may take; None where none is known."""
     most = [phase.high_bytes for phase in card_phases(need).values() if phase is not None]
     return max(most, default=None)
 
@@ -33,8 +33,9 @@ def changes_for(need: Need, limit: int) -> Sequence[SettingChange]:
     if stack is None:
         return ()
     changes: list[SettingChange] = []
-    before = most_taken(need)
-    told = all(phase is not None and not phase.at_least for phase in card_phases(need).values())
+    phases = card_phases(need).values()
+    before = max((phase.high_bytes for phase in phases if phase is not None), default=None)
+    told = all(phase is not None and not phase.at_least for phase in phases)
     for setting in settings_of(stack):
         if before is None or not setting.does:
             row = SettingChange(

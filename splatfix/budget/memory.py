@@ -60,7 +60,7 @@ def card_phases(need: Need) -> Mapping[str, Phase | None]:
 
 
 def _least(need: Need, stack: StackMemory, family: Family) -> Mapping[str, Phase | None]:
-    """What can be computed of SuGaR's training, at the fewest Gaussians."""
+    """Sum what can be computed of SuGaR's training, at the fewest Gaussians."""
     count = need.gaussians.low
     need = replace(need, gaussians=Span(count, count, count))
     neighbours, samples = need.neighbours or family.neighbours, need.samples or family.samples
@@ -110,26 +110,25 @@ def _training(need: Need, stack: StackMemory, family: Family) -> Phase:
         parts.append(_measured_view(need, family, family.view))
         return phase_of(_with_overheads(parts, family))
     known = rates(family)
-    total_error = error = known.error
-    if not stack.own:
-        error = UNPUBLISHED
     view = family.forward + stack.extra + FLOAT * harmonics(need.sh_degree)
     parts.append(_part("forward buffers", count.times(view), "computed", family.source))
-    rest = _about(count.times(_rest(family) * need.calibrated), error)
-    maps = _about(_exactly(known.pixel * need.pixels * need.calibrated), error)
+    maps = _exactly(known.pixel * need.pixels * need.calibrated)
     run = _published(need, stack, family)
     if run is not None:
         total_error = 0.0
-        stated = sum(part.bytes for part in parts)
-        maps = _exactly(known.pixel * need.pixels)
-        rest = _exactly(max(0.0, run.bytes - stated - maps.typical))
+        rest = _exactly(max(0.0, run.bytes - sum(part.bytes for part in parts) - maps.typical))
+    else:
+        total_error = known.error
+        error = known.error if stack.own else UNPUBLISHED
+        rest = _about(count.times(_rest(family) * need.calibrated), error)
+        maps = _about(maps, error)
     parts.append(_part("tile pairs and backward pass", rest, "published", known.source))
     parts.append(_part("maps of the loss", maps, "published", known.source))
     return phase_of(_with_overheads(parts, family), total_error)
 
 
 def _published(need: Need, stack: StackMemory, family: Family) -> Run | None:
-    """The run of this very stack that was published for this training; None where it was another, or one with other settings."""
+    """Find the run of this very stack that was published for this training; None: it was another, or had other settings."""
     usual = need.sh_degree == PUBLISHED_DEGREE and need.strategy == "default" and not need.photos_on_cpu
     if not stack.own or not usual or need.calibrated != 1.0:
         return None

@@ -58,16 +58,15 @@ def gpu_record(facts: Facts, device: str, scenes: Sequence[SceneRun]) -> dict[st
         if used is not None:
             names.append(used.name)
         record["GPU"] = f"{next(iter(names), 'unknown')} ({device})"
-    if (
-        used is not None and used.uuid
-    ):  # enough to tell two cards apart, and no serial number in a public report
-        record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:_DIGITS]}"
-    if used is not None and used.max_clocks:
-        record["GPU clocks"] = f"at most {used.max_clocks[0]} MHz, memory {used.max_clocks[1]} MHz"
-    if used is not None and used.power_limit:
-        record["GPU power limit"] = f"{used.power_limit / 1000:g} W"
-        if used.default_power_limit:
-            record["GPU power limit"] += f" of {used.default_power_limit / 1000:g} W"
+    if used is not None:
+        if used.uuid:  # enough to tell two cards apart, and no serial number in a public report
+            record["GPU id"] = f"sha256:{hashlib.sha256(used.uuid.encode()).hexdigest()[:_DIGITS]}"
+        if used.max_clocks:
+            record["GPU clocks"] = f"at most {used.max_clocks[0]} MHz, memory {used.max_clocks[1]} MHz"
+        if used.power_limit:
+            record["GPU power limit"] = f"{used.power_limit / 1000:g} W"
+            if used.default_power_limit:
+                record["GPU power limit"] += f" of {used.default_power_limit / 1000:g} W"
     unused = ", ".join(gpu.name for gpu in gpus if gpu != used)
     if unused:
         record[others] = unused

@@ -110,13 +110,15 @@ def check_rasterizer(kernel: Any, device: str, plain: bool) -> Dict[str, Any]:
     if kernel.__name__ == "diff_surfel_rasterization":
         return _check_surfels(kernel, device, plain)
     fields, arguments = _fields(kernel), inspect.signature(kernel.GaussianRasterizer.forward).parameters
-    known = {*_ARGUMENTS, *_values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))}
+    values = _values(Pinhole((1, 1), 1.0, torch.zeros(3)), torch.device("cpu"))
     wanted = [
         name
         for name, one in arguments.items()
         if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
-    if unknown := [name for name in (*fields, *wanted) if name not in known]:
+    unknown = [name for name in fields if name not in values]
+    unknown += [name for name in wanted if name not in _ARGUMENTS]
+    if unknown:
         raise NotMeasured(f"a variant that splatfix cannot call; unknown to it: {', '.join(unknown)}")
     camera, splats = _scene(fields, one_tile=hasattr(getattr(kernel, "_C", None), "compute_relocation"))
     exact, given = _leaves(splats, device)

@@ -90,12 +90,10 @@ def composite(
     if theta is not None and rho is not None:
         # changes of the camera's pose by nothing, of which there are derivatives
         turn_by, move_by = (part.reshape(3) - part.reshape(3).detach() for part in (theta, rho))
-        turn = settings.viewmatrix.detach().to(means3D)[:3, :3]  # for row vectors: world to view
+        view = settings.viewmatrix.detach().to(means3D)  # for row vectors: world to view
         # the camera's center moves the other way
-        seen_from = means3D + move_by @ turn.t()
-        means3D, rotations, cov3D_precomp = _moved(
-            settings, turn_by, move_by, means3D, rotations, cov3D_precomp
-        )
+        seen_from = means3D + move_by @ view[:3, :3].t()
+        means3D, rotations, cov3D_precomp = _moved(view, turn_by, move_by, means3D, rotations, cov3D_precomp)
     if absolute is not None:
         if means2D is None:
             means2D = torch.zeros_like(means3D)
@@ -148,7 +146,7 @@ def _shortest_axes(
 
 
 def _moved(
-    settings: GaussianRasterizationSettings,
+    view: Tensor,
     theta: Tensor,
     rho: Tensor,
     means3D: Tensor,
@@ -156,7 +154,6 @@ def _moved(
     cov3D_precomp: Optional[Tensor],
 ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
     """The Gaussians where the camera, had it stayed, would see them as the moved one does."""
-    view = settings.viewmatrix.detach().to(means3D)
     in_view = means3D.detach() @ view[:3, :3] + view[3, :3]
     turned = torch.cross(theta.expand_as(in_view), in_view, dim=1)
     means3D = means3D + (rho + turned) @ view[:3, :3].t()

@@ -41,7 +41,7 @@ def _scene(
     indefinite = (a * c - b * b <= 0) | (a <= 0)
 
     def reaches(gaussian: Tensor, first: Tensor, last: Tensor) -> Tensor:
-        """Whether alpha reaches 1/255 between the first and last pixel centers [M, S, 2] of cells; a little too often."""
+        """Tell whether alpha reaches 1/255 between the first and last pixel centers [M, S, 2] of cells; a little too often."""
         one = table.index_select(0, gaussian)[:, None]
         middle, (aa, bb, cc, least_log) = one[..., :2], one[..., 2:].float().unbind(2)
         low_x, low_y = (first - middle).float().unbind(2)

@@ -86,7 +86,8 @@ def failures() -> Mapping[str, Failure]:
     known = {}
     for name, row in table("failures").items():
         # one without a rank is no class of the vocabulary
-        failure_class, where = name if row.get("rank") else "", f"failures.{name}"
+        failure_class = name if row.get("rank") else ""
+        where = f"failures.{name}"
         wordings = tuple(
             decode(Wording, wording, f"{where}.wording", text=wording["pattern"])
             for wording in row.get("wording", ())

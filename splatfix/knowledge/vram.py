@@ -210,7 +210,7 @@ def card_memory(name: str) -> int | None:
 
 
 def _sizes(name: str) -> set[int]:
-    """Sizes in GiB of the card of this name, or of those that lack only its first words (``5080``, ``rtx5080``, ``a6000``)."""
+    """List the GiB of the card of this name, or of those that lack only its first words (``5080``, ``rtx5080``, ``a6000``)."""
     plain = _plain(name)
     if plain in _cards():
         return {_cards()[plain]}
@@ -228,9 +228,11 @@ def near_cards(name: str) -> Sequence[str]:
     return (near or [cards[plain] for plain in get_close_matches(_plain(name), cards)])[:4]
 
 
-_SAID_BESIDES = (
-    *("nvidia", "geforce", "tesla", "gpu", "generation", "blackwell", "workstation", "server", "edition"),
-    *("pcie", "sxm", "sxm2", "sxm4", "sxm5", "oem"),
+_SAID_BESIDES = frozenset(
+    (
+        *("nvidia", "geforce", "tesla", "gpu", "generation", "blackwell", "workstation", "server", "edition"),
+        *("pcie", "sxm", "sxm2", "sxm4", "sxm5", "oem"),
+    )
 )
 """What drivers put into a card's name, and people leave out."""
 

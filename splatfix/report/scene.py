@@ -239,6 +239,8 @@ def thumbnails(scene: Scene) -> Sequence[tuple[str, str]]:
                 small = photo.convert("RGB")
                 small.thumbnail((_THUMBNAIL, _THUMBNAIL))
                 small.save(buffer, "JPEG", quality=70)
+        except MemoryError:
+            raise
         # whatever Pillow makes of a damaged file: the findings name it
         except Exception:  # noqa: BLE001, S112  # nosec B112
             continue

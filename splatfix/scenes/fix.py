@@ -69,7 +69,7 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
         raise usage_error("not-a-scene", f"{scene.folder} has neither a reconstruction nor photos.", check)
     # what is copied may be passed on, and what links of a stranger's scene lead to is not theirs
     outside = [path for path, photo in scene.present.items() if photo.outside]
-    outside += [name for name in files if leads_out(scene.folder, name)]
+    outside += [name for name in (*files, "masks") if leads_out(scene.folder, name)]
     if outside:
         raise SplatfixError.of("scenes.leads-out", folder=scene.folder, names=few(outside))
     if scene.damage:

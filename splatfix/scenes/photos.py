@@ -102,7 +102,7 @@ def jobs_of(scene: Scene, divisors: Sequence[int]) -> list[PhotoJob]:
 
 
 def _mark(photo: Photo, registered: bool, camera: Camera | None) -> Change:
-    """What becomes of EXIF's orientation."""
+    """Decide what becomes of EXIF's orientation."""
     if photo.orientation not in range(2, 9) or photo.format != "jpeg":
         return Change.COPIED
     stated = (camera.width, camera.height) if camera is not None else (0, 0)
@@ -227,17 +227,22 @@ def _opened(content: bytes, name: str) -> Iterator[Any]:
     """
     from PIL import Image
 
+    decoded = False
     try:
         photo = Image.open(io.BytesIO(content), formats=PILLOW_FORMATS)
         with _ALONE if photo.width * photo.height > _LARGE else nullcontext():
             photo.load()
+            decoded = True
             yield photo
     except Exception as error:  # a damaged file ends Pillow in many ways, and not only by OSError
+        # what is no fault of the file: too little memory, and mistakes in what is done with a decoded photo
+        if isinstance(error, MemoryError) or (decoded and isinstance(error, (AttributeError, NameError))):
+            raise
         raise _not_readable(name, str(error) or type(error).__name__) from error
 
 
 def _saved(image: Any, like: Any, form: str) -> bytes:
-    """In a format, with the colour profile of another image and without its EXIF."""
+    """Save in a format, with the colour profile of another image and without its EXIF."""
     buffer = io.BytesIO()
     options: dict[str, Any] = {}
     if form == "JPEG":

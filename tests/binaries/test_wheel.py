@@ -56,8 +56,9 @@ def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @METHODS
 def test_one_damaged_member_can_be_set_aside(tmp_path: Path, method: int) -> None:
     path = wheel(tmp_path / "a.whl", method, {"bad.so": LIBRARY[:300], "good.so": LIBRARY})
-    with pytest.raises(BinaryError, match=r"a\.whl!bad\.so: "):
+    with pytest.raises(BinaryError, match=r"a\.whl!bad\.so: ") as caught:
         read_wheel(path)
+    assert caught.value.__cause__ is not caught.value
     heard: list[str] = []
     (good,) = read_wheel(path, on_error=lambda label, error: heard.append(f"{label} {error}"))
     assert good.path.endswith("!good.so")

@@ -18,7 +18,7 @@ from splatfix.certify.host import VARIABLE, Host
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
-from splatfix.facts import gather, with_checkout
+from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.plan.replacement import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached
@@ -80,6 +80,12 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_options_are_read_from_the_trainers_own_source() -> None:
+    found = read_arguments(HERE / "tiny_stack", "train.py")
+    assert found["resolution"] == "--resolution" and "iterations" in found
+    assert read_arguments(HERE / "tiny_stack", "absent.py") == {}
 
 
 def test_a_run_of_three_iterations_is_undetermined_and_leaves_no_trace(

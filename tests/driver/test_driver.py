@@ -122,7 +122,9 @@ def test_a_mig_instance_is_what_programs_get(machines: Machines) -> None:
 
 def overview(found: Diagnosis) -> str:
     """What is said of the machine, below the findings."""
-    return " ".join(found.said.text.rpartition("  system ")[2].split())
+    _, found_it, below = found.said.text.rpartition("  system ")
+    assert found_it
+    return " ".join(below.split())
 
 
 def test_cards_that_are_not_used_are_marked(machines: Machines) -> None:

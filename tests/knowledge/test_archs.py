@@ -103,6 +103,8 @@ class TestCubins:
         ("cubin", "device", "runs"),
         [
             ("8.6", "8.9", True),  # an RTX 4090 needs no sm_89 code; torch's table has the other plain ones
+            ("8.9", "8.6", False),
+            ("9.0", "12.0", False),  # no bare cubin crosses majors
             ("10.0f", "10.3", True),
             ("10.0f", "10.7", True),
             ("10.3f", "10.0", False),

@@ -77,6 +77,7 @@ def test_what_to_do_is_said_once() -> None:
     beside = Options((), (), (build,), advice=Advice(build, (needed,)))
     for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
         assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1
+    assert "nvcc --version" in shown(LOUD, options=beside, verbose=True)
 
 
 @pytest.mark.parametrize(

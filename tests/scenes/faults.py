@@ -264,6 +264,10 @@ FAULTS: dict[str, tuple[str, Fault]] = {
     "a photo named from the root": ("photos-unreadable", changed("images", setting(9, "/etc/passwd"), FIRST)),
     "a photo behind a link": ("photos-unreadable", first_photo(behind_a_link)),
     "photos behind a link": ("photos-unreadable", in_file("images", behind_a_link)),
+    "photos alone, behind a link": (
+        "photos-unreadable",
+        lambda scene: (shutil.rmtree(scene / "sparse"), behind_a_link(scene / "images")),
+    ),
     "a model behind a link": ("scene-model-damaged", in_file("sparse/0", behind_a_link)),
     "a pipe in its place": ("photos-unreadable", first_photo(lambda photo: (photo.unlink(), os.mkfifo(photo)))),
     "a color type of no PNG": ("photos-unreadable", first_photo(header_byte(25, 9))),

@@ -14,7 +14,7 @@ from PIL import Image
 from smoke_trainer.data.load import SAMPLES
 from splatfix.checks.model import Status
 from splatfix.checks.scene import judge
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import TEMPORARY, write_json
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
@@ -175,6 +175,7 @@ def test_other_options_do_not_go_on_with_a_copy(scene: Path, tmp_path: Path) -> 
         ("a photo named from the root", "leads-out"),
         ("a photo behind a link", "leads-out"),
         ("photos behind a link", "leads-out"),
+        ("photos alone, behind a link", "leads-out"),
         ("a model behind a link", "leads-out"),
     ],
 )
@@ -183,6 +184,21 @@ def test_what_cannot_be_mended(fault: str, code: str, scene: Path, tmp_path: Pat
     error = refused(fixed, scene, tmp_path / "copy")
     assert error.code == code
     assert (tmp_path / "copy").exists() is (code == "photo-not-readable"), "all else is seen before it writes"
+
+
+@pytest.mark.parametrize("mistake", [MemoryError, AttributeError, NameError])
+def test_no_photo_is_blamed_for_what_is_not_its_fault(
+    mistake: type[Exception], scene: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **options: object) -> bytes:
+        raise mistake
+
+    monkeypatch.setattr("splatfix.scenes.photos._saved", failing)
+    with pytest.raises(mistake):
+        fixed(scene, tmp_path / "copy")
+    monkeypatch.setattr(Image, "open", failing)
+    with pytest.raises(mistake if mistake is MemoryError else SplatfixError):
+        fixed(scene, tmp_path / "another")
 
 
 MENDED = (
@@ -236,6 +252,7 @@ OUTSIDE = {
     "a link as the copy": ("", "copy", "copy-not-ours"),
     "a link in the copy": ("", "copy/images", "copy-not-ours"),
     "a file beside the photos": ("", "cameras.json", "leads-out"),
+    "a folder beside them": ("", "masks", "leads-out"),
 }
 
 

@@ -119,7 +119,10 @@ def test_evaluate_every_reports_heldout_psnr(short_run):
     states.clear()
     train(short_run(3, out="without"), states.append)
     assert [state.iteration for state in states if state.heldout_psnr is not None] == [3]
-    assert [state.run is not None for state in states] == [True, False, False, False]
+    assert [state.run is not None for state in states] == [True, False, False]
+    states.clear()
+    train(short_run(1, out="one"), states.append)
+    assert [(state.run is not None, state.heldout_psnr is not None) for state in states] == [(True, True)]
 
 
 STATE = ProgressState(5, 9, loss=0.25, gaussians=77, seconds=2.0, iterations_per_second=2.5, psnr=21.5)

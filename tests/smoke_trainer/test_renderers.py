@@ -1,5 +1,6 @@
 """The renderer protocol: cameras as matrices, our kernel, and the nine packages that share one name."""
 
+import re
 import sys
 import types
 from collections import namedtuple
@@ -203,8 +204,10 @@ def test_an_unknown_setting_is_refused_instead_of_guessed(fields, camera_and_vie
     if fields in [settings for key, settings in NAMED.items() if key not in NOT_CALLED]:
         assert renderer._settings(camera, splats, torch.zeros(3))
         return
-    with pytest.raises(RendererUnavailable, match="unknown settings"):
+    with pytest.raises(RendererUnavailable, match="unknown settings: ") as caught:
         renderer.render(camera, splats, torch.zeros(3))
+    named = re.findall(r"\w+", str(caught.value).partition("settings: ")[2].partition("\n")[0])
+    assert named and set(named) <= {*fields} - {*B}
 
 
 def test_antialiasing_needs_a_variant_that_has_it(monkeypatch):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from splatfix.certify.criteria.criterion import criterion, unless_short
 from splatfix.certify.model import Criterion, Outcome
 from splatfix.certify.record import TrainingRecord
+from splatfix.core.words import few
 
 MAX_EVALUATION = 1.1
 """Evaluation may hold this many times the memory of training: it needs no gradients."""
@@ -33,9 +34,6 @@ IDLE = 0.1
 ``throughput-steady``, a tenth. Processor time grows with theirs: beside a compiler on two cores it was 1.9 times as much."""
 BUSY_GPU = 0.1
 """Share of a GPU's time that others take: their kernels come between ours, so that each may lose as much."""
-
-_MOST_SLOW = 5
-"""Iterations that are named."""
 
 
 def evaluation_memory(record: TrainingRecord) -> Criterion:
@@ -140,10 +138,8 @@ def throughput_steady(record: TrainingRecord) -> Criterion:
         stalled = lost > MAX_LOST and seconds > LEAST_LOST
         met = not stalled and (drift is None or drift <= MAX_DRIFT)
         measured = f"{lost:.1%} of the time, {seconds:.1f} s, lost in slow iterations"
-        if slow := record.steadiness.slow:
-            measured += f", slow: {', '.join(map(str, slow[:_MOST_SLOW]))}" + " ..." * (
-                len(slow) > _MOST_SLOW
-            )
+        if record.steadiness.slow:
+            measured += f", slow: {few([str(number) for number in record.steadiness.slow])}"
         if drift is not None:
             measured += f"; {drift:.2f} times as slow at the end as after the last densification"
     item = criterion(

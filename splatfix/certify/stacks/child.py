@@ -120,14 +120,14 @@ def copy_scene(scene: Path, destination: Path) -> Path:
     entries, room = 0, _MOST_COPIED
 
     def fail(reason: object) -> SplatfixError:
-        """No OSError, which copytree only notes down, to go on."""
+        """Make the error; no OSError, which copytree only notes down, to go on."""
         return SplatfixError.of("certify.scene-not-copied", scene=scene, reason=reason)
 
     def left_out(parent: str, names: list[str]) -> list[str]:
         nonlocal entries
         entries += len(names)
         if entries > _MOST_ENTRIES:
-            raise fail(f"it has more than {_MOST_ENTRIES:,} files, by links that lead to it again")
+            raise fail(f"it has more than {_MOST_ENTRIES:,} files, those behind links counted")
         here = Path(parent)
         within = here.relative_to(scene)
         # each folder that was gone through on the way here: what leads back into it has no end
@@ -177,9 +177,8 @@ def training_arguments(
     if subject.scene.images and "images" in options:
         arguments += ["--images", subject.scene.images]
     if "port" in options:
-        with (
-            socket.socket() as opened
-        ):  # one that nobody listens on now: Inria's family opens it for a viewer
+        # one that nobody listens on now: Inria's family opens it for a viewer
+        with socket.socket() as opened:
             opened.bind(("127.0.0.1", 0))
             arguments += ["--port", str(opened.getsockname()[1])]
     return [*arguments, *words_for(subject.key), *subject.request.train_arguments]

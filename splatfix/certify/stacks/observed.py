@@ -148,7 +148,7 @@ def _file(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where one of them is not finite."""
+    """Average the values; None where one of them is not finite."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None

@@ -69,11 +69,12 @@ def headers_missing(context: Context, this: Check) -> Iterator[Finding]:
         if context.torch is not None:
             # what neither a toolkit nor a package is named for is torch's
             here = [header for header in item.headers_missing if not header.address]
-            headers = [header for header in here if not (header.toolkits or bring([header]))]
+            headers = [header for header in here if not (header.toolkits or header.package or header.clone)]
             owner = f"torch {context.torch.version}"
             yield from _missing_headers(context, this, item, headers, owner, torch_version(context))
     for item in context.sources_not_built:
-        headers = [header for header in item.headers_missing if bring([header]) and not header.address]
+        here = [header for header in item.headers_missing if not header.address]
+        headers = [header for header in here if header.package or header.clone]
         searched = Evidence("/usr/include", "and what setup.py and the environment name", "looked for there")
         yield from _missing_headers(context, this, item, headers, "this system", searched)
 

@@ -230,7 +230,7 @@ ImageRow = tuple[str, int, tuple[float, ...], tuple[Keypoint, ...]]
 
 
 def _at_most(most: int, number: int, path: Path) -> int:
-    """The number.
+    """Return the number.
 
     Raises:
         Damaged: it is larger than that.

@@ -26,12 +26,12 @@ Rotation = tuple[Vector, Vector, Vector]
 
 
 def bounded(value: float) -> float:
-    """A number of a scene; nan for one that no scene has, with which nothing could be computed."""
+    """Return the number, or nan for one that no scene has, with which nothing could be computed."""
     return value if abs(value) < FARTHEST else math.nan
 
 
 def inner_stem(path: str) -> str:
-    """A photo's path without its first folder (images, images_2) and without its ending: what it shares with its copies."""
+    """Return a photo's path without its first folder (images, images_2) and its ending: what it shares with its copies."""
     inner = PurePosixPath(path.partition("/")[2] or path)
     return str(inner.parent / inner.stem)
 
@@ -49,7 +49,7 @@ class Camera(Struct, frozen=True):
 
     @classmethod
     def stated(cls, model: str, width: int, height: int, parameters: tuple[float, ...]) -> Camera:
-        """A camera of a file that somebody else wrote."""
+        """Make a camera of a file that somebody else wrote."""
         width, height = (side if 0 < side <= MOST_SIDE else 0 for side in (width, height))
         return cls(model, width, height, tuple(map(bounded, parameters)))
 
@@ -86,7 +86,7 @@ class Camera(Struct, frozen=True):
         return -beyond <= pixel[0] <= self.width + beyond and -beyond <= pixel[1] <= self.height + beyond
 
     def has_shape(self, width: int, height: int) -> bool:
-        """Whether an image of that size is as wide for its height as it states, give or take what rounding does."""
+        """Tell whether an image of that size is as wide for its height as it states, give or take what rounding does."""
         if not (self.width and self.height and width and height):
             return False
         across, down = width / self.width, height / self.height

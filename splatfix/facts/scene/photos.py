@@ -31,7 +31,7 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def leads_out(folder: Path, name: str) -> bool:
-    """A name that is no path below the folder: it is absolute, has ``..``, or a link in it leads out."""
+    """Tell whether a name is no path below the folder: it is absolute, has ``..``, or a link in it leads out."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         return True

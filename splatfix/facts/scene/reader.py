@@ -30,6 +30,8 @@ def read_scene(folder: Path) -> Scene:
         if (folder / name).is_file():
             return _of_transforms(folder, name)
     for name in _PHOTOS:
+        if leads_out(folder, name):
+            return Scene(folder, "photos", photos={name: Photo("", 0, outside=True)})
         if paths := list(_image_files(folder, name, deep=name != ".")):
             return Scene(folder, "photos", photos=_headers(folder, paths))
     return Scene(folder, "")
@@ -144,7 +146,7 @@ def _with_photos(scene: Scene, files: Iterable[str]) -> Scene:
 
 
 def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None]) -> Mapping[str, str]:
-    """What a scene calls so."""
+    """Find the photos of images that lie under another name."""
     named = {image.path for image in images if image.path}
     by_name: dict[str, list[str]] = defaultdict(list)
     for path, photo in photos.items():
@@ -161,7 +163,7 @@ def _elsewhere(images: Sequence[SceneImage], photos: Mapping[str, Photo | None])
 
 
 def _names(path: str) -> Sequence[str]:
-    """Under which a photo is looked for: without the first folder and the ending, and then without all folders."""
+    """Return the names under which a photo is looked for: without the first folder and the ending, then without any folder."""
     inner = inner_stem(path).lower()
     return tuple(dict.fromkeys((inner, PurePosixPath(inner).name)))
 
