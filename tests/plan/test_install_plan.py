@@ -77,9 +77,7 @@ def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, 
         assert rule in {edit.rule for edit in build.edits}
 
 
-def test_what_apt_brings_does_not_hide_what_it_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apt_hides_nothing_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lost = MissingHeader("a.h", "x.cu", 1, (CUDA_13.root,))
     library = MissingHeader("b.h", "x.cu", 2, (), "libb-dev")
     for lacking, owner in (((lost, library), "CUDA 13"), ((library, lost), "this system")):
