@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import PureWindowsPath
 
+from splatfix.context.installed import Inventory
 from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.facts import Facts, Installer, Interpreter
 from splatfix.knowledge import Arch
@@ -40,9 +41,9 @@ def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, 
     """
     known: dict[str | None, str] = {}
     for item in facts.environment.distributions.value or ():
-        known.setdefault(item.name, item.source)
-        if item.name.lower() in BY_RELEASE:
-            known[item.name] = f"{item.name}=={item.version}"
+        is_released = item.name.lower() in BY_RELEASE
+        # the first on the path is the one that is imported
+        known.setdefault(item.name, f"{item.name}=={item.version}" if is_released else item.source)
     sources = tuple(known.get(name, "") for name in distributions)
     if not all(sources):
         return ()
@@ -116,16 +117,13 @@ def python_option(facts: Facts) -> tuple[str, ...]:
 
 
 def lacking(facts: Facts, needs: Iterable[str]) -> list[str]:
-    """Which of these distributions the target environment does not have."""
-    environment = facts.environment
-    installed = {item.name.lower().replace("_", "-") for item in environment.distributions.value or ()}
-    if environment.torch_installed.value:
-        installed.add("torch")
-    return [name for name in needs if name not in installed]
+    """List which of these distributions the target environment does not have."""
+    here, has_torch = Inventory(facts), facts.environment.torch_installed.value
+    return [name for name in needs if not (here.distribution(name) or (name == "torch" and has_torch))]
 
 
 def training_steps(facts: Facts, *options: str) -> tuple[Step, ...]:
-    """The command that tests training, behind the one that installs what it needs and the environment lacks."""
+    """Give the command that tests training, behind the one that installs what it needs and the environment lacks."""
     text = "Next: test training"
     missing = lacking(facts, TRAINING_NEEDS)
     if not missing:

@@ -26,7 +26,6 @@ class BuildToolkit(Struct, frozen=True):
     """The toolkit a build by splatfix takes, and what it compiles for with it."""
 
     toolkit: Toolkit
-    version: tuple[int, ...]
     build_archs: tuple[Arch, ...]
     """What to compile for so that every target is served: the targets, or for some an older arch they run."""
     why: str
@@ -34,6 +33,11 @@ class BuildToolkit(Struct, frozen=True):
     """Compiled as PTX too, for targets that this nvcc cannot name; None: every target gets machine code."""
     unsure: str = ""
     """What is not known about that PTX; "" when nothing is open."""
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The toolkit's release, as numbers."""
+        return release(self.toolkit.version)
 
 
 def choose_toolkit(
@@ -75,7 +79,7 @@ def choose_toolkit(
         via = ", ".join(toolkit.found_via)
         reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
         archs = tuple(dict.fromkeys(build_archs))
-        fitting.append(BuildToolkit(toolkit, release(toolkit.version), archs, reason))
+        fitting.append(BuildToolkit(toolkit, archs, reason))
     if not fitting:
         problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
         return Choice(None, rejected_all("toolkit", objections), problem)
@@ -300,7 +304,7 @@ def _ptx_with(
             named.append(arch)
     if not unnamed:
         reason = f"CUDA {toolkit.version} compiles machine code for every target"
-        return BuildToolkit(toolkit, version, tuple(named), reason)
+        return BuildToolkit(toolkit, tuple(named), reason)
     # the newest desktop architecture below them that both know, whose PTX is to be translated for them
     older = []
     for arch in known_archs():
@@ -325,4 +329,4 @@ def _ptx_with(
     reason = (
         f"CUDA {toolkit.version} writes {base.compute} PTX, which every GPU from {base.sm} on can be given"
     )
-    return BuildToolkit(toolkit, version, tuple(named), reason, base, unsure)
+    return BuildToolkit(toolkit, tuple(named), reason, base, unsure)

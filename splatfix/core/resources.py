@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -10,6 +11,11 @@ KERNELS, SMOKE_TRAINER = _PACKAGE / "kernels", _PACKAGE.parent / "smoke_trainer"
 
 TOOLKIT_MARKER = "splatfix-toolkit.json"
 """Written last into a toolkit of splatfix's cache: a folder without it is not whole."""
+
+
+def toolkit_folder(minor: str, cache: Path) -> Path:
+    """Name the folder of a toolkit (``13.0``) in splatfix's cache."""
+    return cache / "toolkits" / f"cuda-{minor}"
 
 
 def bundled(name: str) -> Path:
@@ -26,15 +32,15 @@ def bundled(name: str) -> Path:
     raise FileNotFoundError(f"splatfix's own {name!r} is missing; reinstall splatfix")
 
 
-def user_cache() -> Path:
+def user_cache(env: Mapping[str, str] = os.environ) -> Path:
     """Where splatfix keeps what can be made again: ``$SPLATFIX_CACHE``, else the platform's user cache folder."""
-    if chosen := os.environ.get("SPLATFIX_CACHE"):
+    if chosen := env.get("SPLATFIX_CACHE"):
         return Path(chosen).expanduser().absolute()
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix" / "Cache"
+        return Path(env.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix" / "Cache"
     if sys.platform == "darwin":
         return Path("~/Library/Caches/splatfix").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "splatfix"
+    return Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "splatfix"
 
 
 def user_state() -> Path:

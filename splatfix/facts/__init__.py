@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from splatfix.facts.source.pins import read_pins
     from splatfix.facts.source.python_source import read_package_source
     from splatfix.facts.source.reach import repository_of
-    from splatfix.facts.source.reached import Reach, all_trainers, as_reached, as_started, find_trainers
+    from splatfix.facts.source.reached import Reach, all_trainers, as_reached, find_trainers
     from splatfix.facts.source.scripts import compiled_at_first_use, read_arguments, read_scripts
 
 # What reads a checkout is imported when it is first asked for: a diagnosis of a machine alone needs none of it. The modules

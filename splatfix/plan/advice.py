@@ -58,12 +58,12 @@ def advise(findings: Sequence[Finding], options: Options, assessment: Assessment
 
 
 def _is_meant(finding: Finding, names: Collection[str]) -> bool:
-    """It is about no extension, or about one of these normalised names."""
+    """Tell whether it is about no extension, or about one of these normalised names."""
     return finding.family != "extension" or _name_in(finding.subject) in names
 
 
 def _name_in(subject: str) -> str:
-    """The normalised name of the package in ``simple_knn on sm_120 (--target)``, ``simple_knn._C``."""
+    """Take the normalised name of the package from ``simple_knn on sm_120 (--target)``, ``simple_knn._C``."""
     return canonicalize_name(subject.partition(" ")[0].partition(".")[0])
 
 

@@ -114,7 +114,7 @@ def sources_in(
                     "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
                 )
             sources[str(path)] = source
-    for label in {source.label for source in sources.values()}:
+    for label in dict.fromkeys(source.label for source in sources.values()):
         of_one_name = canonicalize_name(label)
         twins = [item for item in sources.values() if canonicalize_name(item.label) == of_one_name]
         if len(twins) > 1:
@@ -367,7 +367,7 @@ def no_checkout(folder: Path, *options: str) -> SplatfixError:
 
 
 def _other_kind(folder: Path) -> SplatfixError | None:
-    """A folder of photos, or a program in Rust, was named in the place of a trainer's checkout."""
+    """Give the problem where a folder of photos, or a program in Rust, was named in the place of a trainer's checkout."""
     if number := photos_alone(folder):
         return SplatfixError.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
     if "Cargo.toml" in telling_paths(folder):
@@ -447,9 +447,9 @@ def _nothing_to_build(
     if problem := _other_kind(folder):
         return problem
     if at := compiled_at_first_use(folder):
-        lines = few([item.place for item in at])
+        lines, newest = few([item.place for item in at]), max(at, key=lambda use: release(use.cmake))
         return SplatfixError.of(
-            "plan.compiled-at-first-use", folder=folder, lines=lines, builder=at[0].builder
+            "plan.compiled-at-first-use", folder=folder, lines=lines, builder=newest.builder
         )
     # how extensions come into a checkout that keeps them in archives, or whose README clones them
     todo: list[Step] = []

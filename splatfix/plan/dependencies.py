@@ -6,7 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
@@ -149,10 +148,8 @@ def require_build_tools(
             todo.append(run("git", "clone", "--recursive", item.address))
             todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
         todo.append(say("Then run this again."))
-        others = [
-            item.folder for item in together if not _lacks_of(facts, item, together).imported.repositories
-        ]
-        if request and others:
+        # _is_buildable comes here again, without a request
+        if request and (others := [item.folder for item in together if _is_buildable(facts, item, together)]):
             argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
             todo.append(run(*argv, text="Or install the others of them alone"))
         names = ", ".join(item.module for item in lacks.imported.repositories)
@@ -175,6 +172,15 @@ def require_build_tools(
         label=source.label,
         purposes=" and ".join(purposes),
     )
+
+
+def _is_buildable(facts: Facts, source: Source, together: Sequence[Source]) -> bool:
+    """Tell whether nothing speaks against it but what pip can bring."""
+    try:
+        require_build_tools(facts, source, together)
+    except SplatfixError as error:
+        return error.code == "build-tools-missing"
+    return True
 
 
 class Dependencies(Struct, frozen=True):
@@ -234,6 +240,9 @@ def plan_dependencies(
     notes = tuple(gathered.notes)
     if not request.with_dependencies or not gathered.reasons:
         return Dependencies(notes=notes)
+    # slow, and seldom needed
+    from packaging.requirements import InvalidRequirement, Requirement
+
     # torch itself is held by the constraints of the installation
     arguments = pip_arguments(facts, gathered.reasons)
     index = ""

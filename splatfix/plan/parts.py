@@ -107,7 +107,7 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
 
 
 def imported_names(context: Context) -> frozenset[str]:
-    """The normalised names of the extensions that the checkout imports."""
+    """Collect the normalised names of the extensions that the checkout imports."""
     return frozenset(
         canonicalize_name(name) for name in (context.checkout.imports if context.checkout else ())
     )

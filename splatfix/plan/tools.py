@@ -8,7 +8,7 @@ from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
 from splatfix.core.errors import SplatfixError
-from splatfix.core.resources import TOOLKIT_MARKER, user_cache
+from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
 from splatfix.facts import Toolkit, Torch, is_file
@@ -248,7 +248,7 @@ def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit
     if system != "linux" or torch.cuda is None or wheels is None:
         return None
     minor = ".".join(torch.cuda.split(".")[:2])
-    folder = user_cache() / "toolkits" / f"cuda-{minor}"
+    folder = toolkit_folder(minor, user_cache())
     root = folder / wheels.cuda_home
     step = ProvideToolkit(
         cuda=minor,

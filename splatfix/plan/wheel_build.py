@@ -161,9 +161,10 @@ def _require_headers(
         return downloads
     names = ", ".join(item.header for item in lacking)
     first = lacking[0]
-    brought = bring(lacking)
-    cures = brought or [say("Install the part that holds them, or use a version that does.")]
-    if brought or tools is None:
+    cures = bring(lacking)
+    if not all(item.package or item.clone for item in lacking):
+        cures.append(say("Install the part that holds them, or use a version that does."))
+    if first.package or first.clone or tools is None:
         owner = "this system"
     elif first.toolkits:
         owner = f"CUDA {tools.cuda} in {tools.chosen.toolkit.root}"
@@ -205,16 +206,19 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
 
 
 def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
-    """The sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
+    """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
 
     Raises:
         SplatfixError: ``compiled-at-import`` where the machine lacks what its import needs.
     """
-    uses = compiled_at_first_use(Path(source.folder))
-    if source.modules or not uses:
+    if source.modules:
         return ()
-    cmake, lines = max((item.cmake for item in uses), key=release), few([item.place for item in uses])
-    text = f"no build compiles the CUDA code of {source.label}: {uses[0].builder} does when it first runs, in {lines}"
+    uses = compiled_at_first_use(Path(source.folder))
+    if not uses:
+        return ()
+    newest, lines = max(uses, key=lambda use: release(use.cmake)), few([item.place for item in uses])
+    cmake = newest.cmake
+    text = f"no build compiles the CUDA code of {source.label}: {newest.builder} does when it first runs, in {lines}"
     lacking = []
     here = facts.machine.tools.get("cmake", "none")
     if release(here) < release(cmake):

@@ -250,7 +250,8 @@ def test_a_compiled_import_has_to_be_built_first(
         assert commands[0][:3] == ("git", "clone", "--recursive")
         assert commands[1][:3] == ("splatfix", "install", "./pytorch_scatter")
     other = write_extension(tmp_path / "other", name="other_probe")
-    request = request_for((str(needing), str(other)), with_dependencies=True)
+    old = write_extension(tmp_path / "old", name="old_probe", said='python_requires="<3.9", ')
+    request = request_for((str(needing), str(old), str(other)), with_dependencies=True)
     step = refused(make_plan, request, gather(environment.python)).todo[-1]
     assert step.command, "the others of a checkout are named"
     assert step.command.argv[:4] == ("splatfix", "install", str(other), "--with-dependencies")

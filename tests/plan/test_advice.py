@@ -52,6 +52,7 @@ def wrapped(facts: Facts) -> Facts:
 def test_cuda_home_matters_only_when_building() -> None:
     findings = run_checks(make_context(wrapped(with_rasterizer(package("mip"))), goal()))
     assert not any(item.status is Status.FAIL for item in findings)
+    assert [item.status for item in findings if item.code == "cuda-home-wrong"] == [Status.SKIP]
 
 
 def test_a_rebuild_cures_a_wrong_cuda_home() -> None:

@@ -244,10 +244,11 @@ def test_photos_are_no_checkout(tmp_path: Path) -> None:
     [
         (
             'import torch.utils.cpp_extension\ntorch.utils.cpp_extension.load(name="x_plugin", sources=["x.cu"])\n',
-            "torch",
+            ":2 (x_plugin)",
         ),
         ('from torch.utils.cpp_extension import load\nload("x_plugin", ["x.cu"])\n', ":2 (x_plugin)"),
         ('import charonload\ncharonload.module_config["x"] = charonload.Config("_C")\n', "CMake 3.27"),
+        ("\ntorch.utils.cpp_extension.load('x', []), charonload.Config('_C')\n", "CMake 3.27"),
     ],
 )
 def test_what_is_compiled_when_it_first_runs(tmp_path: Path, code: str, said: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from splatfix.core.proof import RungName
 from splatfix.facts import Distribution, Extension, Fact, Facts, SplatPackage
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
@@ -15,6 +16,7 @@ from tests.files import put
 from tests.plan.test_gpu_kernels import BARE
 
 from .machines import (
+    RTX_5080,
     SITE,
     TORCH,
     argv,
@@ -115,6 +117,10 @@ def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
 
     options = find_options(goal("sm_90"), of("1.5.3"))
     assert OptionKind.NVRTC in kinds(options)
+    for gpus in ((), (RTX_5080,)):
+        facts = changed(of("1.5.3"), gpus=Fact(gpus, "test"))
+        proved = plan(find_options(goal("sm_120"), facts), OptionKind.NVRTC).proves
+        assert RungName.BUILT in proved and (RungName.COMPUTES in proved) == bool(gpus)
     commands = [argv(step) for step in plan(options, OptionKind.NVRTC).steps if step.command]
     assert commands[0][:5] == ("splatfix", "install", "gsplat", "--backend", "nvrtc")
     assert any(words[1] == "certify" and "gsplat" in words for words in commands), "it trains with gsplat"

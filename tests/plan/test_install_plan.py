@@ -9,7 +9,8 @@ from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel
+from splatfix.facts.model.source import MissingHeader
+from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, wheel_build
 from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
 from tests.files import put
@@ -74,6 +75,16 @@ def test_headers_that_nothing_brings_stop_the_plan(tmp_path: Path, header: str, 
     else:
         build = build_of(plan(folder, machine(toolkits=(toolkit,))))
         assert rule in {edit.rule for edit in build.edits}
+
+
+def test_apt_hides_nothing_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = MissingHeader("a.h", "x.cu", 1, (CUDA_13.root,))
+    library = MissingHeader("b.h", "x.cu", 2, (), "libb-dev")
+    for lacking, owner in (((lost, library), "CUDA 13"), ((library, lost), "this system")):
+        monkeypatch.setattr(wheel_build, "missing_headers_of", lambda *_, found=lacking: found)
+        error = refused("headers-missing", cuda_source(tmp_path))
+        said = [step.line() for step in error.todo]
+        assert owner in error.what and "libb-dev" in said[0] and "Install the part" in said[1]
 
 
 def test_what_only_shines_through_is_not_replaced(tmp_path: Path) -> None:
@@ -306,6 +317,15 @@ def test_a_source_without_cuda_needs_no_toolkit_and_no_gpu(tmp_path: Path) -> No
     refused("no-host-compiler", tmp_path, machine(torch=cpu, toolkits=(), host=()), targets=())
 
 
+def test_of_two_sources_of_one_name_each_command_keeps_the_options(tmp_path: Path) -> None:
+    c, d, again, *others = (str(cuda_source(tmp_path / str(at), name)) for at, name in enumerate("cdcdab"))
+    asked = request_for((c, d, again, *others), ("sm_120",), with_dependencies=True)
+    error = problem_of(make_plan, asked, machine())
+    assert error.code == "same-name-twice" and f"{c} and {again}" in error.what
+    for step, twin in zip(error.todo[1:], (c, again), strict=True):
+        assert argv(step)[2:7] == (twin, d, *others) and "--with-dependencies" in argv(step)
+
+
 def test_cuda_code_that_no_build_compiles(tmp_path: Path) -> None:
     """torchhull was compiled for nothing, and refused for want of GPU code: charonload has CMake compile it at its import."""
     package = "import charonload\ncharonload.module_config['_c'] = charonload.Config('_C')\n"
@@ -319,6 +339,7 @@ def test_cuda_code_that_no_build_compiles(tmp_path: Path) -> None:
         return changed(replace(there, machine=there_too), modules=Fact(("charonload",), "test"))
 
     assert "CMake on PATH: 3.29.2" in refused("compiled-at-import", tmp_path, with_cmake("3.29.2")).what
+    put(tmp_path, {"src/hull/A.py": "torch.utils.cpp_extension.load('x', [])\n"})
     made = plan(tmp_path, with_cmake("3.30.1"))
     assert "CMake 3.30 or newer does when it first runs" in made.notes[0] and not build_of(made).targets
     assert not plan(cuda_source(tmp_path / "b"), there).notes

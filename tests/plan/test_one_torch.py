@@ -1,17 +1,19 @@
 """Findings and options out name one and the same torch build, by one and the same command."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from splatfix.checks import Status, run_checks, select
 from splatfix.context import make_context
 from splatfix.core.step import Command, commands
-from splatfix.facts import Facts
+from splatfix.facts import Fact, Facts
 from splatfix.plan import OptionKind
 from splatfix.plan.steps import InstallTorch
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
-from tests.plan.machines import CUDA_12, INTERPRETER, find_options, machine, step_of
+from tests.plan.machines import CUDA_12, INTERPRETER, changed, find_options, machine, step_of
 from tests.plan.test_grid import GRID, build_machine
 
 TORCH_CHECKS = select(("torch",), ())
@@ -76,3 +78,7 @@ def test_every_command_is_the_environments_own(changes: dict[str, object], start
     facts = machine(torch=None, interpreter=interpreter, packages={})
     command = planned(facts, ("sm_120",))
     assert command and command.argv[: len(starts)] == starts
+    facts = changed(facts, torch_installed=Fact(True, "test"))
+    for item in run_checks(make_context(facts, goal("sm_120"))):
+        for step in item.remedy:
+            assert not re.search(r"(?<!-m )(?<!uv )\bpip install \S*torch", step.line()), step.line()

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.context import Goal
+from splatfix.context.commands import sources_of
 from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep
 from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
@@ -227,3 +228,9 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
     assert option.steps[0] == Keep(subjects=("fused_ssim",))
     (reason,) = option.reasons
     assert reason.text == "splatfix's drop-ins run wherever torch does: fused_ssim"
+
+
+def test_of_two_distributions_of_one_name_the_first_on_the_path_counts() -> None:
+    facts = installing(machine(), Distribution("gsplat", "1.4.0", SITE))
+    facts = installing(facts, Distribution("gsplat", "1.5.3", "/below"))
+    assert sources_of(facts, ("gsplat",)) == ("gsplat==1.4.0",)

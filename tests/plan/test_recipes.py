@@ -109,6 +109,8 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     """It said "rebuild SOURCE" where install refuses, and kept the way that works to itself. Names in a note stay as they
     are: "Requirements_extra.txt pins", "Threedgut_tracer" and "Diffoctreerast" were said."""
     folder = checkout_of(key, tmp_path)
+    if key == "nerfstudio":
+        (folder / "pyproject.toml").write_text('[project]\nname = "nerfstudio"\n')
     caught = refused(sources_in, [str(folder)])
     assert caught.code == "no-extension-of-its-own"
     assert commands(caught.todo)[-1].argv == ("splatfix", "diagnose", "--repo", str(folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.resources import TOOLKIT_MARKER, user_cache
+from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
 from splatfix.facts.model.environment import ToolkitChoice, Torch
 from splatfix.facts.model.fact import Fact
@@ -74,11 +74,12 @@ def packaged(system: System, sites: Iterable[str]) -> Packaged:
 
 
 def in_cache(system: System) -> Fact[tuple[str, ...]]:
-    """Which CUDA has a whole toolkit in splatfix's own cache."""
-    folder = (user_cache() / "toolkits").as_posix()
-    names = (name for name in system.listdir(folder) if name.startswith("cuda-"))
+    """Find which CUDA has a whole toolkit in splatfix's own cache."""
+    unnamed = toolkit_folder("", user_cache(system.env))
+    folder = unnamed.parent.as_posix()
+    names = (name for name in system.listdir(folder) if name.startswith(unnamed.name))
     whole = (name for name in names if system.exists(f"{folder}/{name}/{TOOLKIT_MARKER}"))
-    return Fact(tuple(name.removeprefix("cuda-") for name in whole), folder)
+    return Fact(tuple(name.removeprefix(unnamed.name) for name in whole), folder)
 
 
 _NOTHING = Packaged()

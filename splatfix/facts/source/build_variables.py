@@ -103,11 +103,14 @@ def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> 
     for read in reads:
         # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
         is_other = read.name in _NO_SWITCHES or is_arch_variable(read.name) or switches_off(read.name)
-        holding = set() if is_other or not conditions else evaluator.holding(id(read.node))
         if switches_on(read.name):
             on.append(read)
-        elif _OWN_BUILD.fullmatch(read.name) or any(holding & markers(test.left) for test in conditions):
+        elif _OWN_BUILD.fullmatch(read.name):
             also.append(read)
+        elif conditions and not is_other:
+            holding = evaluator.holding(id(read.node))
+            if any(holding & markers(test.left) for test in conditions):
+                also.append(read)
     off = (read.name for read in reads if switches_off(read.name))
     asks_gpu = any(
         # or computes on it, as SparseConvNet's setup.py does

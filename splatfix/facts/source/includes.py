@@ -91,7 +91,7 @@ class IncludeFolders(Struct, frozen=True):
         return _OF_CMAKE.get(name, "") if self.system else ""
 
     def lacking(self, header: str) -> tuple[str, ...] | None:
-        """Roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
+        """Give the roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""
         if header.startswith("/") or ".." in header or _holds((*self.always, *self.torch), header):
             return None
         if _OF_TORCH.fullmatch(header):
@@ -164,11 +164,7 @@ def missing_headers(
         finders = _lying_in(root, [f"Find{name}.cmake" for name in cmake.packages])
         clones = {_bare(address.rpartition("/")[2]): address for address in cloned_in_readme(root, reader)}
         for name in cmake.packages:
-            package, clone, place = (
-                searched.package_of_cmake(name),
-                "",
-                place_of_package(folder, name, reader),
-            )
+            package, clone = searched.package_of_cmake(name), ""
             if f"Find{name}.cmake" not in finders:
                 header = f"{name}Config.cmake"
             elif _bare(name) in searched.installed:
@@ -176,6 +172,7 @@ def missing_headers(
             else:
                 header, package, clone = name, "", clones.get(_bare(name), "")
             if package or clone:
+                place = place_of_package(folder, name, reader)
                 yield MissingHeader(header, *place, (), package, clone=clone)
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
@@ -265,9 +262,11 @@ def _lying_in(root: Path, headers: Collection[str]) -> set[str]:
     for folder, _, files in islice(os.walk(repository), _MOST_FOLDERS if headers else 0):
         for name in by_name.keys() & set(files):
             found.update(header for header in by_name[name] if f"{folder}/{name}".endswith(f"/{header}"))
+        if len(found) == len(headers):
+            break
     return found
 
 
 def _bare(name: str) -> str:
-    """``easypbr`` of ``EasyPBR`` and ``easy_pbr.git``."""
+    """Give ``easypbr`` for ``EasyPBR`` and ``easy_pbr.git``."""
     return re.sub(r"\.git$|[-_.]", "", name).lower()

@@ -279,15 +279,17 @@ def files_of_module(folder: Path, names: Sequence[str]) -> Iterator[Path]:
             return
         file = folder / f"{name}.py"
         folder = folder / name
-        if is_regular_file(file) and not is_folder(folder):
+        package = folder / "__init__.py"
+        # a folder without __init__.py comes after a file of its name
+        if is_regular_file(file) and not is_regular_file(package):
             yield file
             return
-        if is_regular_file(folder / "__init__.py"):
-            yield folder / "__init__.py"
+        if is_regular_file(package):
+            yield package
 
 
 def relative_files(file: Path, node: ast.AST) -> Iterator[Path]:
-    """The files that ``from .a import b`` reads; none for anything else."""
+    """Give the files that ``from .a import b`` reads; none for anything else."""
     if isinstance(node, ast.ImportFrom) and node.level:
         base = file.parents[min(node.level, len(file.parents)) - 1]
         inner = node.module.split(".") if node.module else []

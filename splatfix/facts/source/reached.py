@@ -93,7 +93,7 @@ def as_reached(
 
 
 def as_started(checkout: Checkout) -> Checkout:
-    """A checkout with the calls and imports that are reached from what people start in it: its trainers, what renders and
+    """Narrow a checkout to the calls and imports that are reached from what people start in it: its trainers, what renders and
     measures, and what its README starts; all of them where nothing is started."""
     root, reader = Path(checkout.folder), FolderReader()
     scripts, beside = find_scripts(root, reader)
@@ -104,7 +104,7 @@ def as_started(checkout: Checkout) -> Checkout:
 
 
 def _within(checkout: Checkout, reach: Reach) -> Checkout:
-    """The calls and imports that are reached, and no others."""
+    """Keep the calls and imports that are reached, and no others."""
     guarded = checkout.guarded
     imports = checkout.imports
     if not reach.everything:

@@ -112,10 +112,13 @@ class FirstUse(Struct, frozen=True):
 
     place: str
     """``render/ops.py:12 (plugin)``, with the module's name where it can be read."""
-    builder: str = "torch, with ninja,"
-    """What compiles there, for a sentence."""
     cmake: str = ""
     """The oldest CMake that takes it; "" where torch compiles."""
+
+    @property
+    def builder(self) -> str:
+        """What compiles there, for a sentence."""
+        return f"CMake {self.cmake} or newer" if self.cmake else "torch, with ninja,"
 
 
 def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
@@ -136,7 +139,7 @@ def compiled_at_first_use(folder: Path) -> tuple[FirstUse, ...]:
                 lists = reader.files_below(file.parent, ("CMakeLists.txt",), depth=4)
                 asked = [number for path in lists for number in _CMAKE_MINIMUM.findall(reader.text(path))]
                 cmake = max([*asked, _OF_CHARONLOAD], key=release)
-                calls.append(FirstUse(place, f"CMake {cmake} or newer", cmake))
+                calls.append(FirstUse(place, cmake))
             # ``cpp_extension.load(...)``, or ``load(...)`` of a file that imports it from there
             elif re.search(r"\bcpp_extension\.load(_inline)?$", called) or (
                 called in ("load", "load_inline") and _IMPORTS_LOAD.search(text)

@@ -224,7 +224,8 @@ def parse_setup_script(text: str, reader: FolderReader, folder: Path | None = No
             if file in modules or len(modules) == _MOST_IMPORTED:
                 continue
             module = reader.python(file, reader.text(file))
-            if module is not None:
+            # an empty __init__.py is none of the ten
+            if module is not None and module.body:
                 modules[file] = module
                 pending.append(module)
     return SetupScript([tree, *modules.values()])

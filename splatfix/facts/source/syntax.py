@@ -26,7 +26,7 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def is_main(test: ast.expr) -> bool:
-    """The condition of ``if __name__ == "__main__":``."""
+    """Tell whether it is the condition of ``if __name__ == "__main__":``."""
     return isinstance(test, ast.Compare) and dotted_name(test.left) == "__name__"
 
 

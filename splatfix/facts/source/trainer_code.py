@@ -21,12 +21,12 @@ def evaluations_with_autograd(tree: ast.Module) -> list[int]:
     """Lines of loops that draw views and measure them with autograd on: every view keeps what its backward pass would need."""
     parents = _parents(tree)
     covered = _without_autograd(tree, parents)
+    called = {last_name(call.func) for call in _calls(tree)}
     lines = []
     for loop in ast.walk(tree):
         if not isinstance(loop, _LOOPS) or _calls_backward(loop):
             continue
         function = next((node for node in _around(loop, parents) if isinstance(node, _FUNCTIONS)), None)
-        called = {last_name(call.func) for call in _calls(tree)}
         if function is not None and not (function.name in called or _calls_backward(function)):
             continue  # who calls it, and how, is in another file
         names = {last_name(call.func) for call in _calls(loop) if covered.isdisjoint(_around(call, parents))}
@@ -119,7 +119,7 @@ def _unconditional(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    """What it is in, the innermost first."""
+    """Walk up through what it is in, the innermost first."""
     while node in parents:
         node = parents[node]
         yield node

@@ -224,7 +224,7 @@ def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], t
             argv = step.command.argv if step.command else ()
             if argv[-1:] == (FETCH,):
                 step = run("splatfix", "install", *request.sources, *request.options, FETCH, text=step.text)
-            elif argv[:2] == ("splatfix", "install") and len(argv) == 3:
+            elif argv[:2] == ("splatfix", "install") and not any(word.startswith("-") for word in argv[2:]):
                 step = run(*argv, *request.options, text=step.text)
             todo.append(step)
         raise error.with_todo(*todo) from error

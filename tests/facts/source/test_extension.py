@@ -65,7 +65,9 @@ def test_variables_of_files_that_it_imports(tmp_path: Path) -> None:
         "unused.py": "import os\nos.getenv('UNUSED')\n",
         "CMakeLists.txt": "set(archs $ENV{OWN_CUDA_ARCH})\n",
     }
-    found = source(tmp_path, "import torch\nfrom tools.flags import n\nsetup()\n", **files)
+    files |= {f"empty{number}/__init__.py": "" for number in range(10)}
+    text = "".join(f"import empty{number}\n" for number in range(10))
+    found = source(tmp_path, f"{text}import torch\nfrom tools.flags import n\nsetup()\n", **files)
     assert found.reads == ("MY_CUDA_ARCHS", "FORCE_CUDA", "OWN_CUDA_ARCH")
     assert [item.name for item in found.arch_variables] == ["MY_CUDA_ARCHS", "OWN_CUDA_ARCH"]
     assert found.switches.on == {"FORCE_CUDA": "1"}
