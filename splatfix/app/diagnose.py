@@ -157,9 +157,10 @@ def _checkout_here() -> Path | None:
     # a glance, before what is slow to import
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
-    identity = machine_facts.read_identity(folder).value
-    if (folder / "train.py").is_file() and identity is not None and identity.imports:
-        return folder.absolute()
+    if (folder / "train.py").is_file():
+        identity = machine_facts.read_identity(folder).value
+        if identity is not None and identity.imports:
+            return folder.absolute()
     if machine_facts.has_build_file(folder) and any(
         module.cuda for module in machine_facts.read_source(folder).modules
     ):
