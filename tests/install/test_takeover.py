@@ -12,7 +12,7 @@ from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 from tests.plan.machines import refused
 from tests.tables import data
 
-from .environments import install, snapshot, write_extension
+from .environments import install, make_environment, snapshot, write_extension
 
 OTHER = {
     "other/__init__.py": b"",
@@ -24,11 +24,16 @@ OTHER = {
 SCRIPTS = "evil-1.0.dist-info/entry_points.txt"
 
 
-@pytest.fixture
-def shared(environment: Environment, tmp_path: Path) -> Environment:
-    """An environment with another package."""
-    made = write_wheel(tmp_path, "other", "1.0", OTHER, "")
-    pip_install(made, environment, ProcessRunner(), tmp_path / "pip.log")
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """An environment with another package, which no test changes."""
+    folder = tmp_path_factory.mktemp("shared")
+    return with_other(make_environment(folder / "env"), folder)
+
+
+def with_other(environment: Environment, folder: Path) -> Environment:
+    made = write_wheel(folder, "other", "1.0", OTHER, "")
+    pip_install(made, environment, ProcessRunner(), folder / "pip.log")
     return environment
 
 
@@ -46,7 +51,8 @@ def test_what_is_not_its_own_is_refused(
     assert refused(refuse_takeover, shared, [evil]).code == "takes-over"
 
 
-def test_what_is_new_or_the_same_is_not(shared: Environment, tmp_path: Path) -> None:
+def test_what_is_new_or_the_same_is_not(environment: Environment, tmp_path: Path) -> None:
+    shared = with_other(environment, tmp_path)
     names = (
         "other/__init__.py",
         "LICENSE",
