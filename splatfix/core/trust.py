@@ -58,6 +58,12 @@ def private_cache(name: str, base: Path | None = None, variable: str = "SPLATFIX
     return folder
 
 
+def refuse_distrusted(folder: Path) -> None:
+    """Raise ``cache-not-private`` where somebody else can have written what lies in a folder."""
+    if reason := distrust(folder):
+        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder),))
+
+
 def make_private(folder: Path) -> None:
     """Make a folder that only this user can enter.
 

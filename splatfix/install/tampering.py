@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.resources import user_state
 from splatfix.core.step import Step
-from splatfix.core.trust import distrust, mend, private_cache
+from splatfix.core.trust import private_cache, refuse_distrusted
 
 
 def refuse_link(path: Path) -> None:
@@ -45,8 +45,7 @@ def is_sealed(text: str, found: str) -> bool:
         SplatfixError: ``cache-not-private``, of the folder of the user's keys.
     """
     folder = user_state() / "keys"
-    if reason := distrust(folder):
-        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder),))
+    refuse_distrusted(folder)
     return found in _seals(folder, text)
 
 
