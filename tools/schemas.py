@@ -228,7 +228,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "install": INSTALLED,
     "dockerfile": {"image": CheckoutLane, "files": dict[str, str], "written": list[str]},
     "revert": {"outcomes": list[RevertOutcome], "journal": list[Entry] | None},
-    "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str]},
+    "cache list": {"folder": str, "wheels": list[CachedWheel], "refused": list[str], "others": list[str]},
     "cache clear": {"folder": str, "removed": int, "others": list[str]},
     "certify": CERTIFIED,
     "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
@@ -18,17 +19,18 @@ from splatfix.report.console import escape, prose
 
 
 def list_wheels() -> Result:
-    """Every wheel in the cache."""
+    """Every wheel in the cache, and what else is kept there."""
     cache = WheelCache()
-    entries = cache.entries()
+    entries, (others, also) = cache.entries(), _others("in")
     return Result(
         "cache list",
         lambda: {
             "folder": str(cache.folder),
             "wheels": to_json(entries),
             "refused": list(cache.refused),
+            "others": list(map(str, others)),
         },
-        lambda console: installation.show_cache(console, cache.folder, entries, cache.refused),
+        lambda console: installation.show_cache(console, cache.folder, entries, cache.refused, also),
     )
 
 
@@ -37,6 +39,19 @@ _OTHERS = """
 """
 """What is in the cache beside wheels, by names that nothing else has there: SPLATFIX_CACHE may be any folder."""
 _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
+
+
+def _others(word: str) -> tuple[list[Path], str]:
+    """What is kept beside wheels, not through links, which lead elsewhere; and that in words that follow the wheels'."""
+    kept = user_cache()
+    others = [
+        path
+        for pattern in _OTHERS.split()
+        for path in kept.glob(pattern)
+        if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
+    ]
+    size = sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*"))) / 2**20
+    return others, f", and {size:.1f} MiB of toolkits, sources and kernels {word} {kept}" if others else ""
 
 
 def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
@@ -51,17 +66,7 @@ def clear(name: str | None, confirm: Callable[[str], None]) -> Result:
     cache = WheelCache()
     chosen = cache.named(name) if name else cache.entries()
     number, kept = counted(len(chosen), "wheel"), user_cache()
-    # not through links, which lead elsewhere
-    others = [
-        path
-        for pattern in ("" if name else _OTHERS).split()
-        for path in kept.glob(pattern)
-        if path.parent.resolve() == kept.resolve() / path.parent.relative_to(kept)
-    ]
-    also = ""
-    if others:
-        size = sum(item.lstat().st_size for path in others for item in (path, *path.rglob("*"))) / 2**20
-        also = f", and {size:.1f} MiB of toolkits, sources and kernels from {kept}"
+    others, also = ([], "") if name else _others("from")
     if chosen or others:
         size = sum(entry.size for entry in chosen) / 2**20
         confirm(f"Remove {number}, {size:.1f} MiB, from {cache.folder}{also}?")

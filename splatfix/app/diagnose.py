@@ -17,7 +17,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
-from splatfix.facts import Facts
+from splatfix.facts import Fact, Facts
 from splatfix.facts.system.parallel import Job
 from splatfix.knowledge import Arch
 
@@ -77,6 +77,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     if selected:
         loading.value()
     facts = _facts(request)
+    if not_examined := _not_examined(request):
+        facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
     checks = loading.value()
     from splatfix.checks import Status, run_checks
 
@@ -119,6 +121,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
             why=why_step(replace(request, python=python), sources),
             aside=context.left_aside,
             next_steps=next_steps(facts, python) if here else (),
+            note=not_examined,
             verbose=verbose,
         )
 
@@ -168,6 +171,15 @@ def _checkout_here() -> Path | None:
     from splatfix.plan import has_stack_files
 
     return folder.absolute() if has_stack_files(folder) else None
+
+
+def _not_examined(request: DiagnoseRequest) -> str:
+    """That code at the top of the current folder is not looked at; "" where there is none, and in one's home folder."""
+    code = any(Path().glob("*.py")) or any(Path(name).is_file() for name in _OF_CHECKOUTS)
+    if not code or request.repo or request.facts_file or Path.cwd() == Path.home():
+        return ""
+    argv = ("diagnose", "--repo", ".", *value_options({"--python": request.python}))
+    return run("splatfix", *argv, text="The code in this folder was not examined; to do so").line()
 
 
 def _facts(request: DiagnoseRequest) -> Facts:

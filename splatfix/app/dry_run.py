@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from splatfix import facts as machine_facts
 from splatfix.app.rehearse import hosts_of, replacement_of, require_imported_submodules, usable_device
 from splatfix.app.result import Result, target_python
-from splatfix.certify import RehearseRequest
+from splatfix.certify import RehearseRequest, device_for
 from splatfix.certify.stacks.entry import choose_script, reached_by, scripts_of
-from splatfix.certify.stacks.prepare import recognised_stack
-from splatfix.context import make_context
-from splatfix.context.imports import brought_by, missing_modules
+from splatfix.certify.stacks.prepare import find_gaps, recognised_stack
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import Checkout, ExtensionCall, RenderCall, all_trainers
@@ -54,18 +55,18 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         if any(item.undetermined for item in refused):
             exit_code = Exit.UNDETERMINED
     problem: SplatfixError | None = None
+    context = make_context(replace(facts, checkout=replace(facts.checkout, value=reached)), Goal())
+    gaps = find_gaps(context, reached, rehearsed=device_for(request.device, facts) == "cpu")
     try:
         usable_device(request, python, facts)
-        hosts_of(replacement, make_context(facts))
+        hosts_of(replacement, context)
+        if gaps.mends and not refused:
+            problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in gaps.mends)
+            steps = tuple(dict.fromkeys(step for mend in gaps.mends for step in mend.remedy))
+            raise SplatfixError.of("app.not-as-it-is", todo=steps, problems=problems)
     except SplatfixError as error:
         problem, exit_code = error, exit_code or error.exit_code
-    missing = missing_modules(
-        facts,
-        (item for item in reached.needs if not item.beside),
-        declared=reached.pins,
-        brought=brought_by(item.source for item in reached.sources),
-    )
-    names = dict.fromkeys(item.name.partition(".")[0] for item in missing.places)
+    names = (*gaps.placeholders, *gaps.standins)
     needs = tuple(name for name in names if name not in report.WITHOUT)
     beside = [BesideThePoint(name, report.WITHOUT[name]) for name in names if name in report.WITHOUT]
     require_imported_submodules(reached, needs)

@@ -45,7 +45,7 @@ class Prebuilt(Struct, frozen=True):
                 reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
                 if len(search.candidates) > 2:
                     reasons.append(f"{len(search.candidates) - 2} more do not suit either")
-                why = "; ".join(reasons) or f"{', '.join(search.asked) or 'no index'} has none"
+                why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
                 rejected.append(Rejected(f"a prebuilt wheel of {search.name}", why))
         return tuple(rejected)
 

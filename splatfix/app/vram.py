@@ -72,12 +72,13 @@ def foretell(request: VramRequest) -> Result:
     """Foretell a training, by its numbers or by a scene's folder; of a folder of scenes by the one with the most pixels.
 
     Raises:
-        SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget``, ``unknown-stack``, ``unknown-gpu`` (exit code 2);
-            ``no-gpu``, ``calibration-failed``, ``cannot-write`` (3).
+        SplatfixError: ``no-scene-given``, ``not-a-scene``, ``no-budget``, ``no-stack``, ``unknown-stack``, ``unknown-gpu`` (exit
+            code 2); ``no-gpu``, ``calibration-failed``, ``cannot-write`` (3).
     """
     stack = stack_memory(request.stack)
     if stack is None:
-        raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(known_names()))
+        problem = "app.unknown-stack" if request.stack else "app.no-stack"
+        raise SplatfixError.of(problem, name=request.stack, known=tuple(known_names()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
         raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)

@@ -21,7 +21,7 @@ def _stacks(incomplete: str) -> list[str]:
 
 
 def vram(
-    stack: Annotated[str, option("vram.stack", autocompletion=_stacks)],
+    stack: Annotated[str, option("vram.stack", autocompletion=_stacks)] = "",
     gpu: Annotated[str, option("vram.gpu")] = "",
     scene: Annotated[Optional[Path], option("vram.scene")] = None,
     images: Annotated[Optional[int], option("vram.images")] = None,

@@ -56,6 +56,7 @@ def show(
     why: Step | None = None,
     aside: Mapping[int, str] | None = None,
     next_steps: Sequence[Step] = (),
+    note: str = "",
     verbose: bool = False,
 ) -> None:
     """Print a diagnosis: verdict and fix, then what is wrong, then what is fine.
@@ -64,6 +65,7 @@ def show(
         options: those that answer the failures; ``why`` is the command that explains all of them.
         aside: why no program here gets a GPU, by the index of each for which that is so.
         next_steps: what to run next where nothing failed.
+        note: what the verdict does not cover.
         verbose: also list the checks that passed, and every piece of evidence, with full paths.
     """
     windows = facts.machine.system == "windows"
@@ -71,6 +73,8 @@ def show(
     if not verbose:
         short = environment_paths(facts)
     _show_verdict(console, findings)
+    if note:
+        marked(console, Mark.NONE, escape(note))
     failed = any(item.status is Status.FAIL for item in findings)
     if options is not None and failed:
         # of no use where nothing failed, and a tenth of the time of a diagnosis: it knows all of plan
@@ -214,7 +218,7 @@ def show_finding(
         hidden = 0
         if most is not None:
             hidden = len(new[most:])
-        more = [f"{hidden} more" if hidden else "", "the others' too" if likewise and needs_attention else ""]
+        more = [f"{hidden} more" if hidden else "", "evidence of the others" if likewise else ""]
         for number, entry in enumerate(new[:most], 1):
             text = f"[dim]{escape(short(entry.name))}:[/] {escape(short(beginning(entry.value)))}"
             via = f" [dim]({escape(short(entry.found_via))})[/]" if entry.found_via else ""

@@ -68,9 +68,9 @@ def show(console: Console, dry_run: DryRun, exit_code: int, *, why: bool, is_ref
     """On the terminal.
 
     Args:
-        is_refused: whatever it would run on, the run is refused for what follows.
+        is_refused: whatever it would run on, the run does not pass for what follows.
     """
-    mark, verdict = Mark.BAD, "would be refused, for what is said below"
+    mark, verdict = Mark.BAD, "would not pass, for what is said below"
     if not is_refused:
         mark, verdict = _MARKS[Exit(exit_code)]
     marked(console, mark, escape(f"{dry_run.stack}, {dry_run.script}: {verdict}."), indent=0)

@@ -53,7 +53,8 @@ def document(
 def show(console: Console, explanation: Explanation, collect: Sequence[Step]) -> None:
     """The first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure."""
     if not explanation.causes:
-        headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
+        why = "no known cause fits this log well enough to name it"
+        headline = f"[bold yellow]Not recognised[/]: {why if explanation.bytes_read else 'the log is empty'}."
         prose(console, "", headline)
         _show_lines(console, "The first error that it reports", explanation.first_error, ())
         show_todo(console, collect, indent=2)

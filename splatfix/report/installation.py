@@ -53,11 +53,11 @@ def revert_document(
 
 
 def show_cache(
-    console: Console, folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str] = ()
+    console: Console, folder: Path, entries: Sequence[CachedWheel], refused: Sequence[str], also: str
 ) -> None:
-    """One line for each wheel: name, size, what it was built for, with and from, when, and its key."""
+    """One line for each wheel: name, size, what it was built for, with and from, when, and its key. ``also``: the rest."""
     number = counted(len(entries), "wheel") if entries else "No wheels"
-    prose(console, "", f"[bold]{number}[/] in {escape(str(folder))}")
+    prose(console, "", f"[bold]{number}[/] in {escape(f'{folder}{also}')}")
     for entry in entries:
         # TORCH_CUDA_ARCH_LIST for most; a stack's setup.py may read a variable of its own
         archs = (value for name, value in entry.identity.items() if "ARCH" in name)

@@ -72,8 +72,10 @@ def test_why_names_places(splatfix: Splatfix, tmp_path: Path) -> None:
 def test_it_refuses_what_the_run_refuses(tried: Tried, empty_venv: Path, tmp_path: Path) -> None:
     """It said "would run", and the run ended in "This environment lacks numpy", or for want of its scene or GPU."""
     folder = str(trainer(tmp_path / "gs", results=("image", "radii", "depth")))
+    (tmp_path / "gs" / "odd.py").write_text(f"import nowhere\n{TRAIN}")
     for words, code, exit_code in (
         (("--scene", str(tmp_path / "none")), "no-scene", 2),
+        (("--script", "odd.py"), "not-as-it-is", 1),
         (("--device", "cuda"), "no-gpu", 3),
         (("--python", str(empty_venv)), "environment-not-ready", 3),
     ):

@@ -62,6 +62,7 @@ def test_all_that_is_kept_is_cleared_and_nothing_else(
     put(kept, dict.fromkeys((*ours, "sources/mine/setup.py", "toolkits/README"), "x" * (1 << 20)))
     (kept / "kernels" / "12.8").symlink_to(elsewhere)
     assert splatfix("cache", "clear", "tiny").returncode == 0 and (kept / ours[0]).is_file()
+    assert "wheels, and 3.0 MiB of toolkits, sources and kernels in" in splatfix("cache", "list").stdout
     with temporary_folder(".making-", kept / "toolkits") as alive:
         put(kept, {"toolkits/.making-dead/half": "x", "sources/.fetching-dead/half": "x"})
         said = splatfix("cache", "clear").stdout

@@ -97,6 +97,10 @@ def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tm
     assert json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"] == findings
     standing = splatfix(*asked, "--python", empty_venv, cwd=stack)
     assert json.loads(standing.stdout)["findings"] == findings
+    for folder, told in ((put(tmp_path / "other", {"main.py": TRAIN}), True), (tmp_path, False)):
+        done = splatfix("diagnose", "--python", empty_venv, "--save", saved, cwd=folder)
+        assert ("was not examined; to do so: splatfix diagnose --repo ." in done.stdout) is told
+        assert not json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"]
 
 
 NEW_ARCH = """

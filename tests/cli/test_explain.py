@@ -40,9 +40,10 @@ def test_a_file_and_standard_input(explain: Splatfix, tmp_path: Path) -> None:
 
 
 def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
-    done = explain("--json", given=b"all is well\n")
+    done, empty = explain("--json", given=b"all is well\n"), explain(given=b"")
     document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
+    assert "the log is empty" in empty.stdout and empty.returncode == 3
 
 
 def test_facts_name_what_the_words_leave_open(explain: Splatfix) -> None:

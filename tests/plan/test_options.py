@@ -223,11 +223,12 @@ def test_drop_ins_are_kept_for_what_they_are() -> None:
     package = SplatPackage("fused_ssim", f"{SITE}/fused_ssim", ("fused_ssim",))
     dropin = Distribution("fused_ssim", "0.0.0", SITE, made_by_splatfix="drop-in")
     options = find_options(Goal(), installing(healthy(), dropin, package=package))
-    assert kinds(options)[0] is OptionKind.KEEP
     option = plan(options, OptionKind.KEEP)
-    assert option.steps[0] == Keep(subjects=("fused_ssim",))
+    assert kinds(options)[0] is OptionKind.KEEP and option.steps[0] == Keep(subjects=("fused_ssim",))
     (reason,) = option.reasons
     assert reason.text == "splatfix's drop-ins run wherever torch does: fused_ssim"
+    without_gpu = find_options(Goal(), installing(machine(), dropin, package=package))
+    assert "drop-ins already" in why_not(without_gpu, OptionKind.DROPIN)
 
 
 def test_of_two_distributions_of_one_name_the_first_on_the_path_counts() -> None:

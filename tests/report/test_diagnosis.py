@@ -50,7 +50,7 @@ def test_findings_of_one_kind_are_gathered_with_the_evidence_of_the_first() -> N
         for name in ("one", "two", "three")
     ]
     text, everything = shown(*several), shown(*several, verbose=True)
-    assert [text.count(word) for word in ("is wrong.", "Mend", "fact ", "3 more")] == [3, 1, 2, 1]
+    assert [text.count(word) for word in ("is wrong.", "Mend", "fact ", "3 more, evidence")] == [3, 1, 2, 1]
     assert [everything.count(word) for word in ("is wrong.", "Mend", "fact ")] == [3, 3, 15]
 
 

@@ -186,7 +186,8 @@ def test_strangers_are_asked_only_where_they_are_named(
 
     monkeypatch.setattr(web_module.Web, "page", page)
     facts, request = healthy(), wanted(tmp_path)
-    assert found(request, facts).steps == {} and asked == []
+    none = found(request, facts)
+    assert (none.steps, none.rejected[0].why, asked) == ({}, "no wheel in any index", [])
     gsplat = request_for((str(cuda_source(tmp_path / "gsplat", "gsplat")),), ("sm_120",))
     found(gsplat, facts)
     assert asked == ["https://docs.gsplat.studio/whl/gsplat/"]

@@ -29,7 +29,7 @@ def checkout_stack(context: Context, this: Check) -> Iterator[Finding]:
     is another. Asked for with `--repo DIR`."""
     checkout = context.checkout
     if checkout is None:
-        if context.facts.checkout.error:
+        if context.facts.checkout.error and not context.facts.checkout.absent:
             yield this.unknown(
                 "The checkout could not be read.", evidence=reason(context.facts.checkout.error)
             )

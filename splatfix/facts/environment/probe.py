@@ -125,7 +125,7 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
     extensions = Fact(extensions_found, native.found_via, native.error)
     packages = look(
         lambda: read_packages(system, sites, installed, extensions.value or ()),
-        "__init__.py of splatting packages, read as source text",
+        "the __init__.py of each installed package",
     )
     choice: Fact[ToolkitChoice] = unknown("no torch to choose a toolkit")
     if torch.value is not None:

@@ -23,7 +23,7 @@ from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.hosts import imports_of_hosts, require_host
 from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
-from splatfix.plan.parts import NativePart
+from splatfix.plan.parts import NativePart, native_parts
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.requirements import usable_python, usable_torch
 from splatfix.plan.steps import Confirm, InstallTorch, MakeDropin, Reason, UseDropins
@@ -140,7 +140,8 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     if assessment.kept:
         raise NotApplicable(f"{', '.join(assessment.kept)} must not change (--keep)")
     sources, checkout = assessment.sources, assessment.context.facts.checkout.value
-    installed = {name for part in assessment.parts if part.dropin and not part.unfit for name in part.names}
+    parts = assessment.parts or native_parts(assessment.context, sources)  # none is judged without a target
+    installed = {name for part in parts if part.dropin and not part.unfit for name in part.names}
     if sources.replacement.dropins or sources.replacement.native:
         # the sources themselves have told, by how they call it
         replacement = sources.replacement
@@ -175,7 +176,7 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
         if missing:
             others = f"; of the others {', '.join(replacement.names)} can be replaced"
         raise NotApplicable("; ".join(obstacles) + others)
-    if assessment.parts and not missing:
+    if not missing and (assessment.parts or (parts and all(part.dropin for part in parts))):
         raise NotApplicable("every extension is one of splatfix's drop-ins already")
     return replacement
 
