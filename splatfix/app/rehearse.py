@@ -171,13 +171,7 @@ def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -
     Raises:
         SplatfixError: ``wrong-face`` (exit code 2).
     """
-    order: tuple[str, ...] = ()
-    if request.face:
-        try:
-            order = order_of(request.face)
-        except ValueError as error:
-            raise SplatfixError.of("app.wrong-face", face=request.face, error=error) from error
-    replacement = replacement_for(checkout, order)
+    replacement = replacement_for(checkout, order_of(request.face) if request.face else ())
     if not reach.everything:
         native = [item for item in replacement.native if item.module.partition(".")[0] in reach.modules]
         replacement = replace(replacement, native=tuple(native))

@@ -200,8 +200,8 @@ def face_of_variant(row: Variant) -> Face:
 
 
 def is_rasterizer(module: str) -> bool:
-    """By its name: ``diff_surfel_rasterization``, ``r3dg_rasterization``, ``diff_gauss``."""
-    return "raster" in module or module.startswith("diff_gauss")
+    """By its name: ``diff_surfel_rasterization``, ``r3dg_rasterization``, ``diff_gauss``, ``gsplat``."""
+    return "raster" in module or module.startswith(("diff_gauss", "gsplat"))
 
 
 def dropin_named(name: str) -> Dropin | None:

@@ -17,6 +17,7 @@ from splatfix.knowledge.dropins import (
     IRREPLACEABLE_VARIANTS,
     Dropin,
     dropin_for_variant,
+    dropin_named,
     known_names,
     refusal,
 )
@@ -77,7 +78,7 @@ def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacem
     build: tuple[Step, ...] = (fill_in("splatfix", "install", text, "--target", "ARCH"),)
     if refused and refused.code != "source-incomplete":
         build = refused.todo
-    beside = replacement.names or companions(replacement.native[0].module)
+    beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
     raise _only_native(replacement.refused, "", *build, *_by_their_names(beside, backend))
 
 
@@ -87,7 +88,7 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
     for dropin in DROPINS:
         for item in checkout.sources:
             source = item.source
-            if not dropin.host or source.name != dropin.host:
+            if not dropin.host or source.name != dropin.host or item.path != ".":
                 continue
             releases = dropin.host_releases
             if source.version and source.version not in releases:
@@ -173,6 +174,6 @@ def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
             for other in DROPINS:
                 if not other.variant and key in (other.module, other.distribution, other.host):
                     dropin = dropin or other
-            if dropin is not None:
+            if dropin is not None and dropin.module != extension.replace("-", "_"):
                 names.add(dropin.name)
     return tuple(sorted(names))

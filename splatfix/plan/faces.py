@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
+from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
 from splatfix.facts import Checkout, ExtensionCall, PackageSource, RenderCall
 from splatfix.knowledge.dropins import Dropin, declared_dropin, face_of
@@ -25,7 +26,7 @@ from splatfix.knowledge.faces import (
 )
 
 _ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
-_SAY_IT = ": say it with --face, as --face color,radii,depth"
+_SAY_IT = ": say what each result is with --face of splatfix certify --repo, as --face color,radii,depth"
 
 
 def derived_dropin(module: str, checkout: Checkout, order: Sequence[str] = ()) -> Dropin:
@@ -51,8 +52,10 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     """The face by which a checkout calls this rasterizer.
 
     Raises:
-        NotReadable: a part has no meaning that is known, or two.
+        NotReadable, SplatfixError: a part has no meaning, or two; ``wrong-face`` where another number of results comes back.
     """
+    if refused := unlike_dropins(module, checkout):
+        raise refused
     calls = [call for call in checkout.calls if call.module == module]
     place, source = own_source(module, checkout)
     known = known_rasterizer(module, checkout)
@@ -67,6 +70,9 @@ def derive_face(module: str, checkout: Checkout, order: Sequence[str] = ()) -> D
     values = source.values
     if order:
         results = tuple(order)
+        if source.returns not in (None, len(order)):
+            error = f"{counted(source.returns, 'result')} come back: {', '.join(values) or place}"
+            raise SplatfixError.of("plan.wrong-face", face=",".join(order), error=error)
     elif known and len(known.results) == source.returns:
         results = known.results
     elif values and len(values) == source.returns:
@@ -152,6 +158,19 @@ def own_source(module: str, checkout: Checkout) -> tuple[str, PackageSource | No
             if face.module == module and face.settings:
                 return f"{item.path}/{module}/__init__.py".removeprefix("./"), face
     return "", None
+
+
+def unlike_dropins(module: str, checkout: Checkout) -> NotReadable | None:
+    """Why none stands in for a checkout's own sources of a rasterizer, whatever their faces; None where one may."""
+    faces = ((item.path, face) for item in checkout.sources for face in item.faces)
+    own = [(path, face) for path, face in faces if face.module == module and face.settings]
+    if own and all(face.projection for _, face in own):
+        place = f"{own[0][1].projection} in {own[0][0]}/cuda_rasterizer/forward.cu".replace(" ./", " ")
+        return NotReadable(f"its own source projects otherwise than by perspective ({place})")
+    if any(face != own[0][1] for _, face in own):
+        text = f"{' and '.join(path for path, _ in own)} are all called so: name the one that is meant"
+        return NotReadable(text, undetermined=True)
+    return None
 
 
 def _by_calls(
@@ -250,12 +269,11 @@ def order_of(text: str) -> tuple[str, ...]:
     """``color,radii,depth`` of ``--face``.
 
     Raises:
-        ValueError: with what is wrong with it.
+        SplatfixError: ``wrong-face`` (exit code 2) with what is wrong with it.
     """
     order = tuple(part.strip() for part in text.split(","))
     unknown = [part for part in order if part not in ROLES]
     if unknown:
-        raise ValueError(
-            f"{counted(len(unknown), 'word')} of no meaning: {', '.join(unknown)}; known are {', '.join(ROLES)}"
-        )
+        error = f"{counted(len(unknown), 'word')} of no meaning: {', '.join(unknown)}; known are {', '.join(ROLES)}"
+        raise SplatfixError.of("plan.wrong-face", face=text, error=error)
     return order

@@ -12,7 +12,7 @@ from splatfix.facts import Checkout, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant
-from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, with_assumptions
+from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, unlike_dropins, with_assumptions
 from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
 
@@ -31,12 +31,10 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
         known = known_rasterizer(module, checkout)
-        chosen: Dropin | Native | str
+        chosen: Dropin | Native | str = _by_tables(module, checkout)
         # nothing replaces a rasterizer whose source is not there, where its repository is known for it
         if known and known.refused and own_source(module, checkout)[1] is None:
-            chosen = Native(module, f"{known.refused} ({known.repository})")
-        else:
-            chosen = _by_tables(module, checkout)
+            chosen = f"{known.refused} ({known.repository})"
         if isinstance(chosen, str):
             chosen = Native(module, chosen)
         if isinstance(chosen, Native) and canonicalize_name(module) not in IRREPLACEABLE:
@@ -127,8 +125,11 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     package, _, last = module.rpartition(".")
     if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
-    if not candidates:
+    if not candidates or unlike_dropins(module, checkout):  # derive_face says in what
         return IRREPLACEABLE.get(canonicalize_name(module), "")
+    for item in checkout.sources:
+        if item.source.name == candidates[0].host and item.path != ".":
+            return f"the checkout has its own in {item.path}, and no drop-in was made for that"
     face = own_source(module, checkout)[1]
     if face:
         keys = variants_of_face(face)

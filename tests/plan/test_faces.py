@@ -16,13 +16,14 @@ from splatfix.facts.source.depth_map import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable
+from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.faces import derive_face, derived_dropin, order_of
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.steps import MakeDropin
 from tests.archs import request_for
 from tests.files import put
 
-from .machines import healthy, make_plan, rasterizer_module
+from .machines import healthy, make_plan, rasterizer_module, refused
 from .test_replacement import checkout, read, rendering
 
 NAME = "diff_gaussian_rasterization"
@@ -152,8 +153,7 @@ def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
 
 
 def test_words_of_no_meaning() -> None:
-    with pytest.raises(ValueError, match="dept"):
-        order_of("color,radii,dept")
+    assert "dept" in refused(order_of, "color,radii,dept").what
 
 
 def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
@@ -162,6 +162,15 @@ def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
     with pytest.raises(NotReadable, match=r"is depth by .* and alpha in") as refused:
         derive_face(NAME, read(folder))
     assert refused.value.undetermined
+
+
+def test_what_projects_otherwise_is_not_replaced(tmp_path: Path) -> None:
+    folder = called(tmp_path)
+    for name, sign, said in (("a", "//", "(computeCov2D in submodules/a/"), ("b", "", "name the one")):
+        source(folder / "submodules" / name, kernel=f"computeCov2D() {{ {sign} focal_x/t.z (t.z*t.z)\n}}")
+        assert said in replacement_for(read(folder)).native[0].reason
+    assert f"{NAME}@" not in str(refused(choose_dropins, [str(folder / "submodules/a")]).todo)
+    assert "2 results" in refused(derive_face, NAME, read(folder / "submodules/b"), ["color"]).what
 
 
 def test_a_median_is_no_sum(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path:
         return
     made = [step.module for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
     assert made == ["gsplat.csrc"]
+    checkout = put(tmp_path / "of", {"train.py": "import gsplat\n", "submodules/gsplat/setup.py": setup})
+    assert "has its own in" in refused(make_plan, request_for([str(checkout)], backend="pure"), facts).what
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:

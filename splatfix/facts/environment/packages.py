@@ -345,7 +345,7 @@ def _read_package(system: System, root: str, path: str, extensions: tuple[Extens
         "module": module,
         "native": tuple(dict.fromkeys((*native, *inside))),
     }
-    for name in ("values", "gradients_ignored", "depth"):  # by which drop-ins are made, from sources
+    for name in ("values", "gradients_ignored", "depth", "projection"):  # of sources, for drop-ins
         del shown[name]
     return SplatPackage(
         **shown,

@@ -100,6 +100,8 @@ class PackageSource(Struct, frozen=True, forbid_unknown_fields=True):
     """Positions among them whose gradient its backward pass does not use."""
     depth: str = ""
     """``sum`` where its CUDA source sums up depth times alpha T; else the statement that makes the map; "" for not read."""
+    projection: str = ""
+    """The function of its CUDA source that projects otherwise than by perspective; "" where none is known to."""
 
 
 class MissingHeader(Struct, frozen=True, forbid_unknown_fields=True):

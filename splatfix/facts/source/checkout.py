@@ -26,7 +26,7 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
-from splatfix.facts.source.depth_map import read_depth
+from splatfix.facts.source.depth_map import read_depth, read_projection
 from splatfix.facts.source.extension import code_matches, read_source, walk_extensions
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import (
@@ -218,7 +218,8 @@ def _packages_in(folder: Path, reader: FolderReader) -> Iterator[PackageSource]:
             continue
         try:
             source = read_package_source(entry.name, text, reader.parse)
-            yield replace(source, depth=read_depth(reader.text(folder / "cuda_rasterizer" / "forward.cu")))
+            kernel = reader.text(folder / "cuda_rasterizer" / "forward.cu")
+            yield replace(source, depth=read_depth(kernel), projection=read_projection(kernel))
         except NotPython as error:
             reader.leave_out(file, f"it is not Python that this version can read: {error}")
 

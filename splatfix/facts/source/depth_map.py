@@ -1,10 +1,18 @@
-"""What the depth map of a rasterizer is, by its CUDA source."""
+"""What the depth map of a rasterizer is and how it projects, by its CUDA source."""
 
 import re
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WRITTEN = re.compile(r"\b(?!collected)\w*depth\w*\s*\[[^\]\n]*\]\s*=\s*([^;=]+);", re.IGNORECASE)
+_PROJECTION = re.compile(r"(compute\w*Cov2D\w*)\([^;{}()]*\)\{(.*?)(?=__device__|__global__|$)", re.DOTALL)
 _WEIGHT = re.compile(r"\b(\w+)\s*=\s*alpha\s*\*\s*T\s*;")
+
+
+def read_projection(text: str) -> str:
+    """The function of ``forward.cu`` that lacks the Jacobian of a perspective projection; "" for none."""
+    functions = _PROJECTION.findall("".join(_COMMENT.sub("", text).split()))
+    others = [name for name, body in functions if "focal_x/t.z" not in body or "(t.z*t.z)" not in body]
+    return others[0] if others else ""
 
 
 def read_depth(text: str) -> str:
