@@ -127,8 +127,10 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
     if not candidates or unlike_dropins(module, checkout):  # derive_face says in what
         return IRREPLACEABLE.get(canonicalize_name(module), "")
+    host = candidates[0].host
+    published = [item.path for item in checkout.submodules if f"/nerfstudio-project/{host}" in item.url]
     for item in checkout.sources:
-        if item.source.name == candidates[0].host and item.path != ".":
+        if host and item.source.name == host and item.path not in (".", *published):
             return f"the checkout has its own in {item.path}, and no drop-in was made for that"
     face = own_source(module, checkout)[1]
     if face:

@@ -109,7 +109,11 @@ def test_a_release_is_that_which_is_installed(release: str, code: str, tmp_path:
     made = [step.module for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
     assert made == ["gsplat.csrc"]
     checkout = put(tmp_path / "of", {"train.py": "import gsplat\n", "submodules/gsplat/setup.py": setup})
-    assert "has its own in" in refused(make_plan, request_for([str(checkout)], backend="pure"), facts).what
+    request = request_for([str(checkout)], backend="pure")
+    assert "has its own in" in refused(make_plan, request, facts).what
+    address = "https://github.com/nerfstudio-project/gsplat.git"
+    put(checkout, {".gitmodules": f'[submodule "a"]\n\tpath = submodules/gsplat\n\turl = {address}\n'})
+    assert [step.module for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)] == made
 
 
 def test_options_offer_it_for_a_gsplat_without_kernels_that_it_serves() -> None:
