@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -176,7 +177,8 @@ def _checkout_here() -> Path | None:
 def _not_examined(request: DiagnoseRequest) -> str:
     """That code at the top of the current folder is not looked at; "" where there is none, and in one's home folder."""
     code = any(Path().glob("*.py")) or any(Path(name).is_file() for name in _OF_CHECKOUTS)
-    if not code or request.repo or request.facts_file or Path.cwd() == Path.home():
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises for a user without one
+    if not code or request.repo or request.facts_file or str(Path.cwd()) == home:
         return ""
     argv = ("diagnose", "--repo", ".", *value_options({"--python": request.python}))
     return run("splatfix", *argv, text="The code in this folder was not examined; to do so").line()
