@@ -54,6 +54,8 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
     """The first cause with its lines, its reason and its fix; what else is possible; what to collect where it is not sure."""
     if not explanation.causes:
         headline = "[bold yellow]Not recognised[/]: no known cause fits this log well enough to name it."
+        if explanation.success:
+            headline = f"[bold green]No failure[/] at the log's end: {escape(explanation.success)}"
         prose(console, "", headline)
         _show_lines(console, "The first error that it reports", explanation.first_error, ())
         show_todo(console, collect, indent=2)
