@@ -78,7 +78,7 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
                 if facts is None:
                     facts, facts_from = _facts_of_command(request.command)
                 copy.seek(0)
-                explanation = _explained(copy, facts)
+                explanation = replace(_explained(copy, facts), success="")
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
@@ -92,6 +92,8 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
         if request.facts_file is None and request.python is None:
             save = ("splatfix", "diagnose", "--save", "facts.json")
             collect = (say(start), run(*save, text="Facts of the machine, for --facts"), again)
+        if explanation.success:
+            collect = (say("If something fails after it, give the log of that command."),)
     if command_exit_code is not None:
         exit_code = command_exit_code
 

@@ -9,6 +9,7 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.commands import pip, python_option
 from splatfix.context.coverage import code_words
+from splatfix.context.imports import pip_arguments
 from splatfix.context.installed import torch_family
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
@@ -287,6 +288,8 @@ def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
             # a patch keeps the binary interface, though pip calls it a conflict
             elif plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
                 report = this.warn
+            elif plain != expected_plain:
+                remedy = [pip(context.facts, "install", *pip_arguments(context.facts, (name,)))]
             if plain != expected_plain and not expected_plain.endswith("*"):
                 summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
             elif other == "torch" and tag and local and tag != local:

@@ -95,13 +95,15 @@ def _explanation(lines: Sequence[Line], machine: MachineEvidence, count: int, si
     everything = "\n".join(line.text for line in lines).replace("-", "_")
     modules = dict.fromkeys(item.host or item.module for item in DROPINS if item.cuda)
     dropins = tuple(module for module in modules if module in everything)
-    causes = _ranked(Log(lines), machine)
+    log = Log(lines)
+    causes = _ranked(log, machine)
     if not causes:  # with the wraps of a terminal undone
         ends = lines
         if len(lines) > 2 * _ENDS:
             ends = [*lines[:_ENDS], *lines[-_ENDS:]]
         causes = _ranked(Log(unwrapped(ends)), machine)
-    return Explanation(causes, _first_error(lines), count, size, dropins)
+    said = "" if causes else log.success
+    return Explanation(causes, _first_error(lines), count, size, dropins, without_credentials(said))
 
 
 def _ranked(log: Log, machine: MachineEvidence) -> tuple[FailureCause, ...]:

@@ -49,6 +49,8 @@ class Explanation(Struct, frozen=True):
     bytes_read: int
     dropins: tuple[str, ...] = ()
     """Modules the log names that splatfix has a drop-in with CUDA code for."""
+    success: str = ""
+    """The line with which it ends, where that says that all went well; "" where it does not, or a cause is named."""
 
     @property
     def recognised(self) -> bool:

@@ -18,20 +18,21 @@ _CUT_WITHIN = 8
 # them.
 _WARNING = re.compile(
     r"\b[Rr]etry(ing)?\b|\b[Tt]rying (the )?next\b|\b\w{0,40}Warning: |\bwarning( #[\w-]{1,9}| C\d{4})? ?: "
-    r"|^\s{0,12}(\[?(WARNING|DEPRECATION)\b|W\d{4} \d)|warnings\.warn\("
+    r"|^\s{0,12}(\[?(WARNING|DEPRECATION)\b|\[notice\] |W\d{4} \d)|warnings\.warn\("
     r"|^A module that was compiled using NumPy 1\.x|^NumPy [\d.]+ as it may crash|downgrade to 'numpy<2'"
 )
 _ERROR = re.compile(
     r"\b(fatal )?error( [A-Z]{1,3}\d{4})? ?: |^\s{0,12}[\w.]{1,80}(Error|Exception)\b|^\s{0,12}ERROR\b"
-    r"|\bFAILED\b|\bfatal\s{0,4}: "
+    r"|\bFAILED\b|\bfatal\s{0,4}: |^Failed to build "
 )
-# What a program says that goes on without what it lacks, and one that came to its end.
+# What a program says that goes on without what it lacks, or that warns of a later release, and one that came to its end.
 _OTHERWISE = re.compile(
     r"\b[Ff]alling back\b|\busing (the )?(slow|fallback)|(: W |^W\d{4,8} )\S.{0,60}\.cc:\d{1,5}\] Could not "
+    r"|\b\w{0,40}(Deprecation|Future)Warning: "
 )
 _CONFIGURED = re.compile(r"^\W{0,8}-- (Configuring done|Generating done|Build files have been written)")
 _SUCCESS = re.compile(
-    r"^Successfully installed |^Finished processing dependencies for|To activate this environment, use"
+    r"^Successfully (built|downloaded|installed) |^Finished processing dependencies for|To activate this environment, use"
 )
 
 # A sentence of the one who reports it, and what shows that it repeats a message or code.
@@ -126,6 +127,12 @@ class Log(Struct, frozen=True, dict=True):
         end = max(end, configured)
         lines = (line for line in self.lines if line.number < end or _OTHERWISE.search(line.text))
         return frozenset(line.number for line in lines)
+
+    @cached_property
+    def success(self) -> str:
+        """A program's word that it came to its end, where nothing but warnings follows; else ""."""
+        last = next((text for text in reversed(self.texts) if text and not _WARNING.search(text)), "")
+        return last if _SUCCESS.search(last) else ""
 
     @cached_property
     def told(self) -> frozenset[int]:

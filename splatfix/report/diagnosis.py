@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from splatfix.checks.model import Finding, Status
-from splatfix.core.step import Command, Step, commands
+from splatfix.core.step import Command, Step, commands, say
 from splatfix.core.words import beginning, counted
 from splatfix.facts.model import Facts
 from splatfix.facts.model.machine import Gpu
@@ -95,7 +95,7 @@ def show(
         heading = "[bold]No problem for splatfix install[/] (other builds meet them; details with -v): "
         console.print()
         paragraph(console, heading + ", ".join(codes), first=0, then=2)
-    # a cure is told once: in the suggestion, which answers every failure, or at the first finding that has it
+    # a cure is told once: in the suggestion, which answers every failure, or at the first finding of it; below a colon again
     told: set[Step | Command] = set()
     answered = options is not None and options.advice is not None and not verbose
     left_out = 0
@@ -115,7 +115,10 @@ def show(
             if (answered and item.status is Status.FAIL) or (item.status is Status.SKIP and not verbose):
                 remedy = ()
             elif not verbose:
-                remedy = tuple(step for step in remedy if not told & {step, step.command or step})
+                pairs = zip(remedy, (say(""), *remedy), strict=False)
+                remedy = tuple(
+                    own for own, up in pairs if up.text[-1:] == ":" or not told & {own, own.command or own}
+                )
             told |= {*item.remedy, *commands(item.remedy)}
             show_finding(
                 console,

@@ -55,6 +55,8 @@ def show(console: Console, explanation: Explanation, collect: Sequence[Step]) ->
     if not explanation.causes:
         why = "no known cause fits this log well enough to name it"
         headline = f"[bold yellow]Not recognised[/]: {why if explanation.bytes_read else 'the log is empty'}."
+        if explanation.success:
+            headline = f"[bold green]No failure[/] at the log's end: {escape(explanation.success)}"
         prose(console, "", headline)
         _show_lines(console, "The first error that it reports", explanation.first_error, ())
         show_todo(console, collect, indent=2)

@@ -44,6 +44,9 @@ def test_not_recognised_says_what_to_collect(explain: Splatfix) -> None:
     document = check(json.loads(done.stdout))
     assert done.returncode == 3 and not document["recognised"] and document["collect"]
     assert "the log is empty" in empty.stdout and empty.returncode == 3
+    ended = "FutureWarning: bdist_wheel\nSuccessfully built simple-knn\n\n[notice] A new release of pip\n"
+    assert "No failure at the log's end: Successfully built" in explain("-", given=ended.encode()).stdout
+    assert b"No failure" not in in_a_child("--", sys.executable, "-c", f"print({ended!r}); exit(1)").stderr
 
 
 def test_facts_name_what_the_words_leave_open(explain: Splatfix) -> None:

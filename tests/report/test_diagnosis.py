@@ -78,6 +78,8 @@ def test_what_to_do_is_said_once() -> None:
     for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
         assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1
     assert "nvcc --version" in shown(LOUD, options=beside, verbose=True)
+    colon = replace(LOUD, status=Status.WARN, remedy=(say("Set it first:"), LOUD.remedy[0]))
+    assert "first:\n        $ " in shown(LOUD, colon, options=beside)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.model import Evidence, Finding
-from splatfix.checks.registry import Check, checks_of
+from splatfix.checks.model import Evidence, Finding, Status
+from splatfix.checks.registry import REGISTERED, Check, checks_of
+from splatfix.checks.torch import torch_companions
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
@@ -235,10 +236,12 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
 
 
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
+    mismatches = torch_companions(context, REGISTERED["torch-companions-mismatch"])
+    told = {one.subject for one in mismatches if one.status is Status.FAIL}
     for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         bundled = re.match(r"lib(c10|torch)", item.path.rpartition("/")[2])
-        if item.linkage is not None and not bundled and not item.optional:
+        if item.linkage is not None and not (bundled or item.optional or item.distribution in told):
             yield item, item.linkage
 
 
