@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import MAX_IMAGES, MAX_POINTS, content_of, lines_of, too_large
+from smoke_trainer.data.files import MAX_IMAGES, MAX_POINTS, content_of, is_file, lines_of, too_large
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
 
@@ -46,7 +46,7 @@ def find_model(root: Path) -> Path:
     """The folder with the model: sparse/0, sparse, colmap/sparse/0 or sparse/1..., whichever holds one."""
     numbered = sorted(path for path in (root / "sparse").glob("[0-9]*") if path.is_dir())
     for folder in [root / "sparse" / "0", root / "sparse", root / "colmap" / "sparse" / "0", *numbered]:
-        if any((folder / f"images{suffix}").is_file() for suffix in (".bin", ".txt")):
+        if any(is_file(folder / f"images{suffix}") for suffix in (".bin", ".txt")):
             return folder
     raise SceneError(
         f"no COLMAP model below {root / 'sparse'}",
@@ -60,11 +60,11 @@ def read_colmap(root: Path) -> Reconstruction:
     folder = find_model(root)
     # COLMAP itself prefers the binary files where both lie there.
     model_format = TEXT
-    if (folder / "images.bin").is_file():
+    if is_file(folder / "images.bin"):
         model_format = BINARY
     paths = [folder / f"{stem}{model_format.suffix}" for stem in ("cameras", "images", "points3D")]
     for path in paths:
-        if not path.is_file():
+        if not is_file(path):
             raise SceneError(
                 f"{path} is missing", "a COLMAP model has three files", "copy the whole sparse/0 folder again"
             )
@@ -136,7 +136,7 @@ def _registered(
         pose = np.eye(4)
         pose[:3, :3] = rotation_from_quaternion(q, where)
         pose[:3, 3] = t
-        mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if m.is_file()), None)
+        mask = next((m for m in (root / "masks" / name, root / "masks" / f"{name}.png") if is_file(m)), None)
         camera, lens = cameras[camera_id]
         images.append(RegisteredImage(name, "images", camera, pose, lens, mask))
     return images, notes

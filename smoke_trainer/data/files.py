@@ -47,6 +47,11 @@ def content_of(path: Path, most: int = 0) -> Content:
         os.close(handle)
 
 
+def is_file(path: Path) -> bool:
+    """Tell whether it is a file, links followed; `Path.is_file` raises for names that are too long."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def lines_of(path: Path) -> Iterator[str]:
     """The lines of a text file, stripped, one at a time; raises as :func:`content_of`, and for one beyond MAX_LINE."""
     content, start = content_of(path), 0

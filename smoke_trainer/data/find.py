@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from smoke_trainer.data.files import is_file
 from smoke_trainer.errors import SceneError, UsageError
 
 # full_eval.py of taming-3dgs (commit fd0f7d9), mode "budget": densification every 500 iterations, as its train.sh has it.
@@ -65,9 +66,9 @@ def layout_of(folder: Path) -> Optional[str]:
     """`colmap`, `blender`, `nerfstudio`, or None for a folder that is no scene; by its files, COLMAP first as the field does."""
     if (folder / "sparse").is_dir() or (folder / "colmap" / "sparse").is_dir():
         return "colmap"
-    if (folder / "transforms_train.json").is_file():
+    if is_file(folder / "transforms_train.json"):
         return "blender"
-    if (folder / "transforms.json").is_file():
+    if is_file(folder / "transforms.json"):
         return "nerfstudio"
     return None
 

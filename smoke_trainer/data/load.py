@@ -9,7 +9,7 @@ import numpy as np
 
 from smoke_trainer.data.camera import Camera, pinhole_for
 from smoke_trainer.data.colmap import read_colmap
-from smoke_trainer.data.files import too_large
+from smoke_trainer.data.files import is_file, too_large
 from smoke_trainer.data.find import layout_of, no_scene, pictures
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import (
@@ -150,7 +150,7 @@ def _files_of(root: Path, image: RegisteredImage) -> Files:
         if factor > 1:
             folder = f"{image.folder}_{factor}"
         path = root / folder / image.name
-        if path.is_file() and (factor == 1 or image.folder):
+        if is_file(path) and (factor == 1 or image.folder):
             files[factor] = path
     return files
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from smoke_trainer.data.camera import Camera, Distortion
-from smoke_trainer.data.files import MAX_IMAGES, MAX_JSON, content_of, too_large
+from smoke_trainer.data.files import MAX_IMAGES, MAX_JSON, content_of, is_file, too_large
 from smoke_trainer.data.images import image_size
 from smoke_trainer.data.scene import PointCloud, Reconstruction, RegisteredImage
 from smoke_trainer.errors import SceneError
@@ -31,7 +31,7 @@ def read_blender(root: Path) -> Reconstruction:
     notes: List[str] = []
     for split in ("train", "test"):
         path = root / f"transforms_{split}.json"
-        if not path.is_file():
+        if not is_file(path):
             raise SceneError(
                 f"{path} is missing", "a Blender scene has one file for training and one for held-out views"
             )
@@ -86,7 +86,7 @@ def _add_frame(
     file, relative = None, PurePosixPath(stated)
     # NeRF's own files leave the ending out.
     candidates = [root / (stated + suffix) for suffix in IMAGE_SUFFIXES]
-    existing = [path for path in candidates if path.is_file()]
+    existing = [path for path in candidates if is_file(path)]
     if existing:
         file = existing[0]
         relative = PurePosixPath(_below(root, file))
@@ -103,7 +103,7 @@ def _add_frame(
     mask: Optional[Path] = None
     if frame.get("mask_path"):
         mask = root / str(frame["mask_path"])
-        if not mask.is_file():
+        if not is_file(mask):
             notes.append(f"the mask {frame['mask_path']} of {stated} is not on disk: the whole image is used")
             mask = None
     images.append(RegisteredImage(name, folder, camera, pose, lens, mask, held_out, str(relative)))
@@ -180,7 +180,7 @@ def _lens(
 
 def _points(root: Path, name: Any, notes: List[str]) -> Optional[PointCloud]:
     path = root / str(name)
-    if not path.is_file():
+    if not is_file(path):
         notes.append(f"{name} not found: training starts from random points")
         return None
     return read_points(path)

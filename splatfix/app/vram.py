@@ -30,10 +30,10 @@ from splatfix.context.card import largest_card
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
+from splatfix.core.reading import is_folder
 from splatfix.core.step import say
 from splatfix.facts.scene.reader import scenes_below
 from splatfix.facts.scene.size import SceneSize, read_scene_size
-from splatfix.facts.source.reader import is_folder
 from splatfix.knowledge.scene_readers import scene_readers
 from splatfix.knowledge.vram import card_memory, families, known_names, near_cards, settings_of, stack_memory
 from splatfix.report import vram as report

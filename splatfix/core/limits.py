@@ -6,6 +6,8 @@ MOST_JSON = 64 << 20
 """Bytes. The largest of our documents, the recorded answers of a machine with many libraries, has some three MiB."""
 MOST_INSTALLED = 8 << 30
 """Bytes of a file that is installed, or listed with its digest. The largest libraries of torch have two GiB."""
+MOST_OF_SCENE = 4 << 30
+"""Bytes of a file of a scene that is copied, photos apart. Points and keypoints of a city have one or two GiB."""
 MOST_LIBRARIES = 4096
 """In a wheel. The largest have some hundreds; each takes two milliseconds."""
 MOST_ANSWER = 64 << 20

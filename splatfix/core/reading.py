@@ -132,3 +132,21 @@ def _too_large(most: int, size: str = "") -> str:
     units = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
     unit, factor = next((row for row in units if most >= row[1]), units[-1])
     return f"it is larger than {most // factor} {unit}, the most that is read{size}"
+
+
+# Path.is_file and the like raise for names that are too long; those of os.path take any name that a stranger writes.
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """It is a folder, links followed."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_regular_file(path: str | os.PathLike[str]) -> bool:
+    """It is a file, links followed."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """There is something of that name, links followed."""
+    return os.path.exists(path)  # noqa: PTH110

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError, cannot_write, usage_error
 from splatfix.core.files import TEMPORARY, make_folder, read_json, write_json, write_text
-from splatfix.core.reading import read_blocks
+from splatfix.core.limits import MOST_OF_SCENE
+from splatfix.core.reading import is_regular_file, read_blocks
 from splatfix.core.step import run, say
 from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import Scene
@@ -84,7 +85,7 @@ def fix_scene(request: FixRequest, progress: Progress) -> Fixed:
     )
     for name, target in files.items():
         try:
-            blocks = read_blocks(folder / name)
+            blocks = read_blocks(folder / name, MOST_OF_SCENE)
             first = next(blocks, b"")
         except OSError as error:
             raise SplatfixError.of("scenes.scene-damaged", source=folder / name, reason=error) from error
@@ -107,7 +108,7 @@ def _beside_photos(scene: Scene) -> Iterator[tuple[str, str]]:
     for name in scene.masks:
         yield f"masks/{name}", f"masks/{name}"
     for path in sorted(scene.folder.glob("*.json")) + sorted(scene.folder.glob("*.ply")):
-        if path.name != MARKER and path.is_file():
+        if path.name != MARKER and is_regular_file(path):
             yield path.name, path.name
 
 
@@ -138,7 +139,7 @@ def _require_room(scene: Scene, files: Mapping[str, str], request: FixRequest) -
     photos = sum(photo.size_bytes for photo in scene.present.values())
     there = sum(path.stat().st_size for path in request.out.rglob("*") if path.is_file())
     needed = int(photos * (1.0 + sum(1.0 / divisor**2 for divisor in request.copies)))
-    needed += sum(path.stat().st_size for path in map(scene.folder.joinpath, files) if path.is_file())
+    needed += sum(path.stat().st_size for path in map(scene.folder.joinpath, files) if is_regular_file(path))
     free = shutil.disk_usage(request.out).free
     if needed - there > free:
         raise cannot_write(

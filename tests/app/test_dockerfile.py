@@ -21,8 +21,8 @@ from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CONTEXT, ImageRecipe, build_arguments, dockerfile
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import is_regular_file
 from splatfix.facts import read_checkout
-from splatfix.facts.source.reader import is_regular_file
 from splatfix.knowledge.breakages import source_patterns
 from tests.archs import archs
 from tests.conftest import Splatfix

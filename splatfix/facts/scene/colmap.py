@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from splatfix.core.reading import read_blocks, read_start
+from splatfix.core.reading import is_regular_file, read_blocks, read_start
 from splatfix.facts.scene.model import FARTHEST, Camera, Keypoint, Points, Pose, SceneImage, Vector, bounded
 from splatfix.facts.scene.photos import LFS_POINTER
 
@@ -171,7 +171,7 @@ class _Content:
         self._offset = 0
 
     def __enter__(self) -> _Content:
-        if not self._path.is_file():
+        if not is_regular_file(self._path):
             raise Damaged(f"{self._path.name} is no file")
         with self._path.open("rb") as file:
             if not self._path.stat().st_size:

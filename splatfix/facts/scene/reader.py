@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec.structs import replace
 
+from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.facts.scene import colmap, transforms
 from splatfix.facts.scene.model import Model, Photo, Points, Scene, SceneImage, inner_stem
 from splatfix.facts.scene.photos import CAMERA_ENDINGS, ENDINGS, leads_out, read_photo
@@ -27,7 +28,7 @@ def read_scene(folder: Path) -> Scene:
     if models:
         return _of_colmap(folder, models)
     for name in (transforms.TRAIN, transforms.ONE_FILE):
-        if (folder / name).is_file():
+        if is_regular_file(folder / name):
             return _of_transforms(folder, name)
     for name in _PHOTOS:
         if leads_out(folder, name):
@@ -46,15 +47,15 @@ def scenes_below(folder: Path) -> Iterator[Path]:
     for depth in range(1, _DEPTH + 1):
         for path in sorted(folder.glob("/".join("*" * depth))):
             outside = all(not path.is_relative_to(scene) for scene in inner)
-            if len(inner) < _MOST_SCENES and outside and path.is_dir() and _has_reconstruction(path):
+            if len(inner) < _MOST_SCENES and outside and is_folder(path) and _has_reconstruction(path):
                 inner.append(path)
     yield from inner or [folder]
 
 
 def _has_reconstruction(folder: Path) -> bool:
-    if any((folder / name).is_file() for name in (transforms.TRAIN, transforms.ONE_FILE)):
+    if any(is_regular_file(folder / name) for name in (transforms.TRAIN, transforms.ONE_FILE)):
         return True
-    return (folder / "sparse").is_dir() or next(_models(folder), None) is not None
+    return is_folder(folder / "sparse") or next(_models(folder), None) is not None
 
 
 def _models(folder: Path) -> Iterator[Model]:
@@ -66,11 +67,11 @@ def _models(folder: Path) -> Iterator[Model]:
     )
     for name in (*_MODELS, *numbered[:_MOST_MODELS]):
         for suffix in (".bin", ".txt"):
-            files = [part for part in colmap.PARTS if (folder / name / f"{part}{suffix}").is_file()]
+            files = [part for part in colmap.PARTS if is_regular_file(folder / name / f"{part}{suffix}")]
             if "images" in files or "cameras" in files:
                 names = tuple(f"{part}{suffix}" for part in files)
                 text_images = None
-                if suffix == ".bin" and (folder / name / "images.txt").is_file():
+                if suffix == ".bin" and is_regular_file(folder / name / "images.txt"):
                     text_images = _count(folder, name, ".txt")
                 yield Model(name, suffix, names, _count(folder, name, suffix), text_images)
                 break
@@ -101,9 +102,9 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
                 damage=f"{model.folder}/{name} is, or is behind, a link that leads out of the scene's folder",
             )
     photos = "images"
-    if not (folder / photos).is_dir():
+    if not is_folder(folder / photos):
         photos = next(
-            (name for name in ("images_2", "images_4", "images_8") if (folder / name).is_dir()), photos
+            (name for name in ("images_2", "images_4", "images_8") if is_folder(folder / name)), photos
         )
     images: tuple[SceneImage, ...] = ()
     try:
@@ -119,7 +120,7 @@ def _of_colmap(folder: Path, models: tuple[Model, ...]) -> Scene:
     files = list(_image_files(folder, photos))
     if images and not files:
         # the folder that has a photo, where it is not the one in which trainers look
-        for other in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        for other in sorted(path.name for path in folder.iterdir() if is_folder(path)):
             photo = _header(folder, f"{other}/{images[0].name}")
             if photo is not None and photo.format:
                 files = list(_image_files(folder, other))
@@ -132,7 +133,7 @@ def _with_photos(scene: Scene, files: Iterable[str]) -> Scene:
     folder, copies = scene.folder, {}
     headers = _headers(folder, [*files, *(image.path for image in scene.images if image.path)])
     for divisor in COPIES:
-        if (folder / f"images_{divisor}").is_dir():
+        if is_folder(folder / f"images_{divisor}"):
             smaller = _headers(folder, _image_files(folder, f"images_{divisor}"))
             copies[divisor] = {inner_stem(path): photo for path, photo in smaller.items() if photo}
     masks = _headers(folder, _image_files(folder, "masks"))
@@ -174,7 +175,7 @@ def _of_transforms(folder: Path, name: str) -> Scene:
     try:
         document = transforms.read_transforms(folder, name)
         if name == transforms.TRAIN:
-            layout, test_file = "blender", (folder / transforms.TEST).is_file()
+            layout, test_file = "blender", is_regular_file(folder / transforms.TEST)
             images += transforms.images_of(document, held_out=False, ending=".png")
             if test_file:
                 test = transforms.read_transforms(folder, transforms.TEST)

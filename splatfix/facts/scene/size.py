@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from splatfix.core.reading import is_folder
 from splatfix.facts.scene.model import Camera, Photo, Pose, Scene
 from splatfix.facts.scene.reader import read_scene
 
@@ -34,7 +35,7 @@ class SceneSize(Struct, frozen=True):
 
 def read_scene_size(folder: Path) -> SceneSize | str:
     """The size of a scene, or why the folder is none, or a damaged one."""
-    if not folder.is_dir():
+    if not is_folder(folder):
         return f"there is no folder {folder}"
     scene = read_scene(folder)
     if scene.layout in ("", "photos"):

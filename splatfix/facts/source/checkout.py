@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from splatfix.core.reading import is_folder, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern
 from splatfix.facts.model import Facts
@@ -45,7 +46,7 @@ from splatfix.facts.source.python_source import (
     read_package_source,
 )
 from splatfix.facts.source.reached import as_started
-from splatfix.facts.source.reader import FolderReader, NotPython, is_folder, is_there
+from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 from splatfix.facts.source.syntax import imported

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from splatfix.core.reading import is_regular_file
 from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.git_files import read_submodules
-from splatfix.facts.source.reader import FolderReader, is_regular_file
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 
 _OPTION = re.compile(r"\boption\s*\([^)]{0,2000}\)", re.IGNORECASE)

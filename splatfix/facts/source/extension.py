@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from splatfix.core.limits import MOST_PYPROJECT
+from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.toml import TomlTable, parse_toml
@@ -21,7 +22,7 @@ from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.git_files import git_folder, read_submodules, sections
 from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.pins import requirements_from_files
-from splatfix.facts.source.reader import FolderReader, is_regular_file, is_there
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 from splatfix.facts.source.syntax import last_name

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from splatfix.core.limits import MOST_GIT_TEXT, MOST_INDEX
-from splatfix.core.reading import read_bytes
+from splatfix.core.reading import is_folder, read_bytes
 from splatfix.core.redact import without_credentials
 from splatfix.facts.model.source import Submodule
-from splatfix.facts.source.reader import FolderReader, is_folder
+from splatfix.facts.source.reader import FolderReader
 
 _MOST_SUBMODULES = 500
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")

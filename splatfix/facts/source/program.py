@@ -11,9 +11,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
 from splatfix.facts.model.source import CodeMatch, ImportedModule
-from splatfix.facts.source.reader import FolderReader, is_folder, is_regular_file
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.refused_code import BY_SHAPE
 from splatfix.facts.source.syntax import (
     dotted_name,

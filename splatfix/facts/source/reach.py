@@ -6,8 +6,9 @@ import re
 import tempfile
 from pathlib import Path
 
+from splatfix.core.reading import is_there
 from splatfix.facts.source.folder import holds_everything, source_texts
-from splatfix.facts.source.reader import FolderReader, is_there
+from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import read_setup_script
 
 _UPWARDS = re.compile(r"(?:(?<=[\s\"'/(=])|^)(?:\.\./)*\.\.(?=[/\"')\s]|$)", re.MULTILINE)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from splatfix.core.limits import MOST_SOURCE, MOST_SOURCES
-from splatfix.core.reading import Unread, read_text
+from splatfix.core.reading import Unread, is_folder, is_regular_file, read_text
 
 MOST_TOKENS = 50_000
 """Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
@@ -167,21 +167,3 @@ def _count_tokens(text: str) -> int:
     content = text.encode("utf-8", "replace")
     words = content.translate(_WITHOUT_SIGNS).split()
     return len(words) + len(content.translate(None, _WORD + _BLANKS))
-
-
-# Path.is_file and the like raise for names that are too long; those of os.path take any name that a stranger writes.
-
-
-def is_folder(path: str | os.PathLike[str]) -> bool:
-    """It is a folder, links followed."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """It is a file, links followed."""
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    """There is something of that name, links followed."""
-    return os.path.exists(path)  # noqa: PTH110
