@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib import import_module
 
 from splatfix.checks.model import Evidence, Finding, Status
@@ -48,8 +49,13 @@ def check_named(code: str) -> Check:
         all_checks()
     check = REGISTERED.get(code)
     if check is None:
-        raise SplatfixError.of("checks.unknown-check", code=code)
+        raise SplatfixError.of("checks.unknown-check", code=code, near=_near(code))
     return check
+
+
+def _near(name: str) -> str:
+    near = get_close_matches(name, [*REGISTERED, *FAMILIES])
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
@@ -62,7 +68,7 @@ def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, .
     selected = all_checks()
     for name in (*only, *skip):
         if name not in REGISTERED and name not in FAMILIES:
-            raise SplatfixError.of("checks.unknown-check-or-family", name=name)
+            raise SplatfixError.of("checks.unknown-check-or-family", name=name, near=_near(name))
     if only:
         selected = tuple(check for check in selected if check.code in only or check.family in only)
     return tuple(check for check in selected if check.code not in skip and check.family not in skip)

@@ -18,6 +18,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted
 from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
+from splatfix.knowledge.torch_releases import COMPANIONS
 
 check = checks_of("checkout")
 
@@ -128,7 +129,11 @@ def _declared_and_missing(facts: Facts, packages: Sequence[Source]) -> dict[str,
 
 
 def _install_missing(context: Context, requirements: list[str], missing: MissingModules) -> list[Step]:
-    steps = []
+    steps: list[Step] = []
+    if context.torch is None and (beside := [name for name in requirements if name in COMPANIONS]):
+        # alone it would bring a torch that nobody chose
+        requirements = [name for name in requirements if name not in beside]
+        steps.append(say(f"Install {' and '.join(beside)} with torch, in one pip command, from one index."))
     if requirements:
         torch_to_be = None
         # the build that the option of another torch installs first, where the installed one serves no GPU at all
