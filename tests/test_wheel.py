@@ -54,15 +54,7 @@ def test_everything_travels_in_the_wheel(wheel: Path) -> None:
         names = set(archive.namelist())
     for wanted in ("patches", "dockerfiles", "constraints.txt"):
         assert any(name.startswith(f"splatfix/_bundled/{wanted}") for name in names), wanted
-    data = {
-        ".json",
-        ".toml",
-        ".txt",
-        ".html",
-        ".md",
-        ".tex",
-        ".form",
-    }
+    data = {".json", ".toml", ".txt", ".html", ".md", ".tex", ".form"}
     for folder, suffixes in (("splatfix", data), ("smoke_trainer", {".png", ".jpg", ".bin"})):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in {".py", *suffixes} and "__pycache__" not in path.parts:

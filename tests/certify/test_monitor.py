@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.certify.monitor import (
-    HIDDEN,
-    Meter,
-    StartedCommand,
-    Summary,
-    summarize,
-    target_of,
-    watch,
-)
+from splatfix.certify.monitor import HIDDEN, Meter, StartedCommand, Summary, summarize, target_of, watch
 from splatfix.facts import LiveSystem
 from splatfix.facts.machine.nvml import GpuUse
 from splatfix.facts.machine.resources import HostUse
@@ -80,9 +72,8 @@ def test_command_is_watched_to_its_end(tmp_path: Path) -> None:
     assert summary.rss_peak_gb is not None and 60 * MIB / GIB < summary.rss_peak_gb < 1.0
     # CPU seconds, not the load: on a busy machine the command runs longer
     assert summary.cpu_percent_mean is not None and summary.cpu_percent_mean / 100 * summary.seconds > 0.3
-    assert summary.vram_peak_gb is None and summary.notes == (
-        "VRAM is not measured: NVML: Driver Not Loaded",
-    )
+    assert summary.vram_peak_gb is None
+    assert summary.notes == ("VRAM is not measured: NVML: Driver Not Loaded",)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == summary.samples
     assert {"vram_allocated_gb", "vram_reserved_gb", "vram_creep_gb", "rss_gb"} <= set(rows[0])

@@ -11,13 +11,7 @@ import pytest
 from splatfix.containers.engine import Endpoint, Engine
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import find_lane
-from splatfix.containers.run import (
-    _RUNNER,
-    ContainerJob,
-    ContainerOutput,
-    _container,
-    unpack_report,
-)
+from splatfix.containers.run import _RUNNER, ContainerJob, ContainerOutput, _container, unpack_report
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from tests.plan.machines import refused

@@ -8,12 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splatfix.kernels.helpers import (
-    SparseGaussianAdam,
-    binomial_table,
-    compute_relocation,
-    sparse_adam_step,
-)
+from splatfix.kernels.helpers import SparseGaussianAdam, binomial_table, compute_relocation, sparse_adam_step
 from tests.waits import Waits
 
 from .compare import OnGpu

@@ -16,14 +16,7 @@ FUZZ = settings(
 LAYOUTS = ("colmap-binary", "colmap-text", "blender", "nerfstudio")
 TINY = Camera(48, 36, 45.0, 46.0, 25.0, 17.0)
 # Of one row of each group of Gaussians with harmonics of degree 3.
-SHAPES = {
-    "xyz": (3,),
-    "f_dc": (1, 3),
-    "f_rest": (15, 3),
-    "opacity": (1,),
-    "scaling": (3,),
-    "rotation": (4,),
-}
+SHAPES = {"xyz": (3,), "f_dc": (1, 3), "f_rest": (15, 3), "opacity": (1,), "scaling": (3,), "rotation": (4,)}
 LENS = Distortion(k1=-0.3, k2=0.05, p1=0.002, p2=-0.001)
 SCENES = Path(__file__).with_name("scenes")
 """A folder a layout: ten photos of one world at 48x36, of another at 40x40 for Blender's."""
