@@ -77,8 +77,9 @@ def foretell(request: VramRequest) -> Result:
     """
     stack = stack_memory(request.stack)
     if stack is None:
-        problem = "app.unknown-stack" if request.stack else "app.no-stack"
-        raise SplatfixError.of(problem, name=request.stack, known=tuple(known_names()))
+        if not request.stack:
+            raise SplatfixError.of("app.no-stack", known=tuple(known_names()))
+        raise SplatfixError.of("app.unknown-stack", name=request.stack, known=tuple(known_names()))
     if request.budget and not any(setting.does == "budget" for setting in settings_of(stack)):
         todo = say("Give the Gaussians that you expect with --gaussians.")
         raise usage_error("no-budget", f"{stack.key} has no option that caps the Gaussians.", todo)
