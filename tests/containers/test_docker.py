@@ -59,7 +59,8 @@ def run(
 
 
 def containers_of(engine: Engine, lane: str) -> list[Any]:
-    return list(engine.client.containers.list(all=True, filters={"label": f"{LANE_LABEL}={lane}"}))
+    label = f"{LANE_LABEL}={lane}"
+    return list(engine.client.containers.list(all=True, filters={"label": label}, ignore_removed=True))
 
 
 def wait_for_exit(engine: Engine, lane: str) -> None:
