@@ -119,7 +119,7 @@ def test_twenty_wheels_for_five_gpus(wheels: Path, facts: Facts) -> None:
     for number, serves in enumerate(BUILDS.values()):
         folder = wheels / "wheels" / str(number)
         write_page(
-            folder / "index.html", {path.name: path.name for path in folder.glob("*.whl")}, digests=True
+            folder / "index.html", {path.name: path.name for path in folder.glob("*.whl")}, digests="sha256"
         )
         with serving(folder) as server:
             for target in TARGETS:
