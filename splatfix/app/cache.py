@@ -19,7 +19,7 @@ from splatfix.report.console import escape, prose
 
 
 def list_wheels() -> Result:
-    """Every wheel in the cache, and what else is kept there."""
+    """List every wheel in the cache, and what else is kept there."""
     cache = WheelCache()
     entries, (others, also) = cache.entries(), _others("in")
     return Result(
@@ -42,7 +42,7 @@ _UNFINISHED = (("toolkits", ".making-"), ("sources", ".fetching-"))
 
 
 def _others(word: str) -> tuple[list[Path], str]:
-    """What is kept beside wheels, not through links, which lead elsewhere; and that in words that follow the wheels'."""
+    """List what is kept beside wheels, not through links, which lead elsewhere; and say it, to follow the wheels'."""
     kept = user_cache()
     others = [
         path

@@ -175,7 +175,7 @@ def _checkout_here() -> Path | None:
 
 
 def _not_examined(request: DiagnoseRequest) -> str:
-    """That code at the top of the current folder is not looked at; "" where there is none, and in one's home folder."""
+    """Say that code at the top of the current folder is not looked at; "" where there is none, and in one's home folder."""
     code = any(Path().glob("*.py")) or any(Path(name).is_file() for name in _OF_CHECKOUTS)
     home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises for a user without one
     if not code or request.repo or request.facts_file or str(Path.cwd()) == home:

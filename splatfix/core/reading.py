@@ -138,15 +138,15 @@ def _too_large(most: int, size: str = "") -> str:
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """It is a folder, links followed."""
+    """Tell whether it is a folder, links followed."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """It is a file, links followed."""
+    """Tell whether it is a file, links followed."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """There is something of that name, links followed."""
+    """Tell whether there is something of that name, links followed."""
     return os.path.exists(path)  # noqa: PTH110

@@ -161,7 +161,7 @@ def own_source(module: str, checkout: Checkout) -> tuple[str, PackageSource | No
 
 
 def unlike_dropins(module: str, checkout: Checkout) -> NotReadable | None:
-    """Why none stands in for a checkout's own sources of a rasterizer, whatever their faces; None where one may."""
+    """Say why none stands in for a checkout's own sources of a rasterizer, whatever their faces; None where one may."""
     faces = ((item.path, face) for item in checkout.sources for face in item.faces)
     own = [(path, face) for path, face in faces if face.module == module and face.settings]
     if own and all(face.projection for _, face in own):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts.source.depth_map import read_depth
+from splatfix.facts.source.forward_kernel import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable

@@ -27,7 +27,6 @@ from splatfix.facts.model.source import (
     Source,
     Submodule,
 )
-from splatfix.facts.source.depth_map import read_depth, read_projection
 from splatfix.facts.source.extension import code_matches, read_source, walk_extensions
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import (
@@ -37,6 +36,7 @@ from splatfix.facts.source.folder import (
     photos_alone,
     telling_paths,
 )
+from splatfix.facts.source.forward_kernel import read_depth, read_projection
 from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
 from splatfix.facts.source.includes import IncludeFolders, include_folders, missing_headers
 from splatfix.facts.source.pins import read_pins

@@ -9,14 +9,14 @@ _WEIGHT = re.compile(r"\b(\w+)\s*=\s*alpha\s*\*\s*T\s*;")
 
 
 def read_projection(text: str) -> str:
-    """The function of ``forward.cu`` that lacks the Jacobian of a perspective projection; "" for none."""
+    """Name the function of ``forward.cu`` that lacks the Jacobian of a perspective projection; "" for none."""
     functions = _PROJECTION.findall("".join(_COMMENT.sub("", text).split()))
     others = [name for name, body in functions if "focal_x/t.z" not in body or "(t.z*t.z)" not in body]
     return others[0] if others else ""
 
 
 def read_depth(text: str) -> str:
-    """``sum`` where the map that ``forward.cu`` writes adds up depth times alpha T, as most forks do; where it is something
+    """Say ``sum`` where the map that ``forward.cu`` writes adds up depth times alpha T, as most forks do; where it is something
     else (the median, a mean, inverse depth) the statement that makes it; "" where no map is written.
 
     Args:
