@@ -24,17 +24,16 @@ from msgspec.structs import fields
 from splatfix.budget.model import Budget
 from splatfix.certify.model import Certificate
 from splatfix.certify.monitor import Summary
-from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import Refusal
 from splatfix.containers import Lane
 from splatfix.containers.checkout import CheckoutLane
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
-from splatfix.facts import Facts, Source
 from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
+from splatfix.model import Facts, Finding, Source
 from splatfix.plan import InstallPlan, Options
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION

@@ -9,7 +9,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
-from splatfix.plan.option import BUILDING, REPLACING, Option, OptionKind
+from splatfix.model.option import BUILDING, REPLACING, Option, OptionKind
 from splatfix.plan.options import find_options
 from splatfix.plan.requirements import usable_torch
 

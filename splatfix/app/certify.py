@@ -32,7 +32,7 @@ from splatfix.core.errors import Exit
 from splatfix.core.files import sha256_of, write_json, write_text
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, value_options
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from splatfix.plan import Options
 from splatfix.report import annotations as github
 from splatfix.report import certificate, console

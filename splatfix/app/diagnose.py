@@ -18,14 +18,15 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
-from splatfix.facts import Fact, Facts
 from splatfix.facts.system.parallel import Job
 from splatfix.knowledge import Arch
+from splatfix.model import Fact, Facts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from splatfix.checks import Check, Finding
+    from splatfix.checks import Check
+    from splatfix.model import Finding
     from splatfix.plan import Options
 
 
@@ -81,7 +82,8 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
     checks = loading.value()
-    from splatfix.checks import Status, run_checks
+    from splatfix.checks import run_checks
+    from splatfix.model import Status
 
     if request.save is not None:
         write_json(request.save, to_json(facts))
@@ -145,7 +147,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
     """1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
-    from splatfix.checks import Status
+    from splatfix.model import Status
 
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:

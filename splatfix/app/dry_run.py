@@ -13,11 +13,12 @@ from splatfix.certify.stacks.prepare import find_gaps, recognised_stack
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import Checkout, ExtensionCall, RenderCall, all_trainers
+from splatfix.facts import all_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
+from splatfix.model import Checkout, ExtensionCall, RenderCall
+from splatfix.model.option import Native, Replacement
 from splatfix.plan.faces import places
-from splatfix.plan.option import Native, Replacement
 from splatfix.report import dry_run as report
 from splatfix.report.dry_run import BesideThePoint, DryRun, ServedModule
 

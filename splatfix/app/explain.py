@@ -16,16 +16,17 @@ from rich.console import Console
 
 from splatfix.app.answers import Answers
 from splatfix.app.result import Result
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
-from splatfix.facts import Facts, choose_python, gather, load
+from splatfix.facts import choose_python, gather, load
 from splatfix.knowledge.failures import failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
+from splatfix.model import Facts, Finding, Status
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
 

@@ -20,26 +20,19 @@ from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
-from splatfix.facts import (
-    Facts,
-    LiveSystem,
-    checkout_around,
-    gather,
-    load,
-    resolved_folder,
-    with_checkout,
-)
+from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
+from splatfix.model import Facts
+from splatfix.model.option import BUILDING
+from splatfix.model.steps import BuildWheel
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import absolute
-from splatfix.plan.option import BUILDING
 from splatfix.plan.options import NOT_HERE
-from splatfix.plan.steps import BuildWheel
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line

@@ -8,8 +8,8 @@ from splatfix.certify import IMPLEMENTATIONS, KernelCheck, Outcome
 from splatfix.certify import verify as check_kernels
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Facts
 from splatfix.install import InstalledItem, InstallOutcome
+from splatfix.model import Facts
 
 
 def measured(

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from splatfix.checks import Finding, Status
 from splatfix.containers import GpuNeed, load_lanes
 from splatfix.context import Context
-from splatfix.facts import Facts
+from splatfix.model import Facts, Finding, Status
 from splatfix.plan import (
     NO_SOURCES,
     LaneSummary,

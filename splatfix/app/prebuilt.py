@@ -6,13 +6,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from splatfix.context import Goal, Rejected, make_context
+from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.redact import without_credentials
-from splatfix.facts import Facts, resolved_folder
+from splatfix.facts import resolved_folder
+from splatfix.model import Considered, Facts
+from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import sources_in
-from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import (
     Finder,
     Search,
@@ -37,7 +38,7 @@ class Prebuilt(Struct, frozen=True):
     """Why nothing was looked for; "" where something was."""
 
     @property
-    def rejected(self) -> tuple[Rejected, ...]:
+    def rejected(self) -> tuple[Considered, ...]:
         rejected = []
         for search in self.searches:
             if search.best is None:
@@ -46,7 +47,7 @@ class Prebuilt(Struct, frozen=True):
                 if len(search.candidates) > 2:
                     reasons.append(f"{len(search.candidates) - 2} more do not suit either")
                 why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
-                rejected.append(Rejected(f"a prebuilt wheel of {search.name}", why))
+                rejected.append(Considered(f"a prebuilt wheel of {search.name}", why))
         return tuple(rejected)
 
     @property

@@ -23,15 +23,16 @@ from splatfix.context.submodules import module_of
 from splatfix.core.copying import copy_source, missed
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
-from splatfix.facts import Checkout, Distribution, Facts, Reach
+from splatfix.facts import Reach
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS
+from splatfix.model import Checkout, Distribution, Facts
+from splatfix.model.option import Replacement
 from splatfix.plan.checkout import incomplete
 from splatfix.plan.edits import apply
 from splatfix.plan.faces import order_of
 from splatfix.plan.hosts import served_host
-from splatfix.plan.option import Replacement
 from splatfix.plan.replacement import replacement_for
 
 

@@ -17,8 +17,8 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, read_named
 from splatfix.core.limits import MOST_CERTIFICATE
 from splatfix.core.step import run, say
-from splatfix.facts.model import Facts
-from splatfix.plan.option import Options
+from splatfix.model import Facts
+from splatfix.model.option import Options
 from splatfix.report.documents import SCHEMA_VERSION
 
 NAME = "certificate.json"

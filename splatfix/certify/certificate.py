@@ -31,11 +31,11 @@ from splatfix.certify.prerequisites import idle_gpu
 from splatfix.certify.stacks.subject import StackSubject, Started
 from splatfix.certify.subject import SmokeSubject
 from splatfix.certify.summary import summarize, summarize_stack, undetermined_because
-from splatfix.checks import Finding, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
-from splatfix.facts import Facts
+from splatfix.model import Facts, Finding
 
 Findings: TypeAlias = tuple[Finding, ...]
 

@@ -21,7 +21,8 @@ from splatfix.certify.subject import SmokeSubject
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.visible import visible
-from splatfix.facts import Facts, gather
+from splatfix.facts import gather
+from splatfix.model import Facts
 
 Progress = Callable[[str, Mapping[str, Any]], None]
 """Called with what runs now (scene or stage) and the trainer's own progress object."""

@@ -10,7 +10,7 @@ from splatfix.certify.model import SceneRun
 from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.words import counted
-from splatfix.facts import Facts
+from splatfix.model import Facts
 
 _DIGITS = 16
 

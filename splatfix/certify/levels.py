@@ -12,12 +12,12 @@ from splatfix.certify.model import (
     SceneRun,
 )
 from splatfix.certify.stacks.subject import StackSubject
-from splatfix.checks import Finding, Status, check_named, run_checks
+from splatfix.checks import check_named, run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
-from splatfix.facts import Facts
 from splatfix.knowledge import Arch
+from splatfix.model import Facts, Finding, Status
 
 NOT_ENDED = "the trainer was not run to its end"
 _NOTHING_OF_CUDA = "a rehearsal on the CPU shows nothing about CUDA"

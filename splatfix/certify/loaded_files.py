@@ -14,8 +14,6 @@ from msgspec import Struct
 from splatfix.core.files import make_folder, sha256_of
 from splatfix.core.lenient import object_in
 from splatfix.facts import (
-    Distribution,
-    Facts,
     LiveSystem,
     RecordedFile,
     origin_folder,
@@ -23,6 +21,7 @@ from splatfix.facts import (
     record_of,
     recorded_files,
 )
+from splatfix.model import Distribution, Facts
 
 _SOURCES = (".py", ".so", ".pyd")
 

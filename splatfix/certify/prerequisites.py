@@ -12,7 +12,7 @@ from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import Step, fill_in, run, say
-from splatfix.facts import Facts
+from splatfix.model import Facts
 
 AUTO = "auto"
 CERTIFY_NEEDS = TRAINING_NEEDS

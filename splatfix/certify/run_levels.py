@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, Verdict
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, VERIFY_NEEDS
 from splatfix.certify.scenes import Suite
-from splatfix.checks import Finding, Status, check_named
+from splatfix.checks import check_named
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.words import counted
+from splatfix.model import Finding, Status
 
 LEVELS = {
     1: "",

@@ -32,8 +32,8 @@ from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.words import counted, few
-from splatfix.facts import Facts, Gpu
 from splatfix.facts.machine.nvml import NvmlMeter
+from splatfix.model import Facts, Gpu
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 OWN_ADVICE = ("cuda-oom-runtime",)

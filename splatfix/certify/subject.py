@@ -16,9 +16,9 @@ from splatfix.certify.smoke import stage
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json
 from splatfix.core.step import Command, say, target_options, value_options
-from splatfix.facts import Facts
 from splatfix.knowledge import Arch
 from splatfix.knowledge.published import Method, methods
+from splatfix.model import Facts
 
 
 class SmokeSubject(Struct, frozen=True):

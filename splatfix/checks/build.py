@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import set_or_unset, variable
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
@@ -13,10 +12,10 @@ from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import ArchVariable, Torch
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import cubin_runs_on, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.cpp_extension import ArchEntry, ArchList, ArchListError, behaviour, expand_arch_list
+from splatfix.model import ArchVariable, Evidence, Finding, Status, Torch
 
 check = checks_of("build")
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError
+from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _OF_MACHINE = (

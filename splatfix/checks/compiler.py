@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, torch_version, variable
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.compilers import family_of
 from splatfix.core.step import Command, PlainStep, Step, say, set_variable
 from splatfix.core.versions import release
-from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import cpp_extension, host_compilers
+from splatfix.model import Compiler, Evidence, Finding, Toolkit
 
 check = checks_of("compiler")
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from splatfix.checks.build import MEMORY_PER_JOB
 from splatfix.checks.evidence import start_again
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.words import counted
+from splatfix.model import Evidence, Finding, Status
 
 check = checks_of("container")
 

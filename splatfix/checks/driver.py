@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Blocks, Check, checks_of
 from splatfix.context import Context
 from splatfix.context.gpus import NO_DEVICE
@@ -12,9 +11,9 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step, prepend_variable, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import Driver, Fact
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
+from splatfix.model import Driver, Evidence, Fact, Finding
 
 check = checks_of("driver")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import lack_for_builds, reason, unread_files, version_of
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch
 from splatfix.context import Context
@@ -16,9 +15,9 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import few
-from splatfix.facts import AlteredFile, Shadow
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.breakages import breakages
+from splatfix.model import AlteredFile, Evidence, Finding, Shadow
 
 check = checks_of("environment")
 

@@ -3,13 +3,12 @@
 import posixpath
 from collections.abc import Iterable, Iterator
 
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check
 from splatfix.context import Context
 from splatfix.core.reading import Unread
 from splatfix.core.step import Step, fill_in, say, set_variable, unset_variable
 from splatfix.core.words import counted
-from splatfix.facts import CheckoutSource, Compiler
+from splatfix.model import CheckoutSource, Compiler, Evidence, Finding, Status
 
 
 def reason(error: str) -> Evidence:

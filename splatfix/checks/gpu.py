@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Blocks, Check, checks_of
 from splatfix.context import Context
 from splatfix.context.visible import NAME, read_value
@@ -12,9 +11,9 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, set_variable, unset_variable
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Driver, Gpu
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
+from splatfix.model import Driver, Evidence, Finding, Gpu, Status
 
 check = checks_of("gpu")
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import run
 from splatfix.knowledge import drivers
+from splatfix.model import Evidence, Finding
 
 check = checks_of("gpu")
 

@@ -4,8 +4,9 @@ from msgspec import Struct
 
 from splatfix.context.coverage import Coverage, judge
 from splatfix.core.errors import Exit
-from splatfix.facts import Binary, NativeFiles, loaded_fatbins
+from splatfix.facts import Binary, NativeFiles
 from splatfix.knowledge.archs import Arch
+from splatfix.model import loaded_fatbins
 
 
 class InspectedFile(Struct, frozen=True):

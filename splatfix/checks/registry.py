@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.context import Context
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
 from splatfix.knowledge.failures import foreseen_by
+from splatfix.model import Evidence, Finding, Status
 
 
 class Family(Struct, frozen=True):

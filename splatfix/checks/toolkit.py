@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import lack_for_builds, reason, torch_cuda
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Toolkit, ToolkitChoice
 from splatfix.knowledge.archs import Arch, arch_info, newest_serving, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList
+from splatfix.model import Evidence, Finding, Toolkit, ToolkitChoice
 
 check = checks_of("toolkit")
 

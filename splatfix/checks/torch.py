@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, set_or_unset, torch_cuda, torch_version, variable, version_of
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.commands import pip, python_option
@@ -15,10 +14,10 @@ from splatfix.context.torch_wheels import builds_for
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, fill_in, say, set_variable
 from splatfix.core.versions import release
-from splatfix.facts import Pin, Torch
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
 from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
+from splatfix.model import Evidence, Finding, Pin, Status, Torch
 
 check = checks_of("torch")
 

@@ -9,21 +9,20 @@ from msgspec.structs import replace
 
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
-from splatfix.context import Rejected
 from splatfix.context.torch_wheels import builds_for_all
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import release
-from splatfix.facts import Checkout, EnvironmentFacts, Facts, MachineFacts
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
 from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
+from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, MachineFacts
+from splatfix.model.option import NotApplicable
+from splatfix.model.steps import Reason
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of, oldest_driver
 from splatfix.plan.checkout import sources_in, stack_in
-from splatfix.plan.option import NotApplicable
-from splatfix.plan.steps import Reason
 from splatfix.plan.tools import provided_toolkit
 
 _LIKE = "inria-v1"
@@ -45,7 +44,7 @@ class CheckoutLane(Struct, frozen=True):
     reasons: tuple[Reason, ...]
     notes: tuple[str, ...]
     """What is not known, or left to the user, each as a sentence."""
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[Considered, ...]
 
 
 def lane_for(
@@ -77,14 +76,14 @@ def lane_for(
         notes = ("splatfix does not know this stack", *notes)
     archs = _archs(targets)
     machine = "aarch64" if all(arch.number in _ARM_ONLY for arch in archs) else "x86_64"
-    rejected: list[Rejected] = []
+    rejected: list[Considered] = []
     for ranked in _builds(torch, archs, machine):
         build = ranked.build
         title = f"torch {build.torch} {build.tag}"
         try:
             build_image, system, downloads = _base(toolkit, build, archs, machine)
         except NotApplicable as obstacle:
-            rejected.append(Rejected(title, str(obstacle)))
+            rejected.append(Considered(title, str(obstacle)))
             continue
         code = "PTX that the driver compiles" if ranked.runs == "ptx" else "machine code"
         carries = f"{title}: it carries {code} for {names_of_archs(archs)}"

@@ -6,10 +6,11 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from splatfix.core.errors import SplatfixError
-from splatfix.facts import ArchVariable, Source, is_arch_variable
+from splatfix.core.errors import Rejected
+from splatfix.facts import is_arch_variable
 from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+from splatfix.model import ArchVariable, Source
 
 TORCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
 
@@ -38,7 +39,7 @@ class ArchChoice(Struct, frozen=True):
 
 def choose_archs(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
-) -> ArchChoice | SplatfixError:
+) -> ArchChoice | Rejected:
     """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
 
     The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
@@ -48,14 +49,14 @@ def choose_archs(
     PTX is asked for and setup.py decides itself.
     """
     choice = _choose(source, build_archs, torch_version, ptx)
-    if ptx is None or isinstance(choice, SplatfixError) or choice.decider is Decider.TORCH:
+    if ptx is None or isinstance(choice, Rejected) or choice.decider is Decider.TORCH:
         return choice
-    return SplatfixError.of("context.ptx-not-possible", source_label=source.label, choice_why=choice.why)
+    return Rejected.of("context.ptx-not-possible", source_label=source.label, choice_why=choice.why)
 
 
 def _choose(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None
-) -> ArchChoice | SplatfixError:
+) -> ArchChoice | Rejected:
     own = own_variables(source)
     flag = arch_flags_switched_off(source.nvcc_flags, torch_version)
     overwritten = TORCH_VARIABLE in source.sets
@@ -96,7 +97,7 @@ def _choose(
 def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tuple[ArchVariable, str] | None:
     """The variable that decides for a source in the place of torch's, and what to set it to; None where none does."""
     choice = choose_archs(source, archs, torch_version)
-    if isinstance(choice, SplatfixError) or choice.decider is not Decider.OWN_VARIABLE:
+    if isinstance(choice, Rejected) or choice.decider is not Decider.OWN_VARIABLE:
         return None
     own = own_variables(source)[0]
     return own, choice.variables[own.name]
@@ -136,13 +137,13 @@ def understood(variable: ArchVariable, value: str) -> bool:
 
 def _fixed(
     source: Source, build_archs: Sequence[Arch], text: str, fixed: tuple[Arch, ...]
-) -> ArchChoice | SplatfixError:
+) -> ArchChoice | Rejected:
     """The choice of a source with numbers written in it; the problem where they leave out one to build for."""
     left_out = ", ".join(arch.sm for arch in build_archs if arch not in fixed)
     if not left_out:
         names = ", ".join(map(str, build_archs))
         return ArchChoice(Decider.FIXED, why=f"its setup.py already compiles for {names}")
-    return SplatfixError.of(
+    return Rejected.of(
         "context.arch-fixed-in-source",
         label=source.label,
         archs=tuple(fixed) or text,

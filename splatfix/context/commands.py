@@ -5,8 +5,8 @@ from pathlib import PureWindowsPath
 
 from splatfix.context.installed import Inventory
 from splatfix.core.step import Step, fill_in, run, say, target_options
-from splatfix.facts import Facts, Installer, Interpreter
 from splatfix.knowledge import Arch
+from splatfix.model import Facts, Installer, Interpreter
 
 BY_RELEASE = {"gsplat": "1.5.3"}
 """Extensions that ``splatfix install`` takes by their release on PyPI, and the one to name where none is asked for: their

@@ -8,14 +8,14 @@ from msgspec import Struct
 
 from splatfix.context.model import Choice, rejected_all
 from splatfix.core.codec import to_json
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import few
-from splatfix.facts import Compiler, Facts, Toolkit, Torch
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
+from splatfix.model import Compiler, Facts, Toolkit, Torch
 
 
 class HostCompilers(Struct, frozen=True):
@@ -58,7 +58,7 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
         looked_at = "none was found"
     else:
         looked_at = f"which are here is not known ({facts.machine.compilers.error})"
-    problem = SplatfixError.of(
+    problem = Rejected.of(
         "context.no-host-compiler",
         nvcc=toolkit.version,
         candidates=looked_at,

@@ -14,11 +14,12 @@ from splatfix.context.model import Choice, Goal, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import Step
-from splatfix.facts import Facts, Fatbin, FatbinGroup
+from splatfix.facts import Fatbin
 from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.torch_releases import TorchBuild
+from splatfix.model import Facts, FatbinGroup
 
 
 class Context(PendingBuilds, frozen=True, dict=True):
@@ -41,7 +42,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return self.find_targets((), self.goal.device)
 
     @cached_property
-    def no_target(self) -> SplatfixError | None:
+    def no_target(self) -> Rejected | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
         # --target auto beside a named GPU still promises that this machine has one
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):
@@ -66,7 +67,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         """What a build by splatfix takes for the installed torch and the targets."""
         torch = self.torch
         if torch is None or torch.cuda is None:
-            problem = SplatfixError.of("context.no-cuda-torch")
+            problem = Rejected.of("context.no-cuda-torch")
             return Choice(None, problem=problem)
         if not self.targets:
             return Choice(None, problem=self.no_target)

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.core.words import counted
-from splatfix.facts import Binary, EntryKind, Fatbin, FatbinGroup
+from splatfix.facts import Binary, EntryKind, Fatbin
 from splatfix.knowledge import archs, drivers
+from splatfix.model import FatbinGroup
 
 
 class Coverage(Struct, frozen=True):

@@ -7,11 +7,12 @@ from functools import cached_property
 from splatfix.context.installed import Inventory
 from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, major_minor, release
-from splatfix.facts import CudaDevice, Gpu, same_bus
+from splatfix.facts import same_bus
 from splatfix.knowledge import AUTO, Arch, RequestedTarget, drivers
+from splatfix.model import CudaDevice, Gpu
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
 _NO_NVML = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
@@ -221,7 +222,7 @@ class Gpus(Inventory, frozen=True, dict=True):
             return None
         return drivers.ptx_jit_ok(isa, major_minor(self.driver_level(arch)))
 
-    def no_gpu_problem(self) -> SplatfixError:
+    def no_gpu_problem(self) -> Rejected:
         """Why ``auto`` finds no GPU to serve here."""
         gpus = self.machine.gpus
         others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
@@ -241,7 +242,7 @@ class Gpus(Inventory, frozen=True, dict=True):
         todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
         if example:
             todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        return SplatfixError.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
+        return Rejected.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
 
 def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:

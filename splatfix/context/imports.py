@@ -10,10 +10,10 @@ from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions, torch_family
 from splatfix.context.requirements import version_of
 from splatfix.core.step import Step
-from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of
 from splatfix.knowledge.torch_releases import COMPANIONS, TorchBuild, index_url, replacing_words
+from splatfix.model import Facts, ImportedModule, Pin, Source
 
 
 class MissingModules(Struct, frozen=True):

@@ -7,7 +7,9 @@ from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from splatfix.core.versions import major_minor, release
-from splatfix.facts import (
+from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.torch_releases import COMPANIONS
+from splatfix.model import (
     Checkout,
     CheckoutSource,
     Distribution,
@@ -18,8 +20,6 @@ from splatfix.facts import (
     SplatPackage,
     Torch,
 )
-from splatfix.knowledge.drivers import Platform
-from splatfix.knowledge.torch_releases import COMPANIONS
 
 SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 """What builders import of setuptools' family, with the release of setuptools that no longer has it."""

@@ -3,7 +3,7 @@
 from splatfix.context.context import Context
 from splatfix.context.coverage import code_words
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
-from splatfix.facts import FatbinGroup
+from splatfix.model import FatbinGroup
 
 
 def binary_matrix(context: Context) -> BinaryMatrix:

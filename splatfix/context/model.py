@@ -5,8 +5,9 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.knowledge import Arch, RequestedTarget
+from splatfix.model import Considered
 
 T = TypeVar("T")
 
@@ -58,36 +59,25 @@ class BinaryMatrix(Struct, frozen=True):
     """Binaries that could not be read, with the reason."""
 
 
-class Rejected(Struct, frozen=True):
-    """An alternative that was considered, and why it was rejected."""
-
-    what: str
-    why: str
-
-
-def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Rejected, ...]:
+def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Considered, ...]:
     """The alternatives of a kind (``toolkit``), by name with what speaks against each."""
-    return tuple(Rejected(f"{kind} {name}", objection) for name, objection in objections)
+    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections)
 
 
 class Choice(Struct, Generic[T], frozen=True):
     """The value chosen; where it is None, ``problem`` says why."""
 
     value: T | None
-    rejected: tuple[Rejected, ...] = ()
-    problem: SplatfixError | None = None
-
-    def error(self) -> SplatfixError:
-        """What to tell a person who needs the value."""
-        assert self.problem is not None, "there is a value"
-        return self.problem
+    rejected: tuple[Considered, ...] = ()
+    problem: Rejected | None = None
 
     def required(self) -> T:
         """The value.
 
         Raises:
-            SplatfixError: :meth:`error` where there is none.
+            SplatfixError: the problem, where there is none.
         """
         if self.value is None:
-            raise self.error()
+            assert self.problem is not None, "there is a value"
+            raise self.problem.error()
         return self.value

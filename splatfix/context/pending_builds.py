@@ -8,7 +8,8 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context.toolchain import Toolchain
 from splatfix.core.versions import release
-from splatfix.facts import CheckoutSource, Extension, Facts, Source, origin_folder
+from splatfix.facts import origin_folder
+from splatfix.model import CheckoutSource, Extension, Facts, Source
 
 _CUDA_IN_NAME = re.compile(r"(?<=[_.-])cu(?:da)?(\d{2})(\d)(?=[_.-])")
 

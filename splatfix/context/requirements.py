@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion
 
 from splatfix.context.installed import Inventory
 from splatfix.core.versions import release
-from splatfix.facts import Facts, Source
+from splatfix.model import Facts, Source
 
 
 def unmet(facts: Facts, source: Source) -> tuple[str, ...]:

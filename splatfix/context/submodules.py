@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from splatfix.core.step import PlainStep, Step, run, say
-from splatfix.facts import Checkout, Submodule
+from splatfix.model import Checkout, Submodule
 
 FETCH = "--fetch-submodules"
 """The option of ``splatfix install``."""

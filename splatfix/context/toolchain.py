@@ -4,8 +4,8 @@ from functools import cached_property
 
 from splatfix.context.gpus import Gpus
 from splatfix.core.versions import release
-from splatfix.facts import Compiler, Toolkit
 from splatfix.knowledge import Arch, toolkit_supports
+from splatfix.model import Compiler, Toolkit
 
 
 def compiles_for(toolkit: Toolkit, arch: Arch) -> bool:

@@ -12,14 +12,15 @@ from splatfix.context.model import Choice, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Facts, Toolkit, Torch, resolved_folder
+from splatfix.facts import resolved_folder
 from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch
 from splatfix.knowledge.drivers import ptx_isa_of_cuda
+from splatfix.model import Facts, Toolkit, Torch
 
 
 class BuildToolkit(Struct, frozen=True):
@@ -65,7 +66,7 @@ def choose_toolkit(
     toolkits = candidates(facts, cuda_home)
     if instead is not None:
         toolkits = (instead,)
-    if isinstance(toolkits, SplatfixError):
+    if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
     objections: list[tuple[str, str]] = []
@@ -121,7 +122,7 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return newest_serving(filter(compiles, known or known_archs()), target)
 
 
-def _unserved(targets: Iterable[Arch], torch: Torch) -> SplatfixError | None:
+def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
     """That torch knows nothing that serves one of these, with any toolkit; None where it does."""
     target = next((one for one in targets if build_arch(one, torch) is None), None)
     if target is None:
@@ -131,7 +132,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> SplatfixError | None:
     if first:
         # the patch that was read stands for its minor
         newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
-    return SplatfixError.of(
+    return Rejected.of(
         "context.arch-unknown-to-torch",
         torch_version=torch.version,
         sm=target.sm,
@@ -180,14 +181,14 @@ _VITAL = (
 )
 
 
-def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | SplatfixError:
+def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Rejected:
     """The toolkits of this machine, or the one in the folder that the person named."""
     if not cuda_home:
         return facts.machine.toolkits.value or ()
     root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
     named = tuple(item for item in facts.machine.toolkits.value or () if item.root == root)
     if not named:
-        return SplatfixError.of("context.no-toolkit-there", cuda_home=cuda_home)
+        return Rejected.of("context.no-toolkit-there", cuda_home=cuda_home)
     return named
 
 
@@ -206,7 +207,7 @@ def _no_toolkit(
     targets: Sequence[Arch],
     objections: Sequence[tuple[str, str]],
     cuda_home: str | None,
-) -> SplatfixError:
+) -> Rejected:
     cuda = torch.cuda or ""
     major = cuda.partition(".")[0]
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
@@ -220,13 +221,13 @@ def _no_toolkit(
         else:
             names = ", ".join(map(str, targets))
             todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
-        return SplatfixError.of(
+        return Rejected.of(
             "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
         )
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
-    return SplatfixError.of(
+    return Rejected.of(
         "context.no-matching-toolkit",
         subject=subject,
         cuda=cuda,
@@ -260,7 +261,7 @@ def choose_ptx(
     if problem:
         return Choice(None, problem=problem)
     toolkits = candidates(facts, cuda_home)
-    if isinstance(toolkits, SplatfixError):
+    if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
     cuda = release(torch.cuda)
     objections: list[tuple[str, str]] = []
@@ -277,7 +278,7 @@ def choose_ptx(
 
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
-    problem = SplatfixError.of(
+    problem = Rejected.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
         considered=_considered(facts, objections),

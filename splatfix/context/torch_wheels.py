@@ -8,13 +8,13 @@ from splatfix.context.installed import Inventory, installed_driver, torch_family
 from splatfix.context.toolchain import Toolchain, compiles_for
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
-from splatfix.facts import Facts
 from splatfix.knowledge import Arch, toolkit_supports
 from splatfix.knowledge.archs import newest_serving
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.toolkits import provisionable
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, builds_for_arch, replacing_words
+from splatfix.model import Facts
 
 
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:

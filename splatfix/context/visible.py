@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from splatfix.facts import Gpu
+from splatfix.model import Gpu
 
 NAME = "CUDA_VISIBLE_DEVICES"
 

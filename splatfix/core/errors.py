@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from splatfix.core.redact import redacted, without_credentials
 from splatfix.core.step import Step, step_json, step_of
 
@@ -27,10 +29,77 @@ class Exit(IntEnum):
     """Ctrl-C, SIGTERM or a hang-up ended it. 128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
 
 
+class Rejected(Struct, frozen=True, kw_only=True):
+    """A "no" as a value: why something is not done here, and what to do about it. :meth:`error` makes what a person is told."""
+
+    code: str
+    """Stable kebab-case name, for scripts and searches; nothing in splatfix decides by it."""
+    what: str
+    """One sentence: what happened."""
+    meaning: str = ""
+    """What that means for the person."""
+    todo: tuple[Step, ...] = ()
+    exit_code: Exit = Exit.FAILURE
+    details: Mapping[str, Any] = {}
+    """JSON-able extras for ``--json``."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        /,
+        *,
+        todo: tuple[Step, ...] | None = None,
+        details: Mapping[str, Any] | None = None,
+        exit_code: Exit | None = None,
+        **values: object,
+    ) -> Rejected:
+        """The rejection that a room's ``errors.toml`` states, its blanks filled in.
+
+        Args:
+            name: the room and the name in its file, such as ``install.no-git``.
+            todo, exit_code: what only the caller knows, in place of what the file says.
+            values: of the blanks; of several in one, such as a tuple, each with a comma between them.
+        """
+        room, _, row_name = name.partition(".")
+        row = stated(room)[row_name]
+        blanks = dict(values)
+        for key, value in values.items():
+            if isinstance(value, (tuple, list, set, frozenset, dict)):
+                blanks[key] = ", ".join(map(str, value))
+        if todo is None:
+            todo = tuple(step_of(item, named=blanks) for item in row.get("todo", ()))
+        if exit_code is None:
+            exit_code = Exit[row.get("exit", "failure").upper()]
+        return cls(
+            code=row.get("code", row_name),
+            what=row["what"].format_map(blanks),
+            meaning=row.get("meaning", "").format_map(blanks),
+            todo=todo,
+            exit_code=exit_code,
+            details=details or {},
+        )
+
+    def error(self) -> SplatfixError:
+        """The exception that ends a command with it."""
+        return SplatfixError(
+            self.code,
+            self.what,
+            meaning=self.meaning,
+            todo=self.todo,
+            exit_code=self.exit_code,
+            details=dict(self.details),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As :meth:`SplatfixError.to_json`."""
+        return self.error().to_json()
+
+
 class SplatfixError(Exception):
     """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
 
-    What is an expected alternative until somebody needs it is returned as a value, and raised then (:func:`require`).
+    What is an expected alternative until somebody needs it is a :class:`Rejected`, and raised then (:func:`require`).
 
     Args:
         code: stable kebab-case name of the error, for scripts and searches.
@@ -64,41 +133,9 @@ class SplatfixError(Exception):
         return SplatfixError, (self.code, self.what), vars(self)
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        /,
-        *,
-        todo: tuple[Step, ...] | None = None,
-        details: dict[str, Any] | None = None,
-        exit_code: Exit | None = None,
-        **values: object,
-    ) -> SplatfixError:
-        """The error that a room's ``errors.toml`` states, its blanks filled in.
-
-        Args:
-            name: the room and the name in its file, such as ``install.no-git``.
-            todo, exit_code: what only the caller knows, in place of what the file says.
-            values: of the blanks; of several in one, such as a tuple, each with a comma between them.
-        """
-        room, _, row_name = name.partition(".")
-        row = stated(room)[row_name]
-        blanks = dict(values)
-        for key, value in values.items():
-            if isinstance(value, (tuple, list, set, frozenset, dict)):
-                blanks[key] = ", ".join(map(str, value))
-        if todo is None:
-            todo = tuple(step_of(item, named=blanks) for item in row.get("todo", ()))
-        if exit_code is None:
-            exit_code = Exit[row.get("exit", "failure").upper()]
-        return cls(
-            row.get("code", row_name),
-            row["what"].format_map(blanks),
-            meaning=row.get("meaning", "").format_map(blanks),
-            todo=todo,
-            exit_code=exit_code,
-            details=details,
-        )
+    def of(cls, name: str, /, **values: Any) -> SplatfixError:
+        """The error that a room's ``errors.toml`` states; as :meth:`Rejected.of`."""
+        return Rejected.of(name, **values).error()
 
     def with_todo(self, *todo: Step) -> SplatfixError:
         other = copy(self)
@@ -129,14 +166,14 @@ def stated(room: str) -> Mapping[str, Mapping[str, Any]]:
 T = TypeVar("T")
 
 
-def require(answer: T | SplatfixError) -> T:
+def require(answer: T | Rejected) -> T:
     """The answer.
 
     Raises:
-        SplatfixError: the answer is one.
+        SplatfixError: the answer is a rejection.
     """
-    if isinstance(answer, SplatfixError):
-        raise answer
+    if isinstance(answer, Rejected):
+        raise answer.error()
     return answer
 
 

@@ -17,56 +17,6 @@ from splatfix.facts.environment.packages import name_and_version, origin_folder,
 from splatfix.facts.environment.records import RecordedFile, recorded_files
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
-from splatfix.facts.model import Facts
-from splatfix.facts.model.environment import (
-    AlteredFile,
-    BuildRecord,
-    Distribution,
-    EnvironmentFacts,
-    Extension,
-    ImportProbe,
-    Installer,
-    Interpreter,
-    JitCache,
-    Linkage,
-    RuntimeCopy,
-    SplatPackage,
-    ToolkitChoice,
-    Torch,
-)
-from splatfix.facts.model.fact import Code, Fact, FatbinGroup, loaded_fatbins
-from splatfix.facts.model.machine import (
-    Colmap,
-    Compiler,
-    Confinement,
-    CudaDevice,
-    Disk,
-    Driver,
-    Gpu,
-    HeaderCopy,
-    MachineFacts,
-    Resources,
-    Toolkit,
-    Xid,
-)
-from splatfix.facts.model.source import (
-    ArchVariable,
-    Checkout,
-    CheckoutSource,
-    CodeMatch,
-    CudaSwitches,
-    ExtensionCall,
-    GuardedImport,
-    ImportedModule,
-    MissingHeader,
-    NativeModule,
-    PackageSource,
-    Pin,
-    RenderCall,
-    Shadow,
-    Source,
-    Submodule,
-)
 from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import LiveSystem, System
 

@@ -16,12 +16,10 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.model import SCHEMA_VERSION, Facts
-from splatfix.facts.model.environment import EnvironmentFacts
-from splatfix.facts.model.fact import absent
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
+from splatfix.model import SCHEMA_VERSION, EnvironmentFacts, Facts, absent
 
 
 def gather(

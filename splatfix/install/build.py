@@ -17,14 +17,15 @@ from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
-from splatfix.facts import Facts, read_source
+from splatfix.facts import read_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
 from splatfix.install.scratch import Scratch, name_of_copy, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
-from splatfix.plan.steps import BuildWheel
+from splatfix.model import Facts
+from splatfix.model.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
 _TIMEOUT = 6 * 3600.0

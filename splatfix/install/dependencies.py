@@ -14,11 +14,11 @@ from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import run, say
-from splatfix.facts import Distribution
 from splatfix.install.downloads import pip_with_index
 from splatfix.install.environment import Environment
 from splatfix.knowledge.torch_releases import COMPANIONS
-from splatfix.plan.steps import InstallDependencies
+from splatfix.model import Distribution
+from splatfix.model.steps import InstallDependencies
 
 
 class Fetcher(Struct, frozen=True):

@@ -26,7 +26,7 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
 from splatfix.knowledge.toolkits import known_digest
-from splatfix.plan.steps import FetchWheel, ProvideToolkit
+from splatfix.model.steps import FetchWheel, ProvideToolkit
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.

@@ -7,8 +7,8 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.step import Step, say
-from splatfix.plan.edits import PlannedEdit, edited
-from splatfix.plan.steps import EditSource, InstallStep
+from splatfix.model.steps import EditSource, InstallStep, PlannedEdit
+from splatfix.plan.edits import edited
 
 
 def edited_contents(copy: Path, edits: Sequence[PlannedEdit]) -> dict[Path, bytes]:

@@ -17,8 +17,9 @@ from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
-from splatfix.facts import Installer, LiveSystem, find_installer, refuse_other_program
+from splatfix.facts import LiveSystem, find_installer, refuse_other_program
 from splatfix.install.tampering import refuse_link, tampered
+from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
 _PIP_TIMEOUT = 900.0

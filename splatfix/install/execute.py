@@ -21,7 +21,7 @@ from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
-from splatfix.facts import Facts, read_source, trainer_around
+from splatfix.facts import read_source, trainer_around
 from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
@@ -43,8 +43,9 @@ from splatfix.install.verify import check_import, refuse_another, refuse_unplann
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
-from splatfix.plan.option import InstallPlan
-from splatfix.plan.steps import (
+from splatfix.model import Facts
+from splatfix.model.option import InstallPlan
+from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
     EditSource,

@@ -23,7 +23,7 @@ from splatfix.core.step import Step, run, say
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
 from splatfix.install.tampering import refuse_link, tampered
-from splatfix.plan.option import Request
+from splatfix.model.option import Request
 
 JOURNAL_VERSION = 3
 _ID = re.compile(r"\d{4,}-[A-Za-z0-9_.-]+")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from splatfix.core.proof import Rung
-from splatfix.plan.option import InstallPlan
-from splatfix.plan.steps import InstallStep
+from splatfix.model.option import InstallPlan
+from splatfix.model.steps import InstallStep
 
 
 class CachedWheel(Struct, frozen=True):

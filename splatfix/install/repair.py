@@ -13,13 +13,13 @@ from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.lenient import object_in
 from splatfix.core.reading import read_text
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Distribution, Facts
 from splatfix.install.wheels import MANIFEST
 from splatfix.knowledge.archs import parse_target
 from splatfix.knowledge.torch_releases import COMPANIONS, index_url
+from splatfix.model import Distribution, Facts
+from splatfix.model.option import InstallPlan, OptionKind, Request
+from splatfix.model.steps import CheckImport, FetchWheel, InstallWheel, Reason
 from splatfix.plan import plan_install
-from splatfix.plan.option import InstallPlan, OptionKind, Request
-from splatfix.plan.steps import CheckImport, FetchWheel, InstallWheel, Reason
 
 
 def plan_repair(name: str, facts: Facts) -> InstallPlan:

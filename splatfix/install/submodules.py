@@ -15,9 +15,10 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.isolation import find_program
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.facts import Submodule, is_empty, read_submodules
+from splatfix.facts import is_empty, read_submodules
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.install.outcome import FetchedSubmodule
+from splatfix.model import Submodule
 
 _TIMEOUT = 3600.0
 """Seconds for one call of git; one that stands still for a minute ends by itself."""

@@ -22,7 +22,7 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Torch, loaded_fatbins, of_torch, torch_libraries
+from splatfix.facts import of_torch, torch_libraries
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.install.environment import Environment, child_environment
 from splatfix.install.installed import find_installed
@@ -30,7 +30,8 @@ from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
 from splatfix.knowledge.imports import requirement_of
 from splatfix.knowledge.wheel_tags import WheelTarget, extension_file_fits, python_of_file, tag_fits
-from splatfix.plan.steps import FetchWheel
+from splatfix.model import Facts, Torch, loaded_fatbins
+from splatfix.model.steps import FetchWheel
 
 # In order: the loader, for what links -lcuda; torch/csrc/cuda/Module.cpp and torch/cuda/__init__.py; numba and cupy.
 _NO_GPU = re.compile(

@@ -21,9 +21,10 @@ from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.trust import distrust, make_private
 from splatfix.core.words import counted
-from splatfix.facts import Facts, commit_of, git_folder, remote_of
+from splatfix.facts import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
-from splatfix.plan.steps import BuildWheel
+from splatfix.model import Facts
+from splatfix.model.steps import BuildWheel
 
 # Variables of the user that reach the compilers, whatever the source: of setuptools, gcc, nvcc, CMake.
 _FLAG_VARIABLES = """

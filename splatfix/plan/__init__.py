@@ -3,8 +3,7 @@
 ``plan_install`` plans one installation of given sources; ``find_options`` ranks every option for the whole machine.
 """
 
-from splatfix.plan.checkout import has_stack_files
-from splatfix.plan.option import (
+from splatfix.model.option import (
     NO_SOURCES,
     Advice,
     AlsoNeeded,
@@ -16,8 +15,7 @@ from splatfix.plan.option import (
     Request,
     SourceSummary,
 )
-from splatfix.plan.options import advised_options, find_options, plan_install, summarise
-from splatfix.plan.steps import (
+from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
     EditSource,
@@ -26,3 +24,5 @@ from splatfix.plan.steps import (
     ProvideToolkit,
     VerifyWheel,
 )
+from splatfix.plan.checkout import has_stack_files
+from splatfix.plan.options import advised_options, find_options, plan_install, summarise

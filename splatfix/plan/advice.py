@@ -6,18 +6,18 @@ from typing import TypeVar
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import FAMILIES, Finding, Status, check_named, run_checks, select
+from splatfix.checks import FAMILIES, check_named, run_checks, select
 from splatfix.context import Context, make_context
 from splatfix.context.architectures import own_variables
 from splatfix.context.submodules import FETCH
 from splatfix.core.step import Command, Step, commands
-from splatfix.facts import Fact, Facts, Torch
 from splatfix.knowledge.torch_releases import COMPANIONS, build
+from splatfix.model import Fact, Facts, Finding, Status, Torch
+from splatfix.model.option import Advice, AlsoNeeded, Option, OptionKind, Options
+from splatfix.model.steps import InstallTorch, Keep, Rebuild, UseDropins
 from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
 from splatfix.plan.backends.torch import as_torch
-from splatfix.plan.option import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
-from splatfix.plan.steps import InstallTorch, Keep, Rebuild, UseDropins
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}

@@ -6,17 +6,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding, Status, all_checks, check_named, run_checks
+from splatfix.checks import all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
 from splatfix.context import Context, make_context
 from splatfix.context.installed import installed_driver
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import FatbinGroup
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
-from splatfix.plan.option import NO_SOURCES, SourceSummary
+from splatfix.model import FatbinGroup, Finding, Status
+from splatfix.model.option import NO_SOURCES, SourceSummary
 from splatfix.plan.parts import NativePart, native_parts
 
 

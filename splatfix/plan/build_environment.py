@@ -14,8 +14,9 @@ from splatfix.context.architectures import ArchChoice
 from splatfix.context.compilers import HostCompilers
 from splatfix.context.toolkits import BuildToolkit
 from splatfix.core.words import counted
-from splatfix.facts import Facts, Source, Toolkit, is_arch_variable, lending_folders
-from splatfix.plan.steps import Reason
+from splatfix.facts import is_arch_variable, lending_folders
+from splatfix.model import Facts, Source, Toolkit
+from splatfix.model.steps import Reason
 from splatfix.plan.tools import OWN_TOOLKIT
 
 # Settings of other builds. They would silently change this one: flags for nvcc may carry an architecture, a path for

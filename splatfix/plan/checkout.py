@@ -25,11 +25,6 @@ from splatfix.core.versions import release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
-    Checkout,
-    Facts,
-    ImportedModule,
-    Pin,
-    Source,
     as_typed,
     checkout_around,
     compiled_at_first_use,
@@ -64,6 +59,7 @@ from splatfix.knowledge.stacks import (
     variant,
     variants,
 )
+from splatfix.model import Checkout, Facts, ImportedModule, Pin, Source
 from splatfix.plan.parts import variants_of_face
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.

@@ -8,17 +8,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import Context, Rejected
+from splatfix.context import Context
 from splatfix.context.commands import python_option
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch
-from splatfix.plan.assessment import Assessment, names_of_archs
-from splatfix.plan.dependencies import Dependencies
-from splatfix.plan.option import InstallPlan, Limit, Option, OptionKind, Request
-from splatfix.plan.parts import conflict_with
-from splatfix.plan.requirements import replaced_version, usable_python
-from splatfix.plan.steps import (
+from splatfix.model import Considered
+from splatfix.model.option import InstallPlan, Limit, Option, OptionKind, Request
+from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
     Confirm,
@@ -32,6 +29,10 @@ from splatfix.plan.steps import (
     UseDropins,
     VerifyWheel,
 )
+from splatfix.plan.assessment import Assessment, names_of_archs
+from splatfix.plan.dependencies import Dependencies
+from splatfix.plan.parts import conflict_with
+from splatfix.plan.requirements import replaced_version, usable_python
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
@@ -140,7 +141,7 @@ class Wheels(Struct, frozen=True, kw_only=True):
     dependencies: Dependencies = field(default_factory=Dependencies)
     first: tuple[InstallStep, ...] = ()
     """Steps before the makers, after the dependencies."""
-    considered: tuple[Rejected, ...] = ()
+    considered: tuple[Considered, ...] = ()
     notes: tuple[str, ...] = ()
     targets: tuple[Arch, ...] = ()
     jobs: int = 0

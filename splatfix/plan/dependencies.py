@@ -23,12 +23,12 @@ from splatfix.context.requirements import (
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Facts, ImportedModule, Pin, Source
 from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
+from splatfix.model import Facts, ImportedModule, Pin, Source
+from splatfix.model.option import Request
+from splatfix.model.steps import InstallDependencies, Reason
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
-from splatfix.plan.option import Request
-from splatfix.plan.steps import InstallDependencies, Reason
 
 
 class Lacks(Struct, frozen=True):

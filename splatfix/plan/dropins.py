@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, fill_in, run
-from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -22,8 +21,9 @@ from splatfix.knowledge.dropins import (
     refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
+from splatfix.model import Checkout
+from splatfix.model.option import Native, Replacement
 from splatfix.plan.checkout import checkout_to_replace, install_name, is_source, sources_in
-from splatfix.plan.option import Native, Replacement
 from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"

@@ -9,9 +9,10 @@ from msgspec import Struct, field
 from splatfix.core.errors import SplatfixError
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts import source_texts
-from splatfix.facts.model.source import Source
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
+from splatfix.model import Source
+from splatfix.model.steps import PlannedEdit
 
 
 class BuildConditions(Struct, frozen=True):
@@ -53,17 +54,6 @@ def build_conditions(
     return BuildConditions(
         tuple(cuda[:2]), tuple(torch[:2]), system, arch=arch, python=python or {}, builder=builder
     )
-
-
-class PlannedEdit(Struct, frozen=True):
-    """One known breakage that a source is edited for, and the files that change in the scratch copy."""
-
-    rule: str
-    """Its key: the name of its file in ``patches/``."""
-    files: tuple[str, ...]
-    cures: str
-    """What fails here without it; for one that is made anyway, what it does."""
-    source: str
 
 
 class Cures(Struct, frozen=True):

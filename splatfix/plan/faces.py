@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from splatfix.checks.checkout.rasterizer_calls import alternatives, fewest
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, ExtensionCall, PackageSource, RenderCall
 from splatfix.knowledge.dropins import Dropin, declared_dropin, face_of
 from splatfix.knowledge.faces import (
     BASE_ARGUMENTS,
@@ -24,6 +23,7 @@ from splatfix.knowledge.faces import (
     refuse_names,
     role_of_result,
 )
+from splatfix.model import Checkout, ExtensionCall, PackageSource, RenderCall
 
 _ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
 _SAY_IT = ": say what each result is with --face of splatfix certify --repo, as --face color,radii,depth"

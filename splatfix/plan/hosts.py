@@ -9,9 +9,9 @@ from splatfix.context.commands import pip
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import run, say
-from splatfix.facts import Distribution
 from splatfix.knowledge.dropins import Dropin
-from splatfix.plan.steps import InstallDependencies, Reason
+from splatfix.model import Distribution
+from splatfix.model.steps import InstallDependencies, Reason
 
 
 def require_host(context: Context, dropin: Dropin) -> None:

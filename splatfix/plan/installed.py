@@ -7,10 +7,9 @@ from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.knowledge.breakages import breakages
-from splatfix.plan.edits import PlannedEdit
-from splatfix.plan.option import InstallPlan, OptionKind, Request
+from splatfix.model.option import InstallPlan, OptionKind, Request
+from splatfix.model.steps import EditSource, PlannedEdit, Reason
 from splatfix.plan.requirements import usable_python
-from splatfix.plan.steps import EditSource, Reason
 
 
 def mended_by_name(request: Request) -> bool:

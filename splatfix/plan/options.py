@@ -8,27 +8,13 @@ from functools import partial
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import Finding
-from splatfix.context import Context, Rejected, make_context
+from splatfix.context import Context, make_context
 from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.step import PlainStep, Step, run, say, target_options
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Source
 from splatfix.knowledge import cubin_runs_on
-from splatfix.plan.advice import advise
-from splatfix.plan.assessment import Assessment, assess, names_of_archs
-from splatfix.plan.backends.container import container
-from splatfix.plan.backends.driver import driver
-from splatfix.plan.backends.keep import keep
-from splatfix.plan.backends.native import native, native_plan
-from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
-from splatfix.plan.backends.torch import other_torch
-from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
-from splatfix.plan.dependencies import require_submodules
-from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.installed import mend_plan, mended_by_name
-from splatfix.plan.option import (
+from splatfix.model import Considered, Distribution, EnvironmentFacts, Fact, Facts, Finding, Source
+from splatfix.model.option import (
     BUILDING,
     NO_SOURCES,
     REPLACING,
@@ -44,9 +30,22 @@ from splatfix.plan.option import (
     SourceSummary,
     rejected,
 )
+from splatfix.model.steps import WITHOUT_COMPILER, FetchWheel
+from splatfix.plan.advice import advise
+from splatfix.plan.assessment import Assessment, assess, names_of_archs
+from splatfix.plan.backends.container import container
+from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.keep import keep
+from splatfix.plan.backends.native import native, native_plan
+from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
+from splatfix.plan.backends.torch import other_torch
+from splatfix.plan.backends.wheels import wheels
+from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
+from splatfix.plan.dependencies import require_submodules
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import usable_python
-from splatfix.plan.steps import WITHOUT_COMPILER, FetchWheel
 from splatfix.plan.wheel_build import require_gpu
 
 _AS_IT_WOULD_BE = "as it would be"
@@ -325,7 +324,7 @@ def _first_possible(
         if error.code not in NOT_HERE and not by_name:
             raise
         obstacle = error
-    considered = Rejected("native build", obstacle.what)
+    considered = Considered("native build", obstacle.what)
     kept = None
     if not by_name:
         kept = _kept(request, context)
@@ -351,20 +350,20 @@ def _first_possible(
 
 def _best_dropins(
     request: Request, context: Context, replacement: Replacement, *, besides: str = ""
-) -> tuple[InstallPlan | None, tuple[Rejected, ...]]:
+) -> tuple[InstallPlan | None, tuple[Considered, ...]]:
     """The first plan without a compiler that is possible here, and what was passed over.
 
     Args:
         besides: a backend that is not tried.
     """
-    passed_over: list[Rejected] = []
+    passed_over: list[Considered] = []
     for backend, text in WITHOUT_COMPILER.items():
         if backend == besides:
             continue
         try:
             return dropin_plan(request, context, replacement, on_gpu=backend == "nvrtc"), tuple(passed_over)
         except SplatfixError as error:
-            passed_over.append(Rejected(text, error.what))
+            passed_over.append(Considered(text, error.what))
     return None, tuple(passed_over)
 
 

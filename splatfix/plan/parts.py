@@ -6,18 +6,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks import FAMILIES, Finding, Status, run_checks, select
+from splatfix.checks import FAMILIES, run_checks, select
 from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context
 from splatfix.context.pending_builds import distributions_of, files_installed, names_built
-from splatfix.facts import (
-    Extension,
-    Facts,
-    FatbinGroup,
-    PackageSource,
-    Source,
-    SplatPackage,
-)
 from splatfix.knowledge.stacks import (
     Traits,
     best_matches,
@@ -27,7 +19,8 @@ from splatfix.knowledge.stacks import (
     variant,
     variants,
 )
-from splatfix.plan.option import SourceSummary
+from splatfix.model import Extension, Facts, FatbinGroup, Finding, PackageSource, Source, SplatPackage, Status
+from splatfix.model.option import SourceSummary
 
 
 class NativePart(Struct, frozen=True):

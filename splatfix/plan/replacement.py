@@ -8,12 +8,12 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
-from splatfix.facts import Checkout, Source
 from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant
+from splatfix.model import Checkout, Source
+from splatfix.model.option import Native, Replacement
 from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, unlike_dropins, with_assumptions
-from splatfix.plan.option import Native, Replacement
 from splatfix.plan.parts import variants_of_face
 
 

@@ -11,8 +11,8 @@ from splatfix.context.commands import installer_of, make_environment, pip, pytho
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Facts, Interpreter, Torch
 from splatfix.knowledge import Arch
+from splatfix.model import Facts, Interpreter, Torch
 
 
 def usable_python(facts: Facts) -> Interpreter:
@@ -53,7 +53,7 @@ def usable_targets(context: Context) -> tuple[Arch, ...]:
         SplatfixError: ``no-gpu-to-target`` where this machine's own GPU is meant and there is none.
     """
     if context.no_target:
-        raise context.no_target
+        raise context.no_target.error()
     return context.archs
 
 

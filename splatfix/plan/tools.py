@@ -3,23 +3,24 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.context import Choice, Context, Rejected
+from splatfix.context import Choice, Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected, SplatfixError
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
-from splatfix.facts import Toolkit, Torch, is_file
+from splatfix.facts import is_file
 from splatfix.knowledge import toolkit_supports
 from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
+from splatfix.model import Considered, Toolkit, Torch
+from splatfix.model.option import NotApplicable
+from splatfix.model.steps import ProvideToolkit, Reason
 from splatfix.plan.assessment import names_of_archs
-from splatfix.plan.option import NotApplicable
 from splatfix.plan.requirements import usable_headers
-from splatfix.plan.steps import ProvideToolkit, Reason
 
 OWN_TOOLKIT = ("splatfix's own cache",)
 
@@ -35,8 +36,8 @@ class Tools(Struct, frozen=True):
     chosen: BuildToolkit
     compilers: HostCompilers | None
     """None where no compiler here fits; ``no_compiler`` says what to install."""
-    no_compiler: SplatfixError | None
-    rejected: tuple[Rejected, ...]
+    no_compiler: Rejected | None
+    rejected: tuple[Considered, ...]
     """Toolkits and compilers that were considered."""
     toolkit_steps: tuple[Step, ...] = ()
     """What is done first to have the toolkit; () where it is here."""

@@ -8,18 +8,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from splatfix.checks.checkout.cuda_code import bring
-from splatfix.context import Context, Rejected, make_context
+from splatfix.context import Context, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import version_there
-from splatfix.core.errors import SplatfixError, require
+from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import few
 from splatfix.facts import (
-    Facts,
-    Source,
     commit_of,
     compiled_at_first_use,
     git_folder,
@@ -29,13 +27,14 @@ from splatfix.facts import (
     source_texts,
 )
 from splatfix.knowledge.breakages import breakage, cures_of_include
+from splatfix.model import Considered, Facts, Source
+from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import Cures, PlannedEdit, build_conditions, edited, needed_cures
-from splatfix.plan.steps import BuildWheel, Reason
+from splatfix.plan.edits import Cures, build_conditions, edited, needed_cures
 from splatfix.plan.tools import Tools
 
 
-def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tuple[BuildWheel, Rejected]:
+def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tuple[BuildWheel, Considered]:
     """The build of a CUDA source, and what else could have decided on its architectures.
 
     Raises:
@@ -70,8 +69,8 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
-        return build, Rejected("leave TORCH_CUDA_ARCH_LIST unset", reason)
-    return build, Rejected("set TORCH_CUDA_ARCH_LIST", archs.why)
+        return build, Considered("leave TORCH_CUDA_ARCH_LIST unset", reason)
+    return build, Considered("set TORCH_CUDA_ARCH_LIST", archs.why)
 
 
 def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
@@ -125,7 +124,7 @@ def _waits_for_gpu(source: Source, facts: Facts) -> bool:
     return waits and make_context(facts).has_working_gpu is not True
 
 
-def _choose_archs(source: Source, tools: Tools) -> ArchChoice | SplatfixError:
+def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Rejected:
     chosen = tools.chosen
     return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
 

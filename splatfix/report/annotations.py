@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from splatfix.certify.model import Certificate, Outcome, Verdict
-from splatfix.checks.model import Finding, Status
+from splatfix.model import Finding, Status
 from splatfix.report.console import shorten_home
 
 _LEVELS = {Status.FAIL: "error", Status.CRASH: "error", Status.WARN: "warning", Status.UNKNOWN: "notice"}

@@ -10,8 +10,8 @@ from rich.console import Console
 from splatfix.certify.model import Certificate, KernelCheck, Outcome, Verdict
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
-from splatfix.facts.model import Facts
-from splatfix.plan.option import Options
+from splatfix.model import Facts
+from splatfix.model.option import Options
 from splatfix.report.comparison import show_baseline
 from splatfix.report.console import escape, marked, paragraph, prose, section, show_step
 from splatfix.report.marks import ABSENT, Badge, Mark

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from splatfix.checks.model import Finding, Status
 from splatfix.core.step import Command, Step, commands, say
 from splatfix.core.words import beginning, counted
-from splatfix.facts.model import Facts
-from splatfix.facts.model.machine import Gpu
+from splatfix.model import Facts, Finding, Gpu, Status
 from splatfix.report.console import (
     escape,
     escape_lines,
@@ -28,7 +26,7 @@ from splatfix.report.console import (
 from splatfix.report.marks import Mark
 
 if TYPE_CHECKING:
-    from splatfix.plan.option import Options
+    from splatfix.model.option import Options
 
 _MARKS = {
     Status.PASS: Mark.GOOD,

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from splatfix.checks.model import Finding, Status
 from splatfix.context.model import Goal
 from splatfix.core.codec import to_json
 from splatfix.core.step import step_json
-from splatfix.facts.model import Facts
+from splatfix.model import Facts, Finding, Status
 
 if TYPE_CHECKING:
-    from splatfix.plan.option import Options
+    from splatfix.model.option import Options
 
 # The document promises these keys; a diagnosis is of a machine, and names no sources to install.
 _NO_SOURCES: Mapping[str, Any] = {

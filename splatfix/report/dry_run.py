@@ -7,7 +7,7 @@ from rich.console import Console
 
 from splatfix.core.errors import Exit
 from splatfix.core.words import few
-from splatfix.plan.option import Native
+from splatfix.model.option import Native
 from splatfix.report.console import escape, marked, prose, section
 from splatfix.report.marks import Mark
 

@@ -8,7 +8,7 @@ from splatfix.checks.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.core.words import counted
-from splatfix.facts.model.fact import group_fatbins
+from splatfix.model import group_fatbins
 from splatfix.report.console import escape, marked, prose, show_step
 from splatfix.report.marks import Mark
 

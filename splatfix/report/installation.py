@@ -22,7 +22,7 @@ from splatfix.install.outcome import (
     Restored,
     RevertOutcome,
 )
-from splatfix.plan.option import InstallPlan, Options
+from splatfix.model.option import InstallPlan, Options
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_notes, show_phases, show_reasons, show_rejected, show_steps

@@ -6,7 +6,7 @@ import re
 from markupsafe import Markup
 
 from splatfix.certify.model import Certificate, Criterion
-from splatfix.plan.option import Options
+from splatfix.model.option import Options
 from splatfix.report import comparison
 from splatfix.report.console import page, shorten_home
 from splatfix.report.options import show_suggestion

@@ -10,7 +10,7 @@ from msgspec import Struct
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.step import run
 from splatfix.core.words import counted, few
-from splatfix.plan.option import Options
+from splatfix.model.option import Options
 from splatfix.report.marks import Badge, Table
 from splatfix.report.recorded import (
     PARTS,

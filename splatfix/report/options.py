@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import Console
 
-from splatfix.context.model import Rejected
 from splatfix.core.step import Step
 from splatfix.core.words import few
-from splatfix.plan.option import InstallPlan, Option, OptionKind, Options
-from splatfix.plan.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
+from splatfix.model import Considered
+from splatfix.model.option import InstallPlan, Option, OptionKind, Options
+from splatfix.model.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
 from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_todo
 
 _WINDOWS = os.name == "nt"
@@ -73,7 +73,7 @@ def show_options(console: Console, options: Options) -> None:
     for option in options.rejected:
         titles_by_reason.setdefault(option.rejected_because, []).append(option.title)
     for reason, titles in titles_by_reason.items():
-        show_rejected(console, Rejected("; ".join(titles), reason))
+        show_rejected(console, Considered("; ".join(titles), reason))
     show_notes(console, options.notes)
 
 
@@ -185,7 +185,7 @@ def show_reasons(console: Console, option: Option) -> None:
         prose(console, "     [dim]not verifiable here:[/] ", text)
 
 
-def show_rejected(console: Console, item: Rejected) -> None:
+def show_rejected(console: Console, item: Considered) -> None:
     """What is not applicable, and why; the reason hangs under it."""
     paragraph(console, f"{escape(item.what)}: [dim]{escape(item.why)}[/]", first=2, then=4)
 

@@ -22,7 +22,7 @@ from rich.text import Text
 from splatfix.certify.progress import title, words
 from splatfix.core.threads import start
 from splatfix.install.outcome import InstallProgress
-from splatfix.plan.steps import InstallStep
+from splatfix.model.steps import InstallStep
 from splatfix.report.console import escape, marked
 from splatfix.report.marks import Mark
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from splatfix.certify.model import Certificate, Outcome, Verdict, first_causes
 from splatfix.certify.record import Implementation, TrainingRecord
 from splatfix.core.step import Step
-from splatfix.plan.option import Options
+from splatfix.model.option import Options
 from splatfix.report.results import number, resolution
 
 PARTS: Mapping[str, str] = {

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.checks.model import Status
 from splatfix.checks.scene.model import CheckedScene, StackVerdict
 from splatfix.core.codec import to_json
 from splatfix.core.words import counted, few
 from splatfix.facts.scene.model import PILLOW_FORMATS, Scene, Vector
+from splatfix.model import Status
 from splatfix.report.console import escape, marked, prose, section
 from splatfix.report.diagnosis import show_finding
 from splatfix.report.diagnosis_document import finding_json

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
-from splatfix.plan.steps import BuildWheel
+from splatfix.model.steps import BuildWheel
 from splatfix.report.console import shorten_home
 from splatfix.report.marks import Badge, Code, Link
 

@@ -20,17 +20,10 @@ from splatfix.context.coverage import targets_by_module
 from splatfix.core.limits import MOST_INSTALLED, MOST_LIBRARIES, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
-from splatfix.facts import (
-    Interpreter,
-    PackageSource,
-    Torch,
-    loaded_fatbins,
-    of_torch,
-    read_package_source,
-    torch_libraries,
-)
+from splatfix.facts import of_torch, read_package_source, torch_libraries
 from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
+from splatfix.model import Interpreter, PackageSource, Torch, loaded_fatbins
 from splatfix.wheels.model import Verdict, Wanted
 
 # libcudart.so.12, cudart64_12.dll, and cudart64_110.dll of CUDA 11

@@ -18,8 +18,8 @@ from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for, wheel_indexes
+from splatfix.model import Torch
 from splatfix.wheels.web import Web, WebError, without_login
 
 _MOST_LINKS = 100_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.facts import PackageSource
+from splatfix.model import PackageSource
 
 
 class Verdict(str, Enum):

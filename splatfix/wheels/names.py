@@ -12,10 +12,10 @@ from packaging.version import Version
 
 from splatfix.context import Context
 from splatfix.core.versions import dotted, major_minor, release
-from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.torch_releases import cxx11_abi
 from splatfix.knowledge.wheel_indexes import BuiltFor, built_for
 from splatfix.knowledge.wheel_tags import WheelTarget, tag_fits
+from splatfix.model import Interpreter, Torch
 from splatfix.wheels.listing import Link
 from splatfix.wheels.model import Wanted
 from splatfix.wheels.web import refused_address

@@ -11,8 +11,8 @@ from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Interpreter, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
+from splatfix.model import Interpreter, Torch
 from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import Link, may_list, wheels_in
 from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted

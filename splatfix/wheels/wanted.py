@@ -7,8 +7,9 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Source, packages_in, read_package
+from splatfix.facts import packages_in, read_package
 from splatfix.knowledge.stacks import variant
+from splatfix.model import Source
 from splatfix.wheels.model import Wanted
 
 _NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from splatfix.checks import Finding, Status
+from splatfix.model import Finding, Status
 from splatfix.report.annotations import of_findings
 from tests.conftest import ROOT
 

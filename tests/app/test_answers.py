@@ -12,8 +12,8 @@ from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
 from splatfix.explain import explain_text
-from splatfix.facts import Facts
 from splatfix.knowledge.failures import failure_classes, failures
+from splatfix.model import Facts
 from tests.machines import NAMES, facts_of
 
 

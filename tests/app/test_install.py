@@ -12,10 +12,9 @@ from splatfix.app.install import InstallRequest, explain, plan, planned, require
 from splatfix.app.prebuilt import find_prebuilt
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import Facts
-from splatfix.facts.model import Fact
-from splatfix.plan.option import BUILDING, InstallPlan, OptionKind
-from splatfix.plan.steps import BuildWheel
+from splatfix.model import Fact, Facts
+from splatfix.model.option import BUILDING, InstallPlan, OptionKind
+from splatfix.model.steps import BuildWheel
 from tests.archs import request_for
 from tests.files import put
 from tests.machines import facts_of

@@ -7,8 +7,8 @@ from splatfix.app.measure import measured
 from splatfix.certify import KernelCheck
 from splatfix.certify import Outcome as Verdict
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Driver, Fact, Facts, Gpu
 from splatfix.install import InstalledItem, InstallOutcome
+from splatfix.model import Driver, Fact, Facts, Gpu
 from splatfix.plan import InstallPlan, OptionKind
 from tests.archs import archs
 from tests.plan.machines import machine, refused

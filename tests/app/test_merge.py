@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix.certify import Certificate, Verdict
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.step import Command, run
-from splatfix.plan.option import Advice, Option, OptionKind, Options
+from splatfix.model.option import Advice, Option, OptionKind, Options
 from splatfix.report.html import matrix_page
 from splatfix.report.merged import markdown, show
 from splatfix.report.merging import Group, Merged, Summary, merge, summary_of

@@ -22,9 +22,10 @@ from splatfix.certify.smoke import stage
 from splatfix.core.codec import to_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Facts, gather
+from splatfix.facts import gather
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS, Dropin
+from splatfix.model import Facts
 
 Stage = Callable[[Path], Path]
 SHORT = Suite("quick", ("figurine",), 600.0, iterations=40)

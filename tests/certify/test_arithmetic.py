@@ -12,7 +12,7 @@ from splatfix.certify.engine import certify
 from splatfix.certify.kernel_arithmetic import EXACT, SINGLE, TF32, check_arithmetic
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, reached, subject
 
 MATMUL, SORT = torch.Tensor.__matmul__, torch.sort

@@ -12,8 +12,8 @@ from splatfix.certify.baseline import SHORT_QUALITY_TOLERANCE, compare
 from splatfix.certify.levels import evaluate
 from splatfix.certify.model import Comparison, SceneComparison
 from splatfix.core.proof import Rung, RungName
-from splatfix.facts import Facts
 from splatfix.knowledge.published import methods
+from splatfix.model import Facts
 from splatfix.report.results import SPREAD
 from tests.certify.conftest import RESULT, RecordedTrainer, failed_criteria, place_of, result, subject
 from tests.conftest import ROOT

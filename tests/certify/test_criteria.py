@@ -20,8 +20,8 @@ from splatfix.certify.model import SceneRun
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.smoke_training import SmokeTrainer, busy_gpu
 from splatfix.core.proof import RungName
-from splatfix.facts import Gpu
 from splatfix.facts.machine.nvml import GpuUse
+from splatfix.model import Gpu
 from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, result, subject
 from tests.machines import facts_of
 

@@ -9,7 +9,7 @@ from splatfix.certify import SceneRun, Suite
 from splatfix.certify.certificate import Measured, conclude
 from splatfix.certify.environment import gpu_record
 from splatfix.core.proof import RungName
-from splatfix.facts import CudaDevice, Fact, Facts
+from splatfix.model import CudaDevice, Fact, Facts
 from tests.certify.conftest import subject
 from tests.certify.test_baseline import RUN
 from tests.certify.test_levels import GOOD

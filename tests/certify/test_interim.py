@@ -22,7 +22,7 @@ from splatfix.certify.smoke import ended_early
 from splatfix.core.errors import Exit
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from splatfix.report.recorded import parts_of
 from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
 

@@ -11,9 +11,9 @@ from splatfix.certify.baseline import compare
 from splatfix.certify.certificate import Measured, conclude, failures
 from splatfix.certify.levels import built_for, evaluate
 from splatfix.certify.summary import summarize
-from splatfix.checks import Finding, Status
 from splatfix.core.proof import Rung, RungName
 from splatfix.knowledge import Arch
+from splatfix.model import Finding, Status
 from tests.certify.conftest import subject
 from tests.certify.test_baseline import RUN, stored
 from tests.certify.test_prerequisites import facts

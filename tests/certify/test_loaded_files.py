@@ -20,7 +20,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.loaded_files import LoadedCode, LoadedFiles
 from splatfix.core.files import write_json
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts
+from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 
 SOURCE = "def fused_ssim(first, second):\n    return first - second\n"

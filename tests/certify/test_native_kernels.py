@@ -13,7 +13,7 @@ from splatfix.certify.levels import evaluate
 from splatfix.certify.smoke import stage
 from splatfix.core.codec import from_json
 from splatfix.core.proof import RungName
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from tests import standins
 from tests.tables import data
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from splatfix.certify import SUITES, certify, device_for, idle_gpu, renderer_for, verify
 from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
-from splatfix.facts import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, Torch, gather
-from splatfix.facts.model.environment import SplatPackage
+from splatfix.facts import gather
 from splatfix.knowledge.stacks import variants
+from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, SplatPackage, Torch
 from tests.certify.conftest import subject
 from tests.plan.machines import INTERPRETER, machine, refused
 

@@ -29,7 +29,7 @@ from splatfix.certify import (
 from splatfix.certify.smoke import stage
 from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner, Runner
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from tests.certify.conftest import (
     SHORT,
     RecordedKernels,

@@ -27,12 +27,11 @@ from splatfix.certify import (
 )
 from splatfix.certify.run_levels import diagnosed, left_open
 from splatfix.certify.scenes import NO_SCENES
-from splatfix.checks import Finding, Status
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.proof import RungName
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Facts
 from splatfix.knowledge.published import public_scenes
+from splatfix.model import Facts, Finding, Status
 from splatfix.report.certificate import show
 from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown

@@ -11,7 +11,7 @@ from splatfix.certify import SUITES, Outcome, Suite, Verdict, certify
 from splatfix.certify.criteria.gradients import REQUIRED_GROUPS
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.toml import parse_toml
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from tests.certify.conftest import RecordedKernels, sabotage, subject
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from splatfix.certify import SUITES, Outcome, Verdict, certify, data_suite, sample_suite
 from splatfix.certify.scenes import CPU_ITERATIONS, CPU_WIDTH, GPU_ITERATIONS, samples_folder
-from splatfix.facts import Facts
+from splatfix.model import Facts
 from tests.certify.conftest import TrainingHere, subject
 from tests.plan.machines import refused
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix.certify.progress import words
 from splatfix.certify.stacks.progress import Lines, following
 from splatfix.certify.stacks.threads import threads_for
-from splatfix.facts import Facts, Resources
+from splatfix.model import Facts, Resources
 
 
 def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:

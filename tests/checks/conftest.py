@@ -7,21 +7,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import Finding, Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import make_context
-from splatfix.facts import (
+from splatfix.facts import EntryKind
+from splatfix.knowledge import stacks
+from splatfix.model import (
     Checkout,
     CheckoutSource,
     Code,
     Compiler,
     Distribution,
     Driver,
-    EntryKind,
     EnvironmentFacts,
     Extension,
     Fact,
     Facts,
     FatbinGroup,
+    Finding,
     Gpu,
     Interpreter,
     Linkage,
@@ -29,11 +31,11 @@ from splatfix.facts import (
     NativeModule,
     RenderCall,
     Source,
+    Status,
     Toolkit,
     ToolkitChoice,
     Torch,
 )
-from splatfix.knowledge import stacks
 from tests.archs import goal
 
 # cubins of the cu128 wheels of torch 2.9 on Linux x86_64 (knowledge/data/torch_releases.json)

@@ -4,16 +4,11 @@ import pytest
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 
-from splatfix.checks import Finding, Status, all_checks, checks_without_checkout, run_checks, select
+from splatfix.checks import all_checks, checks_without_checkout, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import (
-    EnvironmentFacts,
-    Fact,
-    Facts,
-    MachineFacts,
-)
+from splatfix.model import EnvironmentFacts, Fact, Facts, Finding, MachineFacts, Status
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 

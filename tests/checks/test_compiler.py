@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.context.toolchain import Toolchain
-from splatfix.facts import Compiler, Fact
+from splatfix.model import Compiler, Fact
 from tests.knowledge.torch_sources import TorchSource, torch_sources
 
 from .conftest import Changer

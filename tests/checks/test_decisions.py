@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.toml import parse_toml
-from splatfix.facts import (
+from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
+from splatfix.model import (
     Checkout,
     Compiler,
     Confinement,
@@ -36,7 +37,6 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.knowledge.cpp_extension import ArchList, expand_arch_list
 
 from .conftest import (
     Changer,

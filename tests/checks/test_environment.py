@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from splatfix.facts import Distribution, Fact, Facts
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch
+from splatfix.model import Distribution, Fact, Facts
 
 from .conftest import Changer, loud, of, source, statuses, with_checkout, with_python
 from .test_packages import package, packages

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.context import make_context
-from splatfix.facts import Extension, Fact, ImportProbe, Linkage
+from splatfix.model import Extension, Fact, ImportProbe, Linkage
 
 from .conftest import Changer, TorchWith, extension, loud, sass
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from splatfix.core.runner import Completed
-from splatfix.facts import Disk, Fact, Xid
 from splatfix.facts.machine import health
+from splatfix.model import Disk, Fact, Xid
 
 # Lines as reports have them: an old driver's, a new one's, and one that is no Xid.
 LOG = """\

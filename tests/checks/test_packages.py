@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import make_context
-from splatfix.facts import Fact, Facts, SplatPackage, gather
+from splatfix.facts import gather
 from splatfix.knowledge import stacks
+from splatfix.model import Fact, Facts, SplatPackage, Status
 from tests.archs import goal
 
 from .conftest import Changer, of

@@ -4,10 +4,9 @@ import re
 
 from msgspec.structs import replace
 
-from splatfix.checks import Finding, Status
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import Distribution, Fact, ImportedModule
+from splatfix.model import Distribution, Fact, Finding, ImportedModule, Status
 from splatfix.plan.dependencies import require_build_tools
 
 from .conftest import Changer, TorchWith, of, source, with_checkout

@@ -5,15 +5,8 @@ from typing import Any
 import pytest
 
 from splatfix.checks.checkout.recognition import Recognition, recognise, repository_of
-from splatfix.facts import (
-    Checkout,
-    CheckoutSource,
-    ExtensionCall,
-    GuardedImport,
-    Source,
-    Submodule,
-)
 from splatfix.knowledge.stacks import Stack, stack, stacks, variant
+from splatfix.model import Checkout, CheckoutSource, ExtensionCall, GuardedImport, Source, Submodule
 from tests.tables import data
 
 from .conftest import call

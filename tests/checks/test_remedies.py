@@ -10,7 +10,7 @@ from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.shell import quoted
 from splatfix.core.step import commands as runnable
-from splatfix.facts import (
+from splatfix.model import (
     CodeMatch,
     Compiler,
     Distribution,

@@ -1,7 +1,7 @@
 """A toolkit that does not know the GPU's own number: where an older sibling serves, where only PTX does, where nothing."""
 
-from splatfix.checks import Status
 from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
+from splatfix.model import Status
 
 from .conftest import Changer, cuda, of
 

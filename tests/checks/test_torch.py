@@ -2,13 +2,12 @@
 
 import pytest
 
-from splatfix.checks import Status
 from splatfix.core.step import commands
 from splatfix.core.versions import major_minor
-from splatfix.facts import Fact, Facts, Gpu, Pin
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, cubin_runs_on
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
+from splatfix.model import Fact, Facts, Gpu, Pin, Status
 
 from .conftest import Changer, TorchWith, of, sass, with_checkout, with_python
 

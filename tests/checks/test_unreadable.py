@@ -2,9 +2,8 @@
 
 from msgspec.structs import replace
 
-from splatfix.checks import Status
 from splatfix.core.reading import Unread
-from splatfix.facts import Facts
+from splatfix.model import Facts, Status
 
 from .conftest import of, with_checkout
 

@@ -16,8 +16,8 @@ from splatfix.cli import app
 from splatfix.context import make_context
 from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
-from splatfix.facts import Fact, Facts
 from splatfix.knowledge.failures import failure_classes
+from splatfix.model import Fact, Facts
 from splatfix.plan import Options, advised_options
 from tests.archs import goal
 from tests.machines import NAMES, facts_of

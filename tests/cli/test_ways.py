@@ -14,8 +14,8 @@ from splatfix.cli import app
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
-from splatfix.facts import Fact
 from splatfix.knowledge import Arch
+from splatfix.model import Fact
 from splatfix.plan import summarise
 from tests.checks.test_packages import package
 from tests.machines import facts_of, folder

@@ -15,7 +15,7 @@ from splatfix.containers import certify_in_container, engine, find_lane
 from splatfix.containers.engine import connect, explain_gpu_failure, find_endpoint
 from splatfix.core.errors import Exit
 from splatfix.core.toml import parse_toml
-from splatfix.facts import Fact, Gpu, MachineFacts
+from splatfix.model import Fact, Gpu, MachineFacts
 from tests.plan.machines import refused
 
 

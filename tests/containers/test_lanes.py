@@ -5,7 +5,7 @@ from packaging.requirements import Requirement
 from splatfix.containers import GpuNeed, find_lane, load_lanes
 from splatfix.containers.image import ImageRecipe, build_arguments
 from splatfix.containers.lanes import ToolkitFrom
-from splatfix.facts import Torch
+from splatfix.model import Torch
 from splatfix.plan.tools import provided_toolkit
 
 

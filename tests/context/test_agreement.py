@@ -4,11 +4,11 @@ import pytest
 
 from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
-from splatfix.facts import Fact, Facts
 from splatfix.knowledge import Arch
+from splatfix.model import Fact, Facts
+from splatfix.model.steps import Rebuild
 from splatfix.plan import OptionKind, Request, find_options
 from splatfix.plan.backends.native import tools_to_install_with
-from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import changed, step_of

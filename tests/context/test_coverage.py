@@ -3,8 +3,9 @@
 import pytest
 
 from splatfix.context.coverage import judge
-from splatfix.facts import Code, EntryKind, FatbinGroup
+from splatfix.facts import EntryKind
 from splatfix.knowledge.archs import Arch
+from splatfix.model import Code, FatbinGroup
 from tests.checks.conftest import ptx, sass
 
 

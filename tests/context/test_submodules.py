@@ -2,7 +2,7 @@ import pytest
 
 from splatfix.context.submodules import how_to_fetch, public_address
 from splatfix.core.step import commands
-from splatfix.facts import Submodule
+from splatfix.model import Submodule
 
 ONE, TWO = "1" * 40, "2" * 40
 

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.compilers import choose_compilers
 from splatfix.context.gpus import Gpus
 from splatfix.context.toolkits import choose_ptx, choose_toolkit
 from splatfix.core.step import PlainStep
-from splatfix.facts import Compiler, Driver, Fact, Facts
 from splatfix.knowledge import Arch
+from splatfix.model import Compiler, Driver, Fact, Facts, Status
 from splatfix.plan import OptionKind
 from tests.archs import goal
 from tests.plan.machines import (

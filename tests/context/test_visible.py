@@ -13,8 +13,8 @@ from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.context.gpus import Gpus
 from splatfix.context.visible import read_value
-from splatfix.facts import CudaDevice, Driver, Fact, Facts, Gpu
 from splatfix.knowledge import Arch
+from splatfix.model import CudaDevice, Driver, Fact, Facts, Gpu
 from tests.archs import goal
 from tests.checks.conftest import Changer, loud, with_facts
 from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, machine, refused

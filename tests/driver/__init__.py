@@ -15,7 +15,7 @@ from typing import Any
 
 from splatfix.context import make_context
 from splatfix.core.codec import from_json
-from splatfix.facts import Facts
+from splatfix.model import Facts
 
 HERE = Path(__file__).parent
 LIBRARIES = {"nvml.c": "libnvidia-ml.so.1", "cuda.c": "libcuda.so.1"}

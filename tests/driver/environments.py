@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from splatfix.facts import (
+from splatfix.facts import EntryKind
+from splatfix.model import (
     Code,
     Distribution,
-    EntryKind,
     EnvironmentFacts,
     Extension,
     Fact,

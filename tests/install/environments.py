@@ -15,9 +15,10 @@ from typing import Any
 from msgspec.structs import fields
 
 from splatfix.core.runner import Completed, ProcessRunner, Runner
-from splatfix.facts import MachineFacts, gather
+from splatfix.facts import gather
 from splatfix.install import InstallOutcome, InstallProgress, WheelCache, execute
 from splatfix.install.environment import Environment, open_environment
+from splatfix.model import MachineFacts
 from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan

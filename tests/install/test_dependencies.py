@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import Completed, ProcessRunner
-from splatfix.facts import Distribution, gather
+from splatfix.facts import gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import write_wheel
-from splatfix.plan.option import InstallPlan
-from splatfix.plan.steps import InstallDependencies
+from splatfix.model import Distribution
+from splatfix.model.option import InstallPlan
+from splatfix.model.steps import InstallDependencies
 from tests.archs import request_for
 from tests.files import put
 from tests.plan.machines import make_plan, refused

@@ -11,7 +11,7 @@ from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.install.repair import plan_repair
 from splatfix.install.wheels import write_wheel
-from splatfix.plan.steps import FetchWheel, MakeDropin
+from splatfix.model.steps import FetchWheel, MakeDropin
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.plan.machines import refused

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts, Torch, gather
+from splatfix.facts import gather
 from splatfix.install import WheelCache, execute
 from splatfix.install.environment import Environment
 from splatfix.install.verify import check_import, verify_wheel, wants_gpu
 from splatfix.install.wheels import WheelFile, open_wheel
+from splatfix.model import EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts, Torch
 from tests.archs import archs, request_for
 from tests.files import put
 from tests.plan.machines import changed, make_plan, refused

@@ -4,8 +4,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from splatfix.facts import Facts
 from splatfix.facts.collect import playback
+from splatfix.model import Facts
 from tools.machines import raw_machines
 
 __all__ = ["HERE", "NAMES", "facts_of", "folder", "raw_machines"]

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.app.diagnose import DiagnoseRequest, diagnose
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import dumps, write_json
 from splatfix.facts import load
+from splatfix.model import Status
 from splatfix.report import diagnosis as report
 from tests.files import assert_golden
 from tests.machines import HERE, NAMES, facts_of, folder, raw_machines

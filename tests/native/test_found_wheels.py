@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import Fact, Facts, gather
+from splatfix.facts import gather
 from splatfix.install.environment import Environment
+from splatfix.model import Fact, Facts
 from splatfix.wheels import Search, Verdict, wanted_by_name
 from tests.archs import goal
 from tests.plan.machines import changed, cuda_source

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from splatfix.binaries import read_binary
 from splatfix.core.proof import RungName
 from splatfix.core.runner import ProcessRunner
-from splatfix.facts import Fact, gather
+from splatfix.facts import gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
 from splatfix.knowledge import Arch
+from splatfix.model import Fact
 from splatfix.plan import BuildWheel
 from tests.archs import request_for
 from tests.conftest import ROOT

@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.facts import Fact, gather
+from splatfix.facts import gather
 from splatfix.install import execute
 from splatfix.install.environment import Environment
+from splatfix.model import Fact
 from splatfix.plan import BuildWheel, ProvideToolkit
 from tests.archs import request_for
 from tests.plan.machines import changed, make_plan

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 import splatfix.plan as plan_room
 from splatfix.context import Choice, Goal, make_context
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected, SplatfixError
 from splatfix.core.step import Step
-from splatfix.facts import (
+from splatfix.facts import EntryKind
+from splatfix.knowledge.stacks import variant
+from splatfix.model import (
     Code,
     Compiler,
     Distribution,
     Driver,
-    EntryKind,
     EnvironmentFacts,
     Extension,
     Fact,
@@ -31,7 +32,6 @@ from splatfix.facts import (
     ToolkitChoice,
     Torch,
 )
-from splatfix.knowledge.stacks import variant
 from splatfix.plan import (
     NO_SOURCES,
     InstallPlan,
@@ -239,8 +239,8 @@ def refused(made: object, *args: Any, **options: Any) -> SplatfixError:
             made(*args, **options)
         return caught.value
     problem = made.problem if isinstance(made, Choice) else made
-    assert isinstance(problem, SplatfixError), made
-    return problem
+    assert isinstance(problem, Rejected), made
+    return problem.error()
 
 
 StepKind = TypeVar("StepKind", bound=Step)

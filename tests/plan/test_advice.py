@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
-from splatfix.facts import Distribution, Fact, Facts, ToolkitChoice, with_checkout
+from splatfix.facts import with_checkout
+from splatfix.model import Distribution, Fact, Facts, Status, ToolkitChoice
+from splatfix.model.steps import Rebuild
 from splatfix.plan import OptionKind, Options, advised_options, summarise
-from splatfix.plan.steps import Rebuild
 from tests.archs import goal
 from tests.checks.test_packages import package
 from tests.files import put

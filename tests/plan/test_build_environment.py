@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.core.errors import Exit, SplatfixError, require
-from splatfix.facts import Facts, NativeModule, Source, read_source
+from splatfix.facts import read_source
 from splatfix.knowledge import Arch
+from splatfix.model import Facts, NativeModule, Source
 from splatfix.plan import summarise
 from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT

@@ -16,10 +16,10 @@ from splatfix.facts.source.forward_kernel import read_depth
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable
+from splatfix.model.steps import MakeDropin
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.faces import derive_face, derived_dropin, order_of
 from splatfix.plan.replacement import replacement_for
-from splatfix.plan.steps import MakeDropin
 from tests.archs import request_for
 from tests.files import put
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.facts import Facts
+from splatfix.model import Facts
+from splatfix.model.steps import MakeDropin
 from splatfix.plan import InstallPlan, OptionKind
-from splatfix.plan.steps import MakeDropin
 from tests.archs import archs, request_for
 from tests.plan.machines import (
     NEW_DRIVER,

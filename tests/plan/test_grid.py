@@ -7,14 +7,15 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from splatfix.facts import Code, Driver, EntryKind, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
+from splatfix.facts import EntryKind
 from splatfix.knowledge import Arch, cubin_runs_on, drivers, ptx_runs_on, toolkit_supports
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
+from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
+from splatfix.model.steps import InstallTorch, ProvideToolkit, Rebuild
 from splatfix.plan import Option, OptionKind
 from splatfix.plan.backends.torch import as_torch
-from splatfix.plan.steps import InstallTorch, ProvideToolkit, Rebuild
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.core.proof import RungName
-from splatfix.facts import Distribution, Extension, Fact, Facts, SplatPackage
+from splatfix.model import Distribution, Extension, Fact, Facts, SplatPackage
+from splatfix.model.steps import InstallDependencies, InstallWheel, MakeDropin
 from splatfix.plan import OptionKind
-from splatfix.plan.steps import InstallDependencies, InstallWheel, MakeDropin
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.test_gpu_kernels import BARE

@@ -8,10 +8,9 @@ from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import Fact, Facts, Gpu, ToolkitChoice
-from splatfix.facts.model.source import MissingHeader
+from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
+from splatfix.model.steps import InstallDependencies
 from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, wheel_build
-from splatfix.plan.steps import InstallDependencies
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of

@@ -5,12 +5,12 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import make_context
 from splatfix.core.step import Command, commands
-from splatfix.facts import Fact, Facts
+from splatfix.model import Fact, Facts, Status
+from splatfix.model.steps import InstallTorch
 from splatfix.plan import OptionKind
-from splatfix.plan.steps import InstallTorch
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import CUDA_12, INTERPRETER, changed, find_options, machine, step_of

@@ -15,10 +15,10 @@ from splatfix.context import Goal
 from splatfix.context.commands import sources_of
 from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep
-from splatfix.facts import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
 from splatfix.knowledge.torch_releases import replacing_words
+from splatfix.model import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
+from splatfix.model.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
 from splatfix.plan import LaneSummary, OptionKind, SourceSummary, summarise
-from splatfix.plan.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
 from tests.archs import archs, goal
 from tests.files import put
 from tests.plan.machines import (

@@ -8,21 +8,12 @@ from msgspec.structs import replace
 
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
-from splatfix.facts import (
-    Checkout,
-    Distribution,
-    Extension,
-    Fact,
-    Facts,
-    Linkage,
-    RenderCall,
-    SplatPackage,
-)
 from splatfix.knowledge.stacks import variant
+from splatfix.model import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
+from splatfix.model.steps import Rebuild
 from splatfix.plan import OptionKind, Options, summarise
 from splatfix.plan.checkout import variants_of_source
 from splatfix.plan.parts import conflict_with, other_variant
-from splatfix.plan.steps import Rebuild
 from tests.archs import goal, request_for
 from tests.checks.test_packages import package
 from tests.plan.machines import (

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import commands
-from splatfix.facts import Fact, read_checkout
+from splatfix.facts import read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
+from splatfix.model import Fact
+from splatfix.model.option import BUILDING
 from splatfix.plan import advised_options, summarise
 from splatfix.plan.checkout import sources_in
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.option import BUILDING
 from tests.archs import goal
 
 from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused, with_submodules

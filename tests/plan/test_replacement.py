@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from splatfix.context import make_context
 from splatfix.core.proof import RungName
-from splatfix.facts import Checkout, read_checkout
+from splatfix.facts import read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
+from splatfix.model import Checkout
+from splatfix.model.steps import MakeDropin, UseDropins
 from splatfix.plan import NO_SOURCES, OptionKind, plan_install, summarise
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
-from splatfix.plan.steps import MakeDropin, UseDropins
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.machines import healthy, plan, why_not

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from splatfix.context import Goal
 from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep
-from splatfix.facts import Fact, Facts, Gpu
 from splatfix.knowledge.torch_releases import release
+from splatfix.model import Fact, Facts, Gpu
+from splatfix.model.steps import Confirm, InstallTorch
 from splatfix.plan import OptionKind
-from splatfix.plan.steps import Confirm, InstallTorch
 from tests.archs import goal
 from tests.plan.machines import (
     CUDA_12,

@@ -6,10 +6,20 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.app.diagnose import exit_code_of
-from splatfix.checks import Evidence, Finding, Status
 from splatfix.core.errors import Exit
 from splatfix.core.step import say, set_variable
-from splatfix.facts import Driver, EnvironmentFacts, Fact, Facts, Gpu, Interpreter, MachineFacts
+from splatfix.model import (
+    Driver,
+    EnvironmentFacts,
+    Evidence,
+    Fact,
+    Facts,
+    Finding,
+    Gpu,
+    Interpreter,
+    MachineFacts,
+    Status,
+)
 from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from splatfix.app.install import shown as result_of
 from splatfix.core.step import say
 from splatfix.install.outcome import Restored, RevertOutcome
+from splatfix.model.steps import Reason
 from splatfix.plan import BuildWheel, InstallPlan, OptionKind
-from splatfix.plan.steps import Reason
 from splatfix.report.installation import show_plan, show_revert
 from tests.archs import request_for
 from tests.checks.test_packages import package

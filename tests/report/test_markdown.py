@@ -17,7 +17,7 @@ from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryMatrix
 from splatfix.core.step import Command
 from splatfix.facts.collect import playback
-from splatfix.facts.model import EnvironmentFacts, Facts, MachineFacts
+from splatfix.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
 from splatfix.report.markdown import markdown
 from splatfix.report.results import HEADERS, legend, row

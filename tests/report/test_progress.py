@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from splatfix.plan.steps import BuildWheel
+from splatfix.model.steps import BuildWheel
 from splatfix.report.console import page
 from splatfix.report.progress import install_progress, training
 from tests.hostile.words import CONTROL, NAMES, UNICODE

@@ -15,9 +15,9 @@ from splatfix.certify import Certificate, Outcome, Verdict, certificate, certify
 from splatfix.certify.scenes import NO_SCENES
 from splatfix.core.runner import ProcessRunner
 from splatfix.core.toml import parse_toml
-from splatfix.facts import Facts
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import DROPINS
+from splatfix.model import Facts
 from tests.certify import test_levels, test_loaded_files
 from tests.certify import test_sabotage as of_the_trainer
 from tests.certify import test_stack as of_stacks

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from smoke_trainer.data.load import SAMPLES
-from splatfix.checks.model import Status
 from splatfix.checks.scene import judge
 from splatfix.checks.scene.model import SCENE_CHECKS, Refusal
 from splatfix.core.errors import Exit
 from splatfix.facts.scene.reader import read_scene, scenes_below
+from splatfix.model import Status
 from splatfix.report.scene import from_above, page, show, thumbnails
 from tests.scenes.faults import BLENDER_FAULTS, FAULTS, Fault, photos_of, resave
 

@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from smoke_trainer.data.load import SAMPLES
-from splatfix.checks.model import Status
 from splatfix.checks.scene import judge
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import TEMPORARY, write_json
 from splatfix.facts.scene.photos import read_photo
 from splatfix.facts.scene.reader import read_scene
+from splatfix.model import Status
 from splatfix.scenes.fix import MARKER, FixRequest, fix_scene
 from splatfix.scenes.photos import Change, jobs_of, untagged
 from tests.files import contents

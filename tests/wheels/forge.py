@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 from msgspec.structs import replace
 
 from splatfix.context import Context, make_context
-from splatfix.facts import Fact, Torch
 from splatfix.knowledge.wheel_indexes import WheelIndex
+from splatfix.model import Fact, Torch
 from splatfix.wheels import Finder, Search, Wanted, chosen_indexes
 from splatfix.wheels.web import Web
 from tests.archs import goal

@@ -13,12 +13,13 @@ from splatfix.app.install import with_wheels
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
-from splatfix.facts import Fact, Facts, gather
+from splatfix.facts import gather
 from splatfix.install import execute, revert
 from splatfix.install.environment import Environment
 from splatfix.install.journal import Journal
+from splatfix.model import Fact, Facts
+from splatfix.model.steps import FetchWheel
 from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summarise
-from splatfix.plan.steps import FetchWheel
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import without_login
 from tests.archs import goal, request_for

@@ -23,7 +23,6 @@ from splatfix.certify.prerequisites import NOT_CALLED
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.toml import parse_toml
-from splatfix.facts import Fact, Facts
 from splatfix.facts.collect import playback
 from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import breakage
@@ -31,6 +30,7 @@ from splatfix.knowledge.drivers import cuda_level_of_driver, source_of_floors
 from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
+from splatfix.model import Fact, Facts
 from splatfix.plan import NO_SOURCES
 from splatfix.plan.assessment import assess, driver_objection
 from tools.machines import description

@@ -11,13 +11,13 @@ from splatfix.certify.scenes import export_sample, find_samples
 from splatfix.certify.stacks.child import STANDINS
 from splatfix.certify.stacks.run import PICKLES
 from splatfix.certify.stacks.subject import ChosenScene, Gaps
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.context import Context
 from splatfix.context.imports import brought_by, missing_modules
-from splatfix.facts import Checkout, Fact
 from splatfix.knowledge.breakages import breakage, breakages
 from splatfix.knowledge.schedules import least_iterations
+from splatfix.model import Checkout, Fact, Status
 
 ITERATIONS, GPU_ITERATIONS = 120, 1000
 """Without a GPU: the prototype's, after which each of six trainers had a loss below half of its first."""

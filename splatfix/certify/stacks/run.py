@@ -34,7 +34,8 @@ from splatfix.core.lenient import object_in
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few
-from splatfix.facts import Facts, read_arguments
+from splatfix.facts import read_arguments
+from splatfix.model import Facts
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 

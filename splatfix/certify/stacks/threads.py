@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from splatfix.core.words import counted
-from splatfix.facts import Facts
+from splatfix.model import Facts
 
 VARIABLE = "OMP_NUM_THREADS"
 MOST = 8

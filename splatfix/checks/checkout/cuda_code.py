@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import file_of, torch_version, variable
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say, set_variable, unset_variable
-from splatfix.facts import CheckoutSource, MissingHeader
 from splatfix.knowledge.breakages import cures_of_include
+from splatfix.model import CheckoutSource, Evidence, Finding, MissingHeader
 
 check = checks_of("checkout")
 

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.evidence import file_of
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
@@ -16,9 +15,18 @@ from splatfix.context.requirements import name_of, unmet
 from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted
-from splatfix.facts import Checkout, CheckoutSource, CodeMatch, Facts, ImportedModule, Source
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.torch_releases import COMPANIONS
+from splatfix.model import (
+    Checkout,
+    CheckoutSource,
+    CodeMatch,
+    Evidence,
+    Facts,
+    Finding,
+    ImportedModule,
+    Source,
+)
 
 check = checks_of("checkout")
 

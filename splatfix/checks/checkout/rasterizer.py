@@ -6,14 +6,13 @@ from splatfix.checks.checkout.rasterizer_calls import alternatives, call_words, 
 from splatfix.checks.checkout.recognition import recipe_of, stack_of
 from splatfix.checks.checkout.submodules import fetching
 from splatfix.checks.extension.packages import fingerprint, installed_modules, leaf, variant_names
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import module_of
 from splatfix.core.step import Step, run, say
-from splatfix.facts import Checkout, SplatPackage
 from splatfix.knowledge import stacks
+from splatfix.model import Checkout, Evidence, Finding, SplatPackage
 
 check = checks_of("checkout")
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from splatfix.core.words import counted
-from splatfix.facts import Checkout, ExtensionCall, RenderCall, SplatPackage
 from splatfix.knowledge.dropins import Dropin, Face, dropin_named, face_of
+from splatfix.model import Checkout, ExtensionCall, RenderCall, SplatPackage
 
 # What every torch module has.
 OF_MODULES = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "parameters", "requires_grad_"})

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from splatfix.checks.checkout.rasterizer_calls import OF_MODULES, alternatives, differences
 from splatfix.core.words import counted
-from splatfix.facts import Checkout
 from splatfix.knowledge.dropins import face_of_variant
 from splatfix.knowledge.stacks import Stack, StackRecipe, recipe, stack, stacks, variant
+from splatfix.model import Checkout
 
 # What a piece of evidence weighs. A repository says itself what it is; a file that only one stack has says more than one
 # that every fork keeps.

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import file_of, torch_version
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_choice
@@ -13,10 +12,10 @@ from splatfix.context.compilers import family_of
 from splatfix.core.step import set_variable
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted
-from splatfix.facts import CheckoutSource
 from splatfix.knowledge.archs import Arch, cubin_runs_on, ptx_runs_on
 from splatfix.knowledge.breakages import Breakage, CheckText, breakage, breakages
 from splatfix.knowledge.cpp_extension import arch_flags_switched_off
+from splatfix.model import CheckoutSource, Evidence, Finding, Status
 
 check = checks_of("checkout")
 

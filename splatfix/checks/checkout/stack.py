@@ -8,7 +8,6 @@ from splatfix.budget.model import LIMIT
 from splatfix.checks.checkout.rasterizer_calls import call_words
 from splatfix.checks.checkout.recognition import recognise
 from splatfix.checks.evidence import reason, unread_files, version_of
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
@@ -17,6 +16,7 @@ from splatfix.context.commands import pip
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
 from splatfix.knowledge import torch_releases
+from splatfix.model import Evidence, Finding
 
 check = checks_of("checkout")
 

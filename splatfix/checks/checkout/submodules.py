@@ -9,13 +9,12 @@ from msgspec.structs import replace
 
 from splatfix.checks.checkout.recognition import commits_of, recipe_of
 from splatfix.checks.extension.packages import installed_modules
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of, public_address
 from splatfix.core.step import Step, say
 from splatfix.core.words import few
-from splatfix.facts import Checkout, Submodule
+from splatfix.model import Checkout, Evidence, Finding, Submodule
 
 check = checks_of("checkout")
 

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
 from splatfix.checks.extension.linkage import other_cxx11_abi
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip, remove_command
 from splatfix.context.coverage import code_words
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.step import Step
-from splatfix.facts import JitCache
 from splatfix.knowledge.dropins import DROPINS, dropin_named
+from splatfix.model import Evidence, Finding, JitCache
 
 check = checks_of("extension")
 

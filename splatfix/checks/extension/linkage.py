@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.checks.registry import REGISTERED, Check, checks_of
 from splatfix.checks.torch import torch_companions
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Extension, Linkage, RuntimeCopy, Torch
+from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Status, Torch
 
 check = checks_of("extension")
 

@@ -4,17 +4,16 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context, Target
 from splatfix.context.coverage import Coverage, code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, release
-from splatfix.facts import Extension
 from splatfix.knowledge import Arch
 from splatfix.knowledge.drivers import cuda_of_ptx_isa
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
+from splatfix.model import Evidence, Extension, Finding
 
 check = checks_of("extension")
 

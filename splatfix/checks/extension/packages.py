@@ -7,15 +7,14 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
 from splatfix.checks.extension.linkage import TORCH_LIBRARY
-from splatfix.checks.model import Evidence, Finding
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.facts import Distribution, SplatPackage
 from splatfix.knowledge import stacks
 from splatfix.knowledge.dropins import dropin_named
+from splatfix.model import Distribution, Evidence, Finding, SplatPackage
 
 check = checks_of("extension")
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
-from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import SceneCheck, check
 from splatfix.core.words import subject, verb
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
+from splatfix.model import Finding
 
 NEAR = 0.2
 """Units: what is nearer to a camera is not drawn (Inria's rasterizer, in_frustum in auxiliary.h)."""

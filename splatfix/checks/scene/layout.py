@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import SceneCheck, check, fix_command
 from splatfix.core.step import run
 from splatfix.core.words import counted, few, subject, verb
 from splatfix.facts.scene.colmap import PARTS
 from splatfix.facts.scene.model import Scene
+from splatfix.model import Finding
 
 FEWEST_VIEWS = 3
 FEW_VIEWS = 10

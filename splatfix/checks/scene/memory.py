@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from splatfix.budget.memory import host_phases
 from splatfix.budget.model import Need, Span
-from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import SCENE_CHECKS, SceneCheck
 from splatfix.core.step import say
 from splatfix.facts.scene.model import Scene
 from splatfix.facts.scene.size import size_of
+from splatfix.model import Finding
 
 _STACK = "inria"
 """Whose loader decodes every photo before the first step, as that of most forks."""

@@ -7,11 +7,11 @@ from functools import partialmethod
 
 from msgspec import Struct
 
-from splatfix.checks.model import Evidence, Finding, Status
 from splatfix.core.errors import Exit
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import few
 from splatfix.facts.scene.model import Scene
+from splatfix.model import Evidence, Finding, Status
 
 FAMILY = "scene"
 

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from splatfix.checks.model import Finding
 from splatfix.checks.scene.model import SceneCheck, check, fix_command
 from splatfix.core.words import counted, subject, verb
 from splatfix.facts.scene.model import MOST_PIXELS, ROUNDING, Photo, Scene, SceneImage, inner_stem
 from splatfix.facts.scene.photos import CAMERA_ENDINGS
+from splatfix.model import Finding
 
 
 def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:

@@ -11,9 +11,8 @@ from splatfix.binaries import Binary, BinaryError
 from splatfix.facts.environment.linkage import read_linkage, runtime_copies
 from splatfix.facts.environment.packages import other_roots, owners_of_native_files
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.model.environment import Distribution, Extension, JitCache, RuntimeCopy, Torch
-from splatfix.facts.model.fact import FatbinGroup, group_fatbins
 from splatfix.facts.system.live import System, captured
+from splatfix.model import Distribution, Extension, FatbinGroup, JitCache, RuntimeCopy, Torch, group_fatbins
 
 # Folders whose native files belong to torch and its runtime libraries; they are not extensions of a splatting stack.
 _NOT_EXTENSIONS = frozenset(

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from splatfix.facts.model.environment import Installer
-from splatfix.facts.model.fact import Fact, unknown
 from splatfix.facts.system.live import System, captured, which_all
+from splatfix.model import Fact, Installer, unknown
 
 _TIMEOUT = 20.0
 _LAST_PART = re.compile(r"[\\/][^\\/]*$")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from splatfix.binaries import Binary, BinaryError, SymbolNeeds
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.model.environment import Linkage, RuntimeCopy, RuntimeLibrary, Torch
 from splatfix.facts.system.live import System
+from splatfix.model import Linkage, RuntimeCopy, RuntimeLibrary, Torch
 
 _KEPT = 20
 _MOST_LIBRARIES = 40

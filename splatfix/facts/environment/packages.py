@@ -12,12 +12,19 @@ from msgspec.structs import asdict, replace
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
 from splatfix.core.codec import from_json, parse_json
-from splatfix.facts.model.environment import BuildRecord, Distribution, Extension, SplatPackage
-from splatfix.facts.model.fact import FatbinGroup, group_fatbins
-from splatfix.facts.model.source import PackageSource, Shadow
 from splatfix.facts.source.python_source import is_splat_module, read_package_source
 from splatfix.facts.source.reader import NotPython
 from splatfix.facts.system.live import System, captured
+from splatfix.model import (
+    BuildRecord,
+    Distribution,
+    Extension,
+    FatbinGroup,
+    PackageSource,
+    Shadow,
+    SplatPackage,
+    group_fatbins,
+)
 
 _ALWAYS_SHADOWABLE = frozenset({"torch", "torchvision", "numpy"})
 # Only these say something about each other's exact versions that a splatting environment must keep.

@@ -25,12 +25,22 @@ from splatfix.facts.environment.packages import (
 from splatfix.facts.environment.records import altered_files
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
-from splatfix.facts.model.environment import EnvironmentFacts, ImportProbe, Interpreter, ToolkitChoice, Torch
-from splatfix.facts.model.fact import Fact, FatbinGroup, group_fatbins, unknown, version_or_none
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import fact_within, within
+from splatfix.model import (
+    EnvironmentFacts,
+    Fact,
+    FatbinGroup,
+    ImportProbe,
+    Interpreter,
+    ToolkitChoice,
+    Torch,
+    group_fatbins,
+    unknown,
+    version_or_none,
+)
 
 _PROBE = Path(__file__).with_name("probe_env.py")
 _TIMEOUT = 20.0

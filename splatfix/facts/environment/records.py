@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from splatfix.facts.environment.packages import record_of
-from splatfix.facts.model.environment import AlteredFile, Distribution, SplatPackage
 from splatfix.facts.system.live import System
+from splatfix.model import AlteredFile, Distribution, SplatPackage
 
 _SHA256 = "sha256="
 _LISTED = {

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from splatfix.core.codec import parse_json
 from splatfix.facts.machine import mac
-from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.model.machine import Adapter, Gpu
 from splatfix.facts.system.live import System, captured, which_all, whole_number
+from splatfix.model import Adapter, Fact, Gpu, unknown
 
 _TABLE = Path(__file__).with_name("pci_gpus.json")
 _DATABASES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")

@@ -7,10 +7,9 @@ from msgspec import Struct, field
 
 from splatfix.core.codec import parse_json
 from splatfix.core.lenient import decode
-from splatfix.facts.model.fact import Fact
-from splatfix.facts.model.machine import Compiler
 from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
+from splatfix.model import Compiler, Fact
 
 _TIMEOUT = 8.0
 _VERSIONED = re.compile(r"^(gcc|g\+\+|clang|clang\+\+)(-\d+(\.\d+)?)?$")

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.model.machine import Confinement
 from splatfix.facts.system.live import System, captured, whole_number
+from splatfix.model import Confinement, Fact, unknown
 
 MOUNTS = "/proc/self/mountinfo"
 # Places on the machine that is looked at; nothing is written there.

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
-from splatfix.facts.model.fact import Fact, absent, unknown
-from splatfix.facts.model.machine import CudaDevice, Driver, Gpu
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.facts.system.parallel import Job
+from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 # What a driver or a board of NVIDIA's leaves to be seen, also inside containers: WSL's device, a Tegra's files.
@@ -49,7 +48,7 @@ _TEGRA = {
 
 
 class GpuFacts(Struct, frozen=True):
-    """The machine's GPUs and what drives them; see :class:`splatfix.facts.model.machine.MachineFacts`."""
+    """The machine's GPUs and what drives them; see :class:`splatfix.model.machine.MachineFacts`."""
 
     gpus: Fact[tuple[Gpu, ...]]
     driver: Fact[Driver]

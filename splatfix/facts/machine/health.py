@@ -2,9 +2,8 @@
 
 import re
 
-from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.model.machine import Disk, Xid
 from splatfix.facts.system.live import System
+from splatfix.model import Disk, Fact, Xid, unknown
 
 _TIMEOUT = 5.0
 # Folders where builds, caches and logs go; a home may be on a network, where asking can hang.

@@ -6,9 +6,8 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
-from splatfix.facts.model.fact import Fact, absent, unknown
-from splatfix.facts.model.machine import Colmap, HeaderCopy
 from splatfix.facts.system.live import System, captured, which_all, whole_number
+from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
 _TORCH_LIBRARIES = (

@@ -18,11 +18,10 @@ from splatfix.facts.machine import (
     toolkits,
 )
 from splatfix.facts.machine.toolkits import Packaged
-from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.model.machine import MachineFacts, Resources, Toolkit
 from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import inner, parallel
+from splatfix.model import Fact, MachineFacts, Resources, Toolkit, unknown
 
 # No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
 LIMIT = 60.0

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from splatfix.core.lenient import decode, json_object
 from splatfix.facts.machine import mac
-from splatfix.facts.model.machine import Resources
 from splatfix.facts.system.live import System, captured, whole_number
+from splatfix.model import Resources
 
 _TIMEOUT = 8.0
 _CGROUPS = "/sys/fs/cgroup"

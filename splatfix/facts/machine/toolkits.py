@@ -9,11 +9,9 @@ from msgspec import Struct
 
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.facts.machine.libraries import cub_version
-from splatfix.facts.model.environment import ToolkitChoice, Torch
-from splatfix.facts.model.fact import Fact
-from splatfix.facts.model.machine import Toolkit
 from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.facts.system.parallel import each
+from splatfix.model import Fact, Toolkit, ToolkitChoice, Torch
 
 _TIMEOUT = 8.0
 

@@ -7,10 +7,10 @@ from itertools import islice
 
 from msgspec import Struct
 
-from splatfix.facts.model.source import ArchVariable, CudaSwitches
 from splatfix.facts.source.evaluator import GPU_IN_SIGHT, Marker, StaticEvaluator, markers
 from splatfix.facts.source.syntax import last_name, text_constant
 from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
+from splatfix.model import ArchVariable, CudaSwitches
 
 # Without it a wheel that others built is downloaded (flash-attn, mamba).
 _OWN_BUILD = re.compile(r"(?:\w+_)?FORCE_BUILD")

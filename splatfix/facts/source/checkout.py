@@ -13,20 +13,6 @@ from msgspec.structs import replace
 from splatfix.core.reading import is_folder, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern
-from splatfix.facts.model import Facts
-from splatfix.facts.model.fact import Fact, unknown
-from splatfix.facts.model.source import (
-    Checkout,
-    CheckoutSource,
-    ExtensionCall,
-    GuardedImport,
-    MissingHeader,
-    PackageSource,
-    RenderCall,
-    Shadow,
-    Source,
-    Submodule,
-)
 from splatfix.facts.source.extension import code_matches, read_source, walk_extensions
 from splatfix.facts.source.extension_calls import extension_calls
 from splatfix.facts.source.folder import (
@@ -51,6 +37,21 @@ from splatfix.facts.source.scripts import read_packages_of, read_scripts
 from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
 from splatfix.facts.source.syntax import imported
 from splatfix.facts.system.parallel import fact_within
+from splatfix.model import (
+    Checkout,
+    CheckoutSource,
+    ExtensionCall,
+    Fact,
+    Facts,
+    GuardedImport,
+    MissingHeader,
+    PackageSource,
+    RenderCall,
+    Shadow,
+    Source,
+    Submodule,
+    unknown,
+)
 
 _PATIENCE = 120.0
 """Seconds for a checkout: a cold disk is slow, a dead network drive never answers."""

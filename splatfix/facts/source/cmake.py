@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from splatfix.core.reading import is_regular_file
-from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.git_files import read_submodules
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
+from splatfix.model import NativeModule
 
 _OPTION = re.compile(r"\boption\s*\([^)]{0,2000}\)", re.IGNORECASE)
 _OFF = re.compile(r"\boption\s*\(\s*(\w+)[^)]{0,2000}\bOFF\s*\)", re.IGNORECASE)

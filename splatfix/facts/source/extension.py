@@ -12,7 +12,6 @@ from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
 from splatfix.core.toml import TomlTable, parse_toml
-from splatfix.facts.model.source import ArchVariable, CodeMatch, NativeModule, Source
 from splatfix.facts.source.build_variables import (
     arch_variables,
     cuda_switches,
@@ -27,6 +26,7 @@ from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 from splatfix.facts.source.syntax import last_name
 from splatfix.facts.source.variable_names import is_arch_variable
+from splatfix.model import ArchVariable, CodeMatch, NativeModule, Source
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.facts.model.source import ExtensionCall, RenderCall
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.syntax import dotted_name, imported, own_expressions, text_constant
+from splatfix.model import ExtensionCall, RenderCall
 
 # What brings this is a rasterizer of Inria's family, whatever the module is called.
 _FAMILY = "GaussianRasterizationSettings"

@@ -12,9 +12,9 @@ from splatfix.binaries.wheel import members
 from splatfix.core.limits import MOST_SEARCHED, MOST_SOURCE
 from splatfix.core.reading import is_folder, is_regular_file, is_there, read_bytes, read_text
 from splatfix.core.redact import without_credentials
-from splatfix.facts.model.source import PackageSource
 from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reader import FolderReader, NotPython
+from splatfix.model import PackageSource
 
 # Folders whose contents tell stacks apart; what else lies in a checkout is the user's own.
 _TELLING_FOLDERS = (

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from splatfix.core.limits import MOST_GIT_TEXT, MOST_INDEX
 from splatfix.core.reading import is_folder, read_bytes
 from splatfix.core.redact import without_credentials
-from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.reader import FolderReader
+from splatfix.model import Submodule
 
 _MOST_SUBMODULES = 500
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")

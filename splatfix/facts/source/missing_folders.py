@@ -10,12 +10,12 @@ from pathlib import Path
 
 from splatfix.core.reading import is_there
 from splatfix.core.source_pattern import without_comments
-from splatfix.facts.model.source import Submodule
 from splatfix.facts.source.folder import checkout_around
 from splatfix.facts.source.git_files import is_empty, read_submodules
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.facts.source.syntax import text_constant
+from splatfix.model import Submodule
 
 _COMPILED = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c")
 _LINTERS = re.compile(

@@ -7,8 +7,8 @@ from typing import Any
 
 from splatfix.core.redact import without_credentials
 from splatfix.core.toml import TomlTable, parse_toml
-from splatfix.facts.model.source import Pin
 from splatfix.facts.source.reader import FolderReader
+from splatfix.model import Pin
 
 _MOST_PINS = 5000
 _LONGEST_LINE = 1000

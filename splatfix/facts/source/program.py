@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts.model.source import CodeMatch, ImportedModule
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.refused_code import BY_SHAPE
 from splatfix.facts.source.syntax import (
@@ -24,6 +23,7 @@ from splatfix.facts.source.syntax import (
     own_expressions,
     text_constant,
 )
+from splatfix.model import CodeMatch, ImportedModule
 
 # The largest trainers have some two hundred modules of their own.
 _MOST_FILES = 400

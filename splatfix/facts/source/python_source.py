@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from splatfix.facts.model.source import GuardedImport, PackageSource
 from splatfix.facts.source.reader import parse_python
 from splatfix.facts.source.syntax import imported, last_name
+from splatfix.model import GuardedImport, PackageSource
 
 _SPLAT_MODULE = re.compile(
     r"(diff_\w*rasteriz\w+|diff_gauss\w*|\w*(rasterization|gaussian_rasterizer)\w*|simple_knn|fused_ssim|gsplat)(_cuda)?(\..+)?"

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from splatfix.core.reading import is_regular_file
 from splatfix.core.source_pattern import NamePattern
-from splatfix.facts.model.source import Checkout
 from splatfix.facts.source.program import files_of_module, holds_module, read_program, relative_files
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import find_scripts
 from splatfix.facts.source.syntax import dotted_name, imported, is_main, text_constant
+from splatfix.model import Checkout
 
 _MOST_FILES = 400
 _IMPORTERS = frozenset({"importlib.import_module", "import_module", "__import__"})

@@ -12,12 +12,12 @@ from msgspec import Struct
 from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.versions import release
-from splatfix.facts.model.source import NativeModule
 from splatfix.facts.source.folder import packages_in
 from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, last_name, text_constant
+from splatfix.model import NativeModule
 
 _MOST_SCRIPTS = 40
 _MOST_MODULES = 40

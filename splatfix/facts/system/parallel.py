@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from splatfix.core.threads import start
-from splatfix.facts.model.fact import Fact, unknown
+from splatfix.model import Fact, unknown
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.knowledge.torch_releases import build, build_runs_on
+from splatfix.model.option import LaneSummary, Limit, NotApplicable, Option, OptionKind
+from splatfix.model.steps import Reason, RunLane
 from splatfix.plan.assessment import Assessment, driver_objection
 from splatfix.plan.backends.torch import cuda_of
 from splatfix.plan.compose import make_option
-from splatfix.plan.option import LaneSummary, Limit, NotApplicable, Option, OptionKind
-from splatfix.plan.steps import Reason, RunLane
 
 
 def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:

@@ -6,14 +6,15 @@ from msgspec.structs import replace
 
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
-from splatfix.facts import Driver, EntryKind, Fact, Facts
+from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
+from splatfix.model import Driver, Fact, Facts
+from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model.steps import Reason
 from splatfix.plan.assessment import Assessment
 from splatfix.plan.backends.torch import torch_of_newer_driver
 from splatfix.plan.compose import make_option
-from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.steps import Reason
 
 
 def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None], *, opened: bool) -> Option:

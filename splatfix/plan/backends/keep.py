@@ -1,10 +1,11 @@
 """Nothing needs doing: torch and every extension have code for every target, and the driver starts it."""
 
-from splatfix.checks import Status, run_checks, select
+from splatfix.checks import run_checks, select
+from splatfix.model import Status
+from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model.steps import Keep, Reason
 from splatfix.plan.assessment import Assessment, code_serves, torch_obstacles
 from splatfix.plan.compose import confirm, make_option
-from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.steps import Keep, Reason
 
 
 def keep(assessment: Assessment) -> Option:

@@ -8,24 +8,24 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from splatfix.context import Choice, Context, Rejected
+from splatfix.context import Choice, Context
 from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say, target_options
-from splatfix.facts import Facts, Source, Torch
 from splatfix.knowledge import cubin_runs_on
 from splatfix.knowledge.toolkits import provision
+from splatfix.model import Considered, Facts, Source, Torch
+from splatfix.model.option import InstallPlan, NotApplicable, Option, OptionKind, Request
+from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
 from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
 from splatfix.plan.checkout import sources_in, variants_of_source
 from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
 from splatfix.plan.dependencies import plan_dependencies, require_submodules
-from splatfix.plan.option import InstallPlan, NotApplicable, Option, OptionKind, Request
 from splatfix.plan.requirements import usable_headers, usable_python, usable_targets, usable_torch
-from splatfix.plan.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.tools import (
     Tools,
     provided_toolkit,
@@ -166,7 +166,7 @@ def native_plan(
     to_build = tuple(source for source in sources if source.label not in prebuilt)
     interpreter = usable_python(facts)
     tools: Tools | None = None
-    considered: list[Rejected] = []
+    considered: list[Considered] = []
     if any(source.needs_cuda for source in to_build):
         tools = tools_to_install_with(request, context)
         considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
@@ -253,7 +253,7 @@ def tools_to_install_with(request: Request, context: Context) -> Tools:
     else:
         tools = tools_with(context, torch, choice)
     if tools.no_compiler:
-        raise tools.no_compiler
+        raise tools.no_compiler.error()
     return tools
 
 
@@ -263,7 +263,8 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
     Raises:
         SplatfixError: there is none for this torch, or nobody asked for a download.
     """
-    error = none_here.error()
+    assert none_here.problem is not None
+    error = none_here.problem.error()
     ours = provided_toolkit(torch, context.machine.system)
     if ours is None:
         if request.provide_toolkit:
@@ -286,7 +287,7 @@ def _own_toolkit(request: Request, context: Context, torch: Torch, none_here: Ch
     return tools_with(context, torch, choice, step)
 
 
-def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
+def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Considered, ...]:
     """What torch itself would take for CUDA_HOME, where that is another toolkit."""
     root = tools.chosen.toolkit.root
     choice = facts.environment.toolkit_choice.value
@@ -297,4 +298,4 @@ def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Rejected, ...]:
         reason += f", but that nvcc belongs to {choice.real_root}"
     if not choice.has_headers:
         reason += "; there are no CUDA headers below it"
-    return (Rejected(f"CUDA_HOME={choice.root}", reason),)
+    return (Considered(f"CUDA_HOME={choice.root}", reason),)

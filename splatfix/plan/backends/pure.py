@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix import __version__
-from splatfix.context import Context, Rejected
+from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import no_wheels, preference
 from splatfix.core.errors import SplatfixError
@@ -16,17 +16,18 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import target_options
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refusal
 from splatfix.knowledge.torch_releases import pip_words, releases
+from splatfix.model import Considered
+from splatfix.model.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
+from splatfix.model.steps import Confirm, InstallTorch, MakeDropin, Reason, UseDropins
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.backends.nvrtc import CAVEAT, unsure_of_nvrtc
 from splatfix.plan.backends.torch import other_builds
 from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
 from splatfix.plan.hosts import imports_of_hosts, require_host
-from splatfix.plan.option import InstallPlan, Native, NotApplicable, Option, OptionKind, Replacement, Request
 from splatfix.plan.parts import NativePart, native_parts
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.requirements import usable_python, usable_torch
-from splatfix.plan.steps import Confirm, InstallTorch, MakeDropin, Reason, UseDropins
 
 _ON_A_GPU = Reason("on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs")
 _VERSION = f"0+splatfix.{__version__}"
@@ -254,9 +255,9 @@ def dropin_plan(request: Request, context: Context, replacement: Replacement, *,
     usable_torch(context, cuda=False)
     considered = []
     for item in replacement.native:
-        considered.append(Rejected(f"a drop-in for {item.module}", item.reason or "none was made"))
+        considered.append(Considered(f"a drop-in for {item.module}", item.reason or "none was made"))
     asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
-    considered += [Rejected(f"native build of {name}", asked_for) for name in replacement.names]
+    considered += [Considered(f"native build of {name}", asked_for) for name in replacement.names]
     makers = []
     for dropin in replacement.dropins:
         make = MakeDropin(

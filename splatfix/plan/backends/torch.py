@@ -9,7 +9,6 @@ from packaging.utils import canonicalize_name
 from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
 from splatfix.core.versions import release
-from splatfix.facts import Torch
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.drivers import Platform, driver_words
@@ -21,6 +20,9 @@ from splatfix.knowledge.torch_releases import (
     build_runs_on,
     wheel_obstacle,
 )
+from splatfix.model import Torch
+from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model.steps import InstallTorch, Reason
 from splatfix.plan.assessment import (
     Assessment,
     driver_objection,
@@ -30,8 +32,6 @@ from splatfix.plan.assessment import (
 )
 from splatfix.plan.backends.native import rebuild_steps
 from splatfix.plan.compose import make_option
-from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.steps import InstallTorch, Reason
 from splatfix.plan.tools import Tools, tools_for
 
 _CODE = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from splatfix.core.step import target_options
+from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model.steps import FetchWheel, Reason
 from splatfix.plan.assessment import Assessment, torch_obstacles
 from splatfix.plan.compose import confirm, make_option, splatfix
-from splatfix.plan.option import NotApplicable, Option, OptionKind
-from splatfix.plan.steps import FetchWheel, Reason
 
 
 def wheels(assessment: Assessment) -> Option:

@@ -13,8 +13,8 @@ from markupsafe import Markup
 import splatfix
 from splatfix.certify.model import Certificate
 from splatfix.context.model import BinaryMatrix
-from splatfix.facts.model import Facts
-from splatfix.plan.option import Options
+from splatfix.model import Facts
+from splatfix.model.option import Options
 from splatfix.report import comparison
 from splatfix.report.html.scenes import read_scenes
 from splatfix.report.marks import Badge, Link, Mark, Table

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import JitCache, LiveSystem
+from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
+from splatfix.model import JitCache
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 

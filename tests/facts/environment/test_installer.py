@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import Installer, find_installer
+from splatfix.facts import find_installer
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
+from splatfix.model import Installer
 
 PYTHON, OWN = "/env/bin/python", "/own/bin/python"
 UV = {"stdout": "uv 0.13.9 (x86_64-unknown-linux-gnu)\n", "returncode": 0}

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from splatfix import facts
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import choose_python
+from splatfix.model import Status
 
 
 def folder_with_python(folder: Path) -> Path:

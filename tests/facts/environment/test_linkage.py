@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import Extension, Linkage, LiveSystem
+from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.linkage import abi_of
 from splatfix.facts.machine.libraries import Loader
+from splatfix.model import Extension, Linkage
 
 from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from splatfix.facts import Distribution, LiveSystem
+from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import importable_names
+from splatfix.model import Distribution
 from tests.files import put
 
 

@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import (
-    BuildRecord,
-    Distribution,
-    EnvironmentFacts,
-    LiveSystem,
-    SplatPackage,
-    read_package_source,
-)
+from splatfix.facts import LiveSystem, read_package_source
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
     claimed_modules,
@@ -26,6 +19,7 @@ from splatfix.facts.environment.packages import (
     read_shadows,
 )
 from splatfix.facts.source.python_source import guarded_imports
+from splatfix.model import BuildRecord, Distribution, EnvironmentFacts, SplatPackage
 from tests.binaries.forge_elf import ElfForge
 from tests.files import put
 from tests.tables import data

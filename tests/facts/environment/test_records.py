@@ -4,12 +4,11 @@ import base64
 import hashlib
 from pathlib import Path
 
-from splatfix.facts import Distribution
 from splatfix.facts.environment.records import altered_files
-from splatfix.facts.model.environment import AlteredFile, SplatPackage
 from splatfix.facts.system.live import LiveSystem
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
+from splatfix.model import AlteredFile, Distribution, SplatPackage
 
 LISTED = {
     "torch/utils/cpp_extension.py": b"def check():\n    raise RuntimeError\n",

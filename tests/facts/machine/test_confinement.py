@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import Confinement
 from splatfix.facts.machine import confinement, probe
 from splatfix.facts.system.playback import PlaybackSystem
+from splatfix.model import Confinement
 from tests.facts.conftest import MachineOf
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]

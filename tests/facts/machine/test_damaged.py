@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from splatfix.checks import Status, run_checks
+from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.runner import Completed
-from splatfix.facts import MachineFacts
 from splatfix.facts.machine import adapters, compilers, resources, toolkits
 from splatfix.facts.machine import gpu as gpus
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.playback import PlaybackSystem
+from splatfix.model import MachineFacts, Status
 from tests.archs import goal
 from tests.machines import NAMES, facts_of, raw_machines
 

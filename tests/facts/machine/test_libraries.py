@@ -9,8 +9,9 @@ from splatfix.checks import run_checks
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
-from splatfix.facts import Colmap, load
+from splatfix.facts import load
 from splatfix.facts.machine import libraries as look
+from splatfix.model import Colmap
 from tests.facts.conftest import MachineOf
 from tests.machines import facts_of
 

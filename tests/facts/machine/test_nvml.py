@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import Fact, LiveSystem
+from splatfix.facts import LiveSystem
 from splatfix.facts.machine import nvml
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
+from splatfix.model import Fact
 
 
 class NVMLError(Exception):

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import Fact, LiveSystem, Toolkit
+from splatfix.facts import LiveSystem
 from splatfix.facts.machine import toolkits
 from splatfix.facts.system.playback import PlaybackSystem
+from splatfix.model import Fact, Toolkit
 from tests.facts.conftest import MachineOf
 from tests.files import put
 

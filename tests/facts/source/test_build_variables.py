@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import ArchVariable, CudaSwitches, Source, read_source
+from splatfix.facts import read_source
+from splatfix.model import ArchVariable, CudaSwitches, Source
 from tests.tables import data
 
 START = "import os, sys\nimport torch\nfrom torch.utils.cpp_extension import CUDA_HOME, CppExtension, CUDAExtension\n"

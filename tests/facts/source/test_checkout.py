@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import Checkout
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.knowledge.breakages import source_patterns
+from splatfix.model import Checkout
 from tests.files import put
 from tests.tables import data
 

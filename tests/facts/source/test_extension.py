@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import MissingHeader, Source, read_source, walk_extensions
+from splatfix.facts import read_source, walk_extensions
 from splatfix.facts.source.cmake import read_cmake
 from splatfix.facts.source.includes import IncludeFolders, missing_headers
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import read_setup_script
+from splatfix.model import MissingHeader, Source
 from tests.files import put
 from tests.tables import data
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from splatfix.facts import ExtensionCall, RenderCall
 from splatfix.facts.source.extension_calls import extension_calls
+from splatfix.model import ExtensionCall, RenderCall
 from tests.tables import data
 
 TABLE = data(__file__)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.facts import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
+from splatfix.model import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from tests.files import put
 
 SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"

@@ -14,9 +14,10 @@ from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import HIDDEN
-from splatfix.facts import Facts, LiveSystem, gather, load
+from splatfix.facts import LiveSystem, gather, load
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem, Redactor
+from splatfix.model import Facts
 from tests.archs import goal
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"

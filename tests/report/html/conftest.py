@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
 from splatfix.core.step import Command
-from splatfix.facts import EnvironmentFacts, Facts, MachineFacts
+from splatfix.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
 from tests.certify.conftest import RESULT
 from tests.report.test_certificate import certificate

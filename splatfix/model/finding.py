@@ -41,3 +41,10 @@ class Finding(Struct, frozen=True):
     """Of the check: kebab-case and stable; ``splatfix diagnose --explain CODE`` explains it."""
     family: str = ""
     """Of the check: what it looks at, as ``driver`` or ``toolkit``."""
+
+
+class Considered(Struct, frozen=True):
+    """An alternative that was considered, and why it was rejected."""
+
+    what: str
+    why: str

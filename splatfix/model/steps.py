@@ -21,7 +21,6 @@ from splatfix.core.step import Command, Step, step_json
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
-from splatfix.plan.edits import PlannedEdit
 
 WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
@@ -36,6 +35,17 @@ class Reason(Struct, frozen=True):
 
     text: str
     found_via: str = ""
+
+
+class PlannedEdit(Struct, frozen=True):
+    """One known breakage that a source is edited for, and the files that change in the scratch copy."""
+
+    rule: str
+    """Its key: the name of its file in ``patches/``."""
+    files: tuple[str, ...]
+    cures: str
+    """What fails here without it; for one that is made anyway, what it does."""
+    source: str
 
 
 class PlannedStep(Step, Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from splatfix.facts.model.fact import Fact, Sm, Version
+from splatfix.model.fact import Fact, Sm, Version
 
 
 class Gpu(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,14 +7,14 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from splatfix.context import Rejected
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep, Step, target_options, value_options
-from splatfix.facts import Source
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
-from splatfix.plan.steps import FetchWheel, InstallStep, InstallWheel, Reason
+from splatfix.model.finding import Considered
+from splatfix.model.source import Source
+from splatfix.model.steps import FetchWheel, InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
 
@@ -107,7 +107,7 @@ class Option(Struct, frozen=True, forbid_unknown_fields=True):
     """What the tables do not know about it: open questions that only trying answers, no objections."""
     rejected_because: str = ""
     """Why it is not available; it then has no steps."""
-    considered: tuple[Rejected, ...] = ()
+    considered: tuple[Considered, ...] = ()
     """Candidates that were looked at for its steps and not taken."""
     notes: tuple[str, ...] = ()
     """What the user should know although it stops nothing."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from splatfix.facts.model.fact import Cc, Fact, FatbinGroup, Version
-from splatfix.facts.model.source import Shadow
+from splatfix.model.fact import Cc, Fact, FatbinGroup, Version
+from splatfix.model.source import Shadow
 
 
 class ToolkitChoice(Struct, frozen=True, forbid_unknown_fields=True):

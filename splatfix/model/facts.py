@@ -3,10 +3,10 @@
 from msgspec import Struct, field
 
 from splatfix.core.reading import Unread
-from splatfix.facts.model.environment import EnvironmentFacts
-from splatfix.facts.model.fact import Fact
-from splatfix.facts.model.machine import MachineFacts
-from splatfix.facts.model.source import Checkout
+from splatfix.model.environment import EnvironmentFacts
+from splatfix.model.fact import Fact
+from splatfix.model.machine import MachineFacts
+from splatfix.model.source import Checkout
 
 SCHEMA_VERSION = 2
 
