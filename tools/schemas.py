@@ -34,7 +34,7 @@ from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
 from splatfix.model import Facts, Finding, Source
-from splatfix.plan import InstallPlan, Options
+from splatfix.plan import Options, Plan
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
@@ -191,7 +191,7 @@ class RefusedLane(typing.TypedDict):
 CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
 INSTALLED = {
     "dry_run": bool,
-    "plan": InstallPlan | None,
+    "plan": Plan | None,
     "options": Options | None,
     "outcome": InstallOutcome | None,
 }

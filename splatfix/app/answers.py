@@ -5,12 +5,12 @@ from functools import cached_property
 
 from splatfix.context import Context
 from splatfix.context.commands import pip, python_option
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
-from splatfix.model.option import BUILDING, REPLACING, Option, OptionKind
-from splatfix.plan.options import find_options
+from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
+from splatfix.plan import Case, rank
 from splatfix.plan.requirements import usable_torch
 
 _NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
@@ -28,10 +28,10 @@ class Answers:
         self._context = context
 
     @cached_property
-    def _options(self) -> tuple[Option, ...]:
+    def _options(self) -> tuple[Plan, ...]:
         if self._context is None:
             return ()
-        return find_options(self._context).available
+        return rank(Case(context=self._context)).available
 
     def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
         """Drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
@@ -46,13 +46,11 @@ class Answers:
         if not all(dropin_named(name) for name in dropins):
             # several packages share the name of a rasterizer: the checkout says which of them is meant
             text, named = f"{text} (in the trainer's folder)", (".",)
-        if context:
-            try:
-                usable_torch(context, cuda=True)
-            except SplatfixError:  # why not is told by the plan, to who asks for one
-                if context.platform is None:
-                    return ()
-                text = f"{text}; install a CUDA build of torch first"
+        # why there is no usable torch is told by the plan, to who asks for one
+        if context and isinstance(usable_torch(context, cuda=True), Rejected):
+            if context.platform is None:
+                return ()
+            text = f"{text}; install a CUDA build of torch first"
         argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
         if context is not None:
             argv += python_option(context.facts)

@@ -8,19 +8,20 @@ from splatfix.context import Context
 from splatfix.model import Facts, Finding, Status
 from splatfix.plan import (
     NO_SOURCES,
+    Case,
     LaneSummary,
     Options,
     SourceSummary,
     advised_options,
-    find_options,
+    rank,
     summarise,
 )
-from splatfix.plan.checkout import absolute, is_one_thing
+from splatfix.plan.checkout import absolute, many_things
 
 
-def options_for(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Options:
-    """The ranked options, the container lanes among them."""
-    return find_options(context, _lanes(), sources, keep)
+def options_for(context: Context) -> Options:
+    """Rank the options of a machine, the container lanes among them."""
+    return rank(Case(context=context, lanes=lanes()))
 
 
 def options_after(
@@ -29,7 +30,7 @@ def options_after(
     """The options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
     if not any(finding.status is Status.FAIL for finding in findings):
         return None
-    return advised_options(findings, context, _lanes(), sources)
+    return advised_options(findings, Case(context=context, lanes=lanes(), sources=sources))
 
 
 def sources_of_checkout(repo: Path | None, facts: Facts) -> SourceSummary:
@@ -45,13 +46,12 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
     if len(sources) != 1:
         return None
     folder = Path(sources[0]).expanduser()
-    if folder.is_dir() and is_one_thing(folder.resolve()):
+    if folder.is_dir() and many_things(folder.resolve()) is None:
         return folder
     return None
 
 
-def _lanes() -> tuple[LaneSummary, ...]:
-    lanes = []
-    for lane in load_lanes().values():
-        lanes.append(LaneSummary(lane.name, lane.torch, lane.gpu is GpuNeed.REQUIRED))
-    return tuple(lanes)
+def lanes() -> tuple[LaneSummary, ...]:
+    """Return the container lanes as the ranking needs them."""
+    every = load_lanes().values()
+    return tuple(LaneSummary(lane.name, lane.torch, lane.gpu is GpuNeed.REQUIRED) for lane in every)

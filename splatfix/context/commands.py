@@ -30,8 +30,9 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
         refuses, environment = True, ("--python", "FOLDER")
     argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
     if targets and sources and not refuses:
-        return run(*argv, *targets, text=text)
-    return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
+        return run(*argv, *targets, text=text, kind="install", sources=sources)
+    argv += targets or ("--target", "ARCH")
+    return fill_in(*argv, text=text, kind="install", sources=sources)
 
 
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ def training_steps(facts: Facts, *options: str) -> tuple[Step, ...]:
 def see_options(facts: Facts) -> Step:
     """The command that shows every option of this machine."""
     argv = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
-    return run(*argv, text="See all options")
+    return run(*argv, text="See all options", kind="options")
 
 
 def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:

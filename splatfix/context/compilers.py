@@ -6,9 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from splatfix.context.model import Choice, rejected_all
+from splatfix.context.model import Choice, NotHere, rejected_all
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import few
@@ -58,7 +57,7 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
         looked_at = "none was found"
     else:
         looked_at = f"which are here is not known ({facts.machine.compilers.error})"
-    problem = Rejected.of(
+    problem = NotHere.of(
         "context.no-host-compiler",
         nvcc=toolkit.version,
         candidates=looked_at,

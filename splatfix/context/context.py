@@ -10,7 +10,7 @@ from functools import cached_property
 from splatfix.context.commands import install_sources, sources_of
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.coverage import Coverage, judge
-from splatfix.context.model import Choice, Goal, Target
+from splatfix.context.model import Choice, Goal, NotHere, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
@@ -42,7 +42,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return self.find_targets((), self.goal.device)
 
     @cached_property
-    def no_target(self) -> Rejected | None:
+    def no_target(self) -> NotHere | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
         # --target auto beside a named GPU still promises that this machine has one
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from splatfix.context.installed import Inventory
-from splatfix.context.model import Target
+from splatfix.context.model import NotHere, Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import same_bus
@@ -222,7 +221,7 @@ class Gpus(Inventory, frozen=True, dict=True):
             return None
         return drivers.ptx_jit_ok(isa, major_minor(self.driver_level(arch)))
 
-    def no_gpu_problem(self) -> Rejected:
+    def no_gpu_problem(self) -> NotHere:
         """Why ``auto`` finds no GPU to serve here."""
         gpus = self.machine.gpus
         others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
@@ -242,7 +241,7 @@ class Gpus(Inventory, frozen=True, dict=True):
         todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
         if example:
             todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        return Rejected.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
+        return NotHere.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
 
 def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:

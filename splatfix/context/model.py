@@ -39,6 +39,18 @@ class Fit(Struct, frozen=True):
     reason: str
 
 
+class NotHere(Rejected, frozen=True, kw_only=True):
+    """This machine or environment rules out a native build, whatever was asked for."""
+
+
+class NoToolkit(NotHere, frozen=True, kw_only=True):
+    """No toolkit that is here fits; another would."""
+
+
+class UnknownArch(NotHere, frozen=True, kw_only=True):
+    """The installed torch builds nothing that serves a target."""
+
+
 class BinaryFit(Struct, frozen=True):
     """One binary with GPU code, judged for every GPU."""
 

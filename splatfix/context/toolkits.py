@@ -8,7 +8,7 @@ from msgspec import Struct
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, rejected_all
+from splatfix.context.model import Choice, NoToolkit, UnknownArch, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
@@ -60,9 +60,8 @@ def choose_toolkit(
         instead: a toolkit that is not there yet, considered in place of those that are.
         any_major: another major than torch's will do where torch's own is not there.
     """
-    problem = _unserved(targets, torch)
-    if problem:
-        return Choice(None, problem=problem)
+    if unserved := _unserved(targets, torch):
+        return Choice(None, problem=unserved)
     toolkits = candidates(facts, cuda_home)
     if instead is not None:
         toolkits = (instead,)
@@ -122,7 +121,7 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return newest_serving(filter(compiles, known or known_archs()), target)
 
 
-def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
+def _unserved(targets: Iterable[Arch], torch: Torch) -> UnknownArch | None:
     """That torch knows nothing that serves one of these, with any toolkit; None where it does."""
     target = next((one for one in targets if build_arch(one, torch) is None), None)
     if target is None:
@@ -132,7 +131,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
     if first:
         # the patch that was read stands for its minor
         newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
-    return Rejected.of(
+    return UnknownArch.of(
         "context.arch-unknown-to-torch",
         torch_version=torch.version,
         sm=target.sm,
@@ -227,7 +226,7 @@ def _no_toolkit(
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
-    return Rejected.of(
+    return NoToolkit.of(
         "context.no-matching-toolkit",
         subject=subject,
         cuda=cuda,
@@ -278,13 +277,13 @@ def choose_ptx(
 
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
-    problem = Rejected.of(
+    unavailable = Rejected.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
         considered=_considered(facts, objections),
         todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
     )
-    return Choice(None, rejected_all("toolkit", objections), problem)
+    return Choice(None, rejected_all("toolkit", objections), unavailable)
 
 
 def _ptx_with(

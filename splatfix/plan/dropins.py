@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, fill_in, run
 from splatfix.knowledge.dropins import (
     DROPINS,
@@ -23,7 +23,15 @@ from splatfix.knowledge.dropins import (
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout
 from splatfix.model.option import Native, Replacement
-from splatfix.plan.checkout import checkout_to_replace, install_name, is_source, sources_in
+from splatfix.plan.checkout import (
+    Incomplete,
+    NoFolder,
+    NothingToBuild,
+    checkout_to_replace,
+    install_name,
+    is_source,
+    read_sources,
+)
 from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"
@@ -31,55 +39,53 @@ _SHARED_NAME = "diff-gaussian-rasterization"
 
 def choose_dropins(
     sources: Iterable[str], checkout: Checkout | None = None, backend: str = "pure"
-) -> Replacement:
-    """The drop-ins for names, source folders or whole checkouts, each once, and what they cannot replace.
+) -> Replacement | Rejected:
+    """Choose the drop-ins for names, source folders or whole checkouts, each once, and what they cannot replace.
 
     Args:
         checkout: as it was read already, if one of the sources is one.
-        backend: the one that was asked for, which the commands of errors name.
-
-    Raises:
-        SplatfixError: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-drop-in``,
-            ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
+        backend: the one that was asked for, which the commands of rejections name.
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
-        raise SplatfixError.of("plan.nothing-named-to-replace", known=known_names())
+        return Rejected.of("plan.nothing-named-to-replace", known=known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
         replacement = _replacement(text, checkout, backend)
+        if isinstance(replacement, Rejected):
+            return replacement
         native.update(dict.fromkeys(replacement.native))
         for dropin in replacement.dropins:
             other = dropins.setdefault(dropin.distribution, dropin)
             if other != dropin:
-                raise SplatfixError.of("plan.two-of-one-name", other=other.name, dropin=dropin.name)
+                return Rejected.of("plan.two-of-one-name", other=other.name, dropin=dropin.name)
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
-def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacement:
-    checkout = checkout_to_replace(text, checkout, backend)
-    if checkout is None:
-        return Replacement((_by_name(text, backend),))
+def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacement | Rejected:
+    read = checkout_to_replace(text, checkout, "--backend", backend)
+    if isinstance(read, NoFolder):
+        dropin = _by_name(text, backend)
+        return dropin if isinstance(dropin, Rejected) else Replacement((dropin,))
+    if isinstance(read, Rejected):
+        return read
+    checkout = read
     replacement = _of_a_host(checkout) or replacement_for(checkout)
     if replacement.dropins and not replacement.useless:
         return replacement
-    refused = None
-    try:
-        sources_in((text,), checkout=checkout)
-    except SplatfixError as error:
-        refused = error
+    sources = read_sources((text,), checkout=checkout)
     if not replacement.native:
         # the reason that install gives for having nothing to build, where it knows a better one
-        if refused and refused.code in ("no-code", "no-extension-of-its-own"):
-            raise refused
-        raise SplatfixError.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
+        if isinstance(sources, NothingToBuild):
+            return sources
+        return Rejected.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
     # what builds a source: itself, or where install refuses it, what that says to build in its place
     build: tuple[Step, ...] = (fill_in("splatfix", "install", text, "--target", "ARCH"),)
-    if refused and refused.code != "source-incomplete":
-        build = refused.todo
+    if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
+        build = sources.todo
     beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
-    raise _only_native(replacement.refused, "", *build, *_by_their_names(beside, backend))
+    return _only_native(replacement.refused, "", *build, *_by_their_names(beside, backend))
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
@@ -100,13 +106,13 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
     return None
 
 
-def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
+def _only_native(subject: str, reason: str, *todo: Step) -> Rejected:
     if reason:
         subject += f": {reason}"
-    return SplatfixError.of("plan.nothing-replaces-it", todo=todo, subject=subject)
+    return Rejected.of("plan.nothing-replaces-it", todo=todo, subject=subject)
 
 
-def _by_name(text: str, backend: str) -> Dropin:
+def _by_name(text: str, backend: str) -> Dropin | Rejected:
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
     if name == _SHARED_NAME and kind:
@@ -114,7 +120,7 @@ def _by_name(text: str, backend: str) -> Dropin:
             if dropin.distribution == _SHARED_NAME and kind in (dropin.variant, *dropin.serves):
                 return dropin
         if kind not in IRREPLACEABLE_VARIANTS:
-            raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
+            return Rejected.of("plan.unknown-variant", text=text, variants=_variant_names())
         dropin_of_twin = dropin_for_variant(kind)
         if dropin_of_twin is not None:
             return dropin_of_twin
@@ -123,17 +129,17 @@ def _by_name(text: str, backend: str) -> Dropin:
         if row:
             module, subject = row.module, f"{row.module} ({kind})"
         beside = _by_their_names(companions(module, kind), backend)
-        raise _only_native(subject, refusal(kind) or "", _build(module), *beside)
+        return _only_native(subject, refusal(kind) or "", _build(module), *beside)
     if name == _SHARED_NAME:
-        raise SplatfixError.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
+        return Rejected.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
     for dropin in DROPINS:
         if name in (dropin.host or dropin.distribution, dropin.distribution) and not kind:
             return dropin
     if name in IRREPLACEABLE:
-        raise _only_native(
+        return _only_native(
             text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
         )
-    raise SplatfixError.of("plan.unknown-drop-in", text=text, known=known_names())
+    return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
 
 
 def _variant_names() -> str:

@@ -13,7 +13,7 @@ from splatfix.app.prebuilt import find_prebuilt
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.model import Fact, Facts
-from splatfix.model.option import BUILDING, InstallPlan, OptionKind
+from splatfix.model.option import BUILDING, OptionKind, Plan
 from splatfix.model.steps import BuildWheel
 from tests.archs import request_for
 from tests.files import put
@@ -106,7 +106,7 @@ def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answ
         else:
             server.server_close()
         step = BuildWheel(subject="rays", source=str(tmp_path), downloads={address: "libeigen3-dev"})
-        build = InstallPlan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
+        build = Plan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
         if answers:
             require_downloads(build)
             return

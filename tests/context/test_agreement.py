@@ -6,7 +6,7 @@ from splatfix.context import Context, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.knowledge import Arch
 from splatfix.model import Fact, Facts
-from splatfix.model.steps import Rebuild
+from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Request, find_options
 from splatfix.plan.backends.native import tools_to_install_with
 from tests.archs import goal
@@ -55,7 +55,7 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
         assert context.toolkit.problem is not None and context.toolkit.problem.code == installed
     for option in options.available:
         if option.kind is OptionKind.REBUILD:
-            step = step_of(option, Rebuild)
+            step = step_of(option, BuildWheel)
             assert toolkit is not None
             assert step.targets == own and step.toolkit == toolkit.toolkit.root
             assert step.compiler == (compilers.cxx if compilers else "")

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from msgspec.structs import replace
 
-import splatfix.plan as plan_room
 from splatfix.context import Choice, Goal, make_context
-from splatfix.core.errors import Rejected, SplatfixError
+from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import Step
 from splatfix.facts import EntryKind
 from splatfix.knowledge.stacks import variant
@@ -27,6 +25,7 @@ from splatfix.model import (
     Interpreter,
     MachineFacts,
     Resources,
+    Source,
     SplatPackage,
     Toolkit,
     ToolkitChoice,
@@ -34,15 +33,17 @@ from splatfix.model import (
 )
 from splatfix.plan import (
     NO_SOURCES,
-    InstallPlan,
+    Case,
     LaneSummary,
-    Option,
     OptionKind,
     Options,
+    Plan,
     Request,
     SourceSummary,
-    plan_install,
+    best,
+    rank,
 )
+from splatfix.plan.checkout import read_sources
 from tests.checks.conftest import with_facts as changed
 from tests.files import put
 
@@ -189,9 +190,9 @@ def installing(
     )
 
 
-def make_plan(request: Request, facts: Facts) -> InstallPlan:
+def make_plan(request: Request, facts: Facts) -> Plan:
     """The plan of an installation; a problem is raised."""
-    return plan_install(request, make_context(facts, Goal(request.targets)))
+    return require(best(Case(context=make_context(facts, Goal(request.targets)), request=request)))
 
 
 def find_options(
@@ -202,7 +203,7 @@ def find_options(
     keep: tuple[str, ...] = (),
 ) -> Options:
     """The options of these facts for a goal."""
-    return plan_room.find_options(make_context(facts, goal), lanes, sources, keep)
+    return rank(Case(context=make_context(facts, goal), lanes=tuple(lanes), sources=sources, keep=keep))
 
 
 def extensions(**variants: Sequence[str]) -> SourceSummary:
@@ -217,7 +218,7 @@ def rasterizer(key: str) -> SourceSummary:
     return extensions(**{row.module: (key,)})
 
 
-def plan(options: Options, kind: OptionKind) -> Option:
+def plan(options: Options, kind: OptionKind) -> Plan:
     """The available option of a kind."""
     return next(item for item in options.available if item.kind is kind)
 
@@ -233,20 +234,29 @@ def kinds(options: Options) -> list[OptionKind]:
 
 
 def refused(made: object, *args: Any, **options: Any) -> SplatfixError:
-    """The problem that a choice came to, or with which a call of this function ends."""
+    """The problem that a choice came to, or that a call of this function gives back or ends with."""
     if callable(made):
-        with pytest.raises(SplatfixError) as caught:
-            made(*args, **options)
-        return caught.value
+        try:
+            made = made(*args, **options)
+        except SplatfixError as error:
+            return error
     problem = made.problem if isinstance(made, Choice) else made
     assert isinstance(problem, Rejected), made
     return problem.error()
 
 
+def sources_in(
+    named: Sequence[str], facts: Facts | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """The sources that these folders stand for, and the notes; a problem is raised."""
+    read = require(read_sources(named, facts))
+    return read.sources, read.notes
+
+
 StepKind = TypeVar("StepKind", bound=Step)
 
 
-def step_of(option: Option, kind: type[StepKind]) -> StepKind:
+def step_of(option: Plan, kind: type[StepKind]) -> StepKind:
     """The first step of this class."""
     return next(step for step in option.steps if isinstance(step, kind))
 

@@ -10,7 +10,7 @@ from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
 from splatfix.facts import with_checkout
 from splatfix.model import Distribution, Fact, Facts, Status, ToolkitChoice
-from splatfix.model.steps import Rebuild
+from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, advised_options, summarise
 from tests.archs import goal
 from tests.checks.test_packages import package
@@ -213,4 +213,4 @@ def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     options = find_options(goal("sm_120"), healthy(), sources=sources)
     option = plan(options, OptionKind.REBUILD)
     assert option.steps[0].text == "fetch it from x" and option.steps[0].command is None
-    assert "--fetch-submodules" in argv(step_of(option, Rebuild))
+    assert "--fetch-submodules" in argv(step_of(option, BuildWheel))

@@ -13,8 +13,8 @@ from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
 from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
-from splatfix.model.steps import InstallTorch, ProvideToolkit, Rebuild
-from splatfix.plan import Option, OptionKind
+from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
+from splatfix.plan import OptionKind, Plan
 from splatfix.plan.backends.torch import as_torch
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
@@ -77,7 +77,7 @@ def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: 
     return changed(facts, driver=Fact(Driver(driver, words), "grid"), glibc="2.35")
 
 
-def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) -> None:
+def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> None:
     """One plan against the tables, asked directly."""
     new = next((step for step in plan.steps if isinstance(step, InstallTorch)), None)
     installed = facts.environment.torch.value
@@ -94,7 +94,7 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
     elif installed and installed.cuda:
         major, _, minor = installed.cuda.partition(".")
         cuda = (int(major), int(minor))
-    rebuild = next((step for step in plan.steps if isinstance(step, Rebuild)), None)
+    rebuild = next((step for step in plan.steps if isinstance(step, BuildWheel)), None)
     if rebuild is None:
         return
     assert cuda is not None, "nothing is compiled beside a torch without CUDA"
@@ -136,7 +136,7 @@ def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) 
     assert all(len(item.rejected_because) > 10 for item in options.rejected)
     for plan in options.available:
         check(facts, plan, targets, driver)
-    return sum(1 for plan in options.available if any(isinstance(step, Rebuild) for step in plan.steps))
+    return sum(1 for plan in options.available if any(isinstance(step, BuildWheel) for step in plan.steps))
 
 
 def test_a_part_of_the_grid() -> None:

@@ -15,7 +15,7 @@ from splatfix.facts import read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.model import Checkout
-from splatfix.model.steps import MakeDropin, UseDropins
+from splatfix.model.steps import MakeDropin
 from splatfix.plan import NO_SOURCES, OptionKind, plan_install, summarise
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
@@ -234,7 +234,7 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     sources = NO_SOURCES if saved else summarise(request.sources, named=request.sources)
     option = plan(find_options(goal("sm_120"), facts, sources=sources), OptionKind.DROPIN)
     made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
-    offered = step_of(option, UseDropins)
+    offered = step_of(option, MakeDropin)
     assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
     whole = kind in ("empty", "fetched")
     assert (RungName.TRAINS in option.proves) is whole

@@ -1,0 +1,371 @@
+"""The ranking: every option of a machine, the least invasive first, and the best plan for a request, which ``install`` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from splatfix.context import NotHere, make_context
+from splatfix.context.commands import make_environment, python_option, removed_by
+from splatfix.core.errors import Exit, Rejected
+from splatfix.core.step import PlainStep, Step, say, target_options
+from splatfix.knowledge import cubin_runs_on
+from splatfix.model import Considered, Finding
+from splatfix.model.option import (
+    BUILDING,
+    NO_SOURCES,
+    REPLACING,
+    OptionKind,
+    Options,
+    Plan,
+    RejectedOption,
+    Replacement,
+    Request,
+)
+from splatfix.model.steps import WITHOUT_COMPILER
+from splatfix.plan.advice import advise
+from splatfix.plan.backends.container import container
+from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.keep import keep
+from splatfix.plan.backends.native import build_sources, native
+from splatfix.plan.backends.nvrtc import make_dropins_on_gpu, nvrtc
+from splatfix.plan.backends.pure import make_dropins, pure
+from splatfix.plan.backends.torch import other_torch
+from splatfix.plan.backends.wheels import wheels
+from splatfix.plan.case import Case, names_of_archs, not_applicable
+from splatfix.plan.checkout import NoFolder
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.installed import mend_plan, mended_by_name
+from splatfix.plan.parts import NativePart
+from splatfix.plan.requirements import NoCuda, usable_python
+from splatfix.plan.summary import read_named
+from splatfix.plan.to_be import context_to_be
+
+# The backends, the least invasive first; what is kept comes before them, a driver after them.
+_BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
+    OptionKind.WHEEL: wheels,
+    OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
+    OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
+    OptionKind.NVRTC: nvrtc,
+    OptionKind.PROVIDE_TOOLKIT: partial(native, kind=OptionKind.PROVIDE_TOOLKIT),
+    OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
+    OptionKind.OTHER_TORCH: other_torch,
+    OptionKind.CONTAINER: container,
+    OptionKind.DROPIN: pure,
+}
+
+
+def rank(case: Case) -> Options:
+    """Rank every option of a case, the least invasive first, and say why the others are rejected.
+
+    Changes nothing and looks at nothing but the case: recorded facts give the same answer anywhere.
+    """
+    if problem := case.context.no_target:
+        # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
+        reason = " ".join([problem.what, *(step.text for step in problem.todo)])
+        kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
+        answers: dict[OptionKind, Plan | Rejected] = dict.fromkeys(kinds, not_applicable(reason))
+        # --target auto beside a named GPU, on a machine without one, promises something that is not there
+        goal = replace(case.context.goal, targets=())
+        case = replace(case, context=make_context(case.context.facts, goal))
+        answers[OptionKind.DROPIN] = pure(_in_environment_to_be(case))
+        return _options(answers)
+    answers = dict(_answers(case))
+    native_kinds = [kind for kind, answer in answers.items() if isinstance(answer, Plan)]
+    opened = bool(set(native_kinds) - {OptionKind.CONTAINER, *REPLACING})
+    answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
+    options = _options(answers)
+    return replace(
+        options,
+        targets=case.context.archs,
+        subjects=case.subjects,
+        notes=tuple(_notes(case, opened=opened)),
+    )
+
+
+def advised_options(findings: Sequence[Finding], case: Case) -> Options:
+    """Rank the options, with the advice that answers the failures among these findings.
+
+    The advised option is the first: what would come before it is rejected, as it leaves the failures as they are.
+    """
+    options = rank(case)
+    advice = advise(findings, options, case)
+    first = options.available.index(advice.option) if advice.option else 0
+    less = []
+    for plan in options.available[:first]:
+        less.append(RejectedOption(plan.kind, plan.kind.title(), "it leaves what failed as it is"))
+    available = options.available[first:]
+    return replace(options, available=available, rejected=(*options.rejected, *less), advice=advice)
+
+
+def _options(answers: Mapping[OptionKind, Plan | Rejected]) -> Options:
+    plans, rejected = [], []
+    for kind, answer in answers.items():
+        if isinstance(answer, Plan):
+            plans.append(answer)
+        else:
+            rejected.append(RejectedOption(kind, kind.title(), answer.what))
+    return Options((), (), tuple(plans), tuple(rejected))
+
+
+def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
+    yield OptionKind.KEEP, keep(case)
+    case = _in_environment_to_be(case)
+    refused = case.sources.refused
+    if any(part.installed for part in case.parts):
+        refused = None  # what is there can be built again from where it came
+    for kind, backend in _BACKENDS.items():
+        # nobody has looked for wheels: only a build or an install that was asked for asks the network
+        if kind is OptionKind.WHEEL and case.sources.prebuilt is None:
+            continue
+        if refused and kind in BUILDING:
+            yield kind, not_applicable(refused.what.rstrip("."))
+        else:
+            yield kind, backend(case)
+
+
+def _first_native(case: Case) -> Plan | None:
+    """Return the first plan that does without drop-ins."""
+    if case.context.no_target:
+        return None
+    for kind, answer in _answers(case):
+        if isinstance(answer, Plan) and kind not in REPLACING:
+            return answer
+    return None
+
+
+def _in_environment_to_be(case: Case) -> Case:
+    """Return the case where the Python refuses installations (PEP 668): an environment with nothing in it is made first."""
+    python = case.context.interpreter
+    if python is None or not python.externally_managed:
+        return case
+    return replace(
+        case,
+        context=context_to_be(case.context, new_environment=True),
+        parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
+        first=(make_environment(python),),
+    )
+
+
+def _notes(case: Case, *, opened: bool) -> Iterator[str]:
+    if not opened and len(case.context.targets) > 1:
+        yield f"no native option covers {case.names} together: name one at a time with --target"
+    if case.away:
+        they = "is not in this machine: it" if len(case.away) == 1 else "are not in this machine: they"
+        yield f"{names_of_archs(case.away)} {they} can be built for here but must be verified elsewhere"
+    # GPUs of this machine that run none of the code for the targets
+    lost = []
+    for own in case.not_asked_for:
+        if not any(cubin_runs_on(arch, own) for arch in case.context.archs):
+            lost.append(own)
+    if lost and any(part.code for part in case.parts):
+        own_gpus = names_of_archs(lost)
+        yield f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
+    kept, named = case.kept, case.sources.named
+    if kept and named and len(kept) < len(case.parts):
+        sources, names = " ".join(named), ", ".join(kept)
+        yield f"{sources} may hold {names} too: name the folders of the others in its place"
+    known = {"torch", *(canonicalize_name(name) for name in case.subjects)}
+    for name in case.keep:
+        if canonicalize_name(name) not in known:
+            yield f"--keep {name} does not match anything here"
+
+
+# For a request
+
+
+class Ranking(Struct, frozen=True):
+    """Every option of a machine, and the best plan for the sources of a request, or what stands against it."""
+
+    options: Options
+    plan: Plan | None = None
+    problem: Rejected | None = None
+
+
+def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
+    """Rank every option for the sources of a request; rejected where these are wrongly named.
+
+    Args:
+        named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
+    """
+    answer = best(case)
+    plan = answer if isinstance(answer, Plan) else None
+    problem: Rejected | None = None
+    if isinstance(answer, Rejected):
+        # the options that it would advise to look at are what follows
+        problem = replace(answer, todo=tuple(step for step in answer.todo if step.kind != "options"))
+    wrongly_named = problem and problem.exit_code is Exit.USAGE
+    if problem and wrongly_named and named:
+        # the name of a drop-in is no folder to build, and options serve it all the same
+        if not isinstance(problem, NoFolder) or not case.sources.replacement.dropins:
+            return problem
+        problem = None
+    if plan and not named and not plan.targets:
+        plan = None  # the current folder is some project without a CUDA extension
+    # a current folder that nobody named and that is no source has no say in what the options are about
+    if not (named or plan or (problem and not wrongly_named)):
+        case = replace(case, sources=NO_SOURCES)
+    options = rank(case)
+    if problem and case.sources.prepare:  # the options begin with what completes the sources
+        problem = None if case.sources.fetch else replace(problem, todo=())
+    elif problem and not isinstance(problem, NotHere):  # what refuses the source itself no option cures
+        unproven = (replace(item, proves=()) if item.kind in BUILDING else item for item in options.available)
+        options = replace(options, available=tuple(unproven))
+    return Ranking(options, plan, problem if named else None)
+
+
+def best(case: Case) -> Plan | Rejected:
+    """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
+
+    Changes nothing; reads the sources of the request.
+    """
+    request, facts = case.request, case.context.facts
+    if mended_by_name(request):
+        plan = mend_plan(request, case.context)
+    elif request.backend == "auto":
+        plan = _first_possible(case)
+    elif request.backend in ("native", "wheels"):
+        plan = _built(case)
+    elif request.backend in WITHOUT_COMPILER:
+        plan = _replaced(case)
+    else:
+        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
+        problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
+        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+    if isinstance(plan, Rejected):
+        return replace(plan, todo=tuple(_for_targets(step, request) for step in plan.todo))
+    notes = plan.notes
+    if command := removed_by(facts):
+        note = (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that"
+        )
+        if command == "uv sync":  # Poetry builds in isolation whatever it is told
+            note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
+        notes += (f"{note} (docs/commands/install.md has the lines)",)
+    return replace(plan, request=request, notes=notes)
+
+
+def _read(case: Case) -> Case | Rejected:
+    """Read the sources of the request; a name that has a wheel is no folder to read."""
+    prebuilt = case.sources.prebuilt or {}
+    folders = tuple(text for text in case.request.sources if text not in prebuilt)
+    read = read_named(replace(case.request, sources=folders), case.context.facts)
+    if isinstance(read, Rejected):
+        return read
+    return replace(case, sources=replace(read, prebuilt=case.sources.prebuilt))
+
+
+def _built(case: Case) -> Plan | Rejected:
+    """Return the plan by the compiler, or wheels; where torch is none for CUDA, the rejection names the drop-ins."""
+    read = _read(case)
+    if isinstance(read, Rejected):
+        return read
+    plan = build_sources(read)
+    if isinstance(plan, NoCuda):
+        replacement = choose_dropins(case.request.sources, case.context.checkout)
+        if isinstance(replacement, Replacement) and not replacement.native:
+            return _with_next_best(plan, case, replacement)
+    return plan
+
+
+def _first_possible(case: Case) -> Plan | Rejected:
+    """Return native code where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, pure."""
+    read = _read(case)
+    by_name, kept = isinstance(read, NoFolder), None
+    if isinstance(read, Rejected):
+        if not by_name:
+            return read
+        obstacle = read
+    else:
+        answer = build_sources(read)
+        if not isinstance(answer, NotHere):
+            return answer
+        obstacle, kept = answer, _kept(read)
+    considered = Considered("native build", obstacle.what)
+    if kept:
+        return replace(kept, considered=(considered,))
+    replacement = choose_dropins(case.request.sources, case.context.checkout)
+    # where a part must be built natively, nothing else serves
+    if isinstance(replacement, Rejected) or replacement.native:
+        return obstacle
+    plan, passed_over = _best_dropins(case, replacement)
+    if plan is None and by_name:
+        return make_dropins(case, replacement)  # which says what its host or Python lacks
+    if plan is None:
+        return obstacle
+    note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {obstacle.what}"
+    return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
+
+
+def _replaced(case: Case) -> Plan | Rejected:
+    """Return the plan by the backend of drop-ins that was named; its rejection names the best of the others."""
+    replacement = choose_dropins(case.request.sources, case.context.checkout, case.request.backend)
+    if isinstance(replacement, Rejected):
+        return replacement
+    if case.request.backend == "pure":
+        return make_dropins(case, replacement)
+    plan = make_dropins_on_gpu(case, replacement)
+    if isinstance(plan, Rejected):
+        return _with_next_best(plan, case, replacement)
+    return plan
+
+
+def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:
+    """Return the first plan without a compiler that is possible here, besides the backend that was asked for, and what was
+    passed over."""
+    passed_over: list[Considered] = []
+    for backend, make in (("nvrtc", make_dropins_on_gpu), ("pure", make_dropins)):
+        if backend == case.request.backend:
+            continue
+        plan = make(case, replacement)
+        if isinstance(plan, Plan):
+            return plan, tuple(passed_over)
+        passed_over.append(Considered(WITHOUT_COMPILER[backend], plan.what))
+    return None, tuple(passed_over)
+
+
+def _with_next_best(rejected: Rejected, case: Case, replacement: Replacement) -> Rejected:
+    """Add the command for the first backend without a compiler that is possible here."""
+    plan, _ = _best_dropins(case, replacement)
+    if plan is None:
+        return rejected
+    request = replace(case.request, backend=plan.backend)
+    python = python_option(case.context.facts)
+    again = request.command(*request.sources, more=python, text="Next best here")
+    return replace(rejected, todo=(*rejected.todo, again))
+
+
+def _kept(case: Case) -> Plan | None:
+    """Return the plan to do nothing, where what is installed of the sources is known to have native code for every target."""
+    if case.context.no_target or not any(part.code for part in case.parts):
+        return None
+    python, plan = usable_python(case.context.facts), keep(case)
+    if isinstance(python, Rejected) or isinstance(plan, Rejected) or plan.unsure:
+        return None
+    return Plan(
+        plan.kind,
+        plan.title,
+        reasons=plan.reasons,
+        targets=plan.targets,
+        python=python.executable,
+        prefix=python.prefix,
+    )
+
+
+def _for_targets(step: Step, request: Request) -> Step:
+    """A command of ``splatfix install`` that names no target, or leaves it to the reader, is for those that were asked for."""
+    command = step.command
+    if command is None or command.argv[:2] != ("splatfix", "install") or not request.targets:
+        return step
+    assert isinstance(step, PlainStep)
+    argv = command.argv
+    if command.blanks == ("ARCH",):
+        argv = tuple(word for word in argv if word not in ("--target", "ARCH"))
+    elif "--target" in argv:
+        return step
+    argv += target_options(request.targets)
+    return replace(step, command=replace(command, argv=argv, blanks=()))
