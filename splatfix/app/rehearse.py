@@ -21,7 +21,7 @@ from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.copying import copy_source, missed
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, require
 from splatfix.core.files import write_text
 from splatfix.facts import Reach
 from splatfix.install.dropins import make_dropin_wheel
@@ -73,7 +73,7 @@ def hosts_of(replacement: Replacement, context: Context) -> dict[str, Distributi
     Raises:
         SplatfixError: as :func:`served_host`.
     """
-    return {item.name: served_host(context, item) for item in replacement.dropins if item.host}
+    return {item.name: require(served_host(context, item)) for item in replacement.dropins if item.host}
 
 
 def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, folder: Path) -> StackSubject:
@@ -160,7 +160,7 @@ def require_imported_submodules(checkout: Checkout, missing: Collection[str]) ->
     """
     empty = [item for item in checkout.submodules if item.empty]
     if paths := [item.path for item in empty if module_of(item, checkout) in missing]:
-        raise incomplete(checkout.folder, Path(checkout.folder), paths)
+        raise incomplete(checkout.folder, Path(checkout.folder), paths).error()
 
 
 def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -> Replacement:

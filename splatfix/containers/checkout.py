@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
@@ -22,7 +22,7 @@ from splatfix.model.option import NotApplicable
 from splatfix.model.steps import Reason
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of, oldest_driver
-from splatfix.plan.checkout import sources_in, stack_in
+from splatfix.plan.checkout import read_sources, stack_in
 from splatfix.plan.tools import provided_toolkit
 
 _LIKE = "inria-v1"
@@ -66,7 +66,8 @@ def lane_for(
         SplatfixError: what ``install`` refuses of a checkout (``no-extension-of-its-own``, ``source-incomplete``...),
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
-    sources, notes = sources_in((str(folder),), None, checkout)
+    read = require(read_sources((str(folder),), None, checkout))
+    sources, notes = read.sources, read.notes
     if not any(source.needs_cuda for source in sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description = "splats", "this checkout"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts import source_texts
 from splatfix.knowledge import Arch
@@ -64,12 +64,8 @@ class Cures(Struct, frozen=True):
     """Those that variables of the build's environment cure."""
 
 
-def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
-    """What the breakages in a source need under these conditions.
-
-    Raises:
-        SplatfixError: ``refused-by-rule`` for something that no edit cures.
-    """
+def needed_cures(source: Source, conditions: BuildConditions) -> Cures | Rejected:
+    """Return what the breakages in a source need under these conditions; rejected for something that no edit cures."""
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
     texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
@@ -85,7 +81,7 @@ def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
         if not files:
             continue
         if record.stops:
-            raise SplatfixError.of(
+            return Rejected.of(
                 "plan.refused-by-rule",
                 details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
                 label=source.label,

@@ -84,12 +84,12 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     archs, system = tools.chosen.build_archs, facts.machine.system
     conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
     conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
-    cures = needed_cures(source, conditions)
+    cures = require(needed_cures(source, conditions))
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = needed_cures(source, replace(conditions, arch_missing=True))
+    without = require(needed_cures(source, replace(conditions, arch_missing=True)))
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
         without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
