@@ -255,8 +255,8 @@ def _no_folder(text: str) -> NoFolder:
     todo: list[Step] = []
     if name in BY_RELEASE:
         named = install_name(name)
-        argv = ("splatfix", "install", named, "--target", "ARCH")
-        todo.append(fill_in(*argv, text="Name the release to build", kind="install", sources=(named,)))
+        install = ("splatfix", "install", named, "--target", "ARCH")
+        todo.append(fill_in(*install, text="Name the release to build", kind="install", sources=(named,)))
         todo.append(run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler"))
     elif _ADDRESS.match(text):
         address = text.removeprefix("git+").partition("#")[0]
@@ -267,8 +267,8 @@ def _no_folder(text: str) -> NoFolder:
         todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
         if commit:
             todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
-        argv = ("splatfix", "install", folder, "--target", "ARCH")
-        todo.append(fill_in(*argv, kind="install", sources=(folder,)))
+        install = ("splatfix", "install", folder, "--target", "ARCH")
+        todo.append(fill_in(*install, kind="install", sources=(folder,)))
     if todo:
         return NoFolder.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from splatfix.context import Choice, Goal, make_context
+import splatfix.plan as plan_room
+from splatfix.context import Choice, Context, Goal, make_context
 from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import Step
 from splatfix.facts import EntryKind
@@ -21,6 +22,7 @@ from splatfix.model import (
     Fact,
     Facts,
     FatbinGroup,
+    Finding,
     Gpu,
     Interpreter,
     MachineFacts,
@@ -204,6 +206,13 @@ def find_options(
 ) -> Options:
     """The options of these facts for a goal."""
     return rank(Case(context=make_context(facts, goal), lanes=tuple(lanes), sources=sources, keep=keep))
+
+
+def advised_options(
+    findings: Sequence[Finding], context: Context, sources: SourceSummary = NO_SOURCES
+) -> Options:
+    """The options with the advice that answers these findings."""
+    return plan_room.advised_options(findings, Case(context=context, sources=sources))
 
 
 def extensions(**variants: Sequence[str]) -> SourceSummary:

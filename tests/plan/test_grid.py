@@ -15,7 +15,7 @@ from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstac
 from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
 from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
 from splatfix.plan import OptionKind, Plan
-from splatfix.plan.backends.torch import as_torch
+from splatfix.plan.to_be import as_torch
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
 
@@ -105,13 +105,14 @@ def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> N
     assert numbers[0] == cuda[0], "torch refuses another major"
     if any(isinstance(step, ProvideToolkit) for step in plan.steps):
         assert numbers[0] >= 13, "no compiler of an older CUDA is on PyPI"
-    sass = [Arch.parse(item) for item in rebuild.arch_list.split(";") if "+PTX" not in item]
-    ptx = [Arch.parse(item.removesuffix("+PTX")) for item in rebuild.arch_list.split(";") if "+PTX" in item]
+    arch_list = rebuild.variables["TORCH_CUDA_ARCH_LIST"]
+    sass = [Arch.parse(item) for item in arch_list.split(";") if "+PTX" not in item]
+    ptx = [Arch.parse(item.removesuffix("+PTX")) for item in arch_list.split(";") if "+PTX" in item]
     for arch in (*sass, *ptx):
         assert toolkit_supports((numbers[0], numbers[1]), arch) is not False, (numbers, arch)
     for arch in targets:
         native = any(cubin_runs_on(item, arch) for item in sass)
-        assert native or any(ptx_runs_on(item, arch) for item in ptx), (rebuild.arch_list, arch)
+        assert native or any(ptx_runs_on(item, arch) for item in ptx), (arch_list, arch)
         if not native and arch in here and plan.kind is not OptionKind.DRIVER:
             isa, level = (
                 drivers.ptx_isa_of_cuda((numbers[0], numbers[1])),
@@ -119,8 +120,8 @@ def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> N
             )
             assert isa is None or drivers.ptx_jit_ok(isa, level) is not False
     bounds = limits((numbers[0], numbers[1]))
-    if rebuild.compiler and bounds:
-        found = next(item for item in facts.machine.compilers.value or () if item.path == rebuild.compiler)
+    if bounds and (compiler := rebuild.variables.get("CXX")):
+        found = next(item for item in facts.machine.compilers.value or () if item.path == compiler)
         assert int((found.version or "0").split(".")[0]) <= bounds.gcc_max_major
 
 

@@ -89,7 +89,10 @@ def test_ptx_is_not_that_of_a_jetson() -> None:
     old = replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
     torch = replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
     options = find_options(goal("sm_120"), machine(torch=torch, toolkits=(old,)))
-    assert step_of(plan(options, OptionKind.REBUILD_PTX), BuildWheel).arch_list == "8.0+PTX"
+    assert (
+        step_of(plan(options, OptionKind.REBUILD_PTX), BuildWheel).variables["TORCH_CUDA_ARCH_LIST"]
+        == "8.0+PTX"
+    )
 
 
 def test_only_cuda_13_toolkits_come_from_pypi() -> None:
@@ -192,7 +195,7 @@ def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
     torch = replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
     options = find_options(Goal(), blackwell(torch=torch, gpus=(spark,), toolkits=(CUDA_12,)))
     step = step_of(plan(options, OptionKind.REBUILD), BuildWheel)
-    assert (step.targets, step.arch_list) == (archs("sm_121"), "12.0")
+    assert (step.targets, step.variables["TORCH_CUDA_ARCH_LIST"]) == (archs("sm_121"), "12.0")
     for kind in (OptionKind.REBUILD_PTX, OptionKind.OTHER_TORCH):
         assert "not needed" in why_not(options, kind)
 

@@ -20,9 +20,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def planned(
-    folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()
-) -> Plan:
+def planned(folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()) -> Plan:
     facts = machine(torch=torch, toolkits=toolkits)  # type: ignore[arg-type]
     return make_plan(request_for((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
 
