@@ -30,7 +30,7 @@ from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import Cures, build_conditions, edited, needed_cures
+from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
 from splatfix.plan.tools import Tools
 
 
@@ -80,10 +80,11 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
-    torch = release(tools.torch.version)
-    archs, system = tools.chosen.build_archs, facts.machine.system
-    conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
-    conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
+    versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
+    if archs := tools.chosen.build_archs:
+        versions["arch"] = divmod(min(arch.number for arch in archs), 10)
+    waits = _waits_for_gpu(source, facts)
+    conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
     cures = require(needed_cures(source, conditions))
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
