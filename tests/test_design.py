@@ -294,9 +294,8 @@ def test_nothing_bypasses_the_console() -> None:
 PLAN_READS = {
     "build_environment.py": "which folders of torch's wheels lend the headers that a toolkit lacks",
     "checkout.py": "what a SOURCE is decides what is read of it",
-    "edits.py": "the texts that are edited",
     "tools.py": "whether splatfix's own toolkit is whole in its cache",
-    "wheel_build.py": "the edited setup.py is judged once more; what the scratch copy is of",
+    "wheel_build.py": "the texts that are edited; the edited setup.py is judged once more; what the scratch copy is of",
 }
 
 

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from splatfix.core.errors import Rejected
 from splatfix.core.source_pattern import without_comments
-from splatfix.facts import source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
 from splatfix.model.steps import PlannedEdit
@@ -35,23 +33,27 @@ class Cures(Struct, frozen=True):
     """Those that variables of the build's environment cure."""
 
 
-def needed_cures(source: Source, conditions: BuildConditions) -> Cures | Rejected:
-    """Return what the breakages in a source need under these conditions; rejected for something that no edit cures."""
+def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildConditions) -> Cures | Rejected:
+    """Return what the breakages in a source need under these conditions; rejected for something that no edit cures.
+
+    Args:
+        texts: of the files that an edit may change, by their paths relative to the source.
+    """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
     builder = "setup.py"
     if "CMakeLists.txt" in source.build_files and not source.uses_torch_builder:
         builder = "cmake"
-    texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
+    code_of_files = {name: without_comments(name, text) for name, text in texts.items()}
     for record in breakages():
         find = record.find
         if find is None:
             continue
-        applies = _applies(record, conditions, builder, texts.values())
+        applies = _applies(record, conditions, builder, code_of_files.values())
         if not applies and not record.always_edit:
             continue
         # those that show it
-        files = tuple(name for name, code in texts.items() if find.looks_at(name) and find.find(code))
+        files = tuple(name for name, code in code_of_files.items() if find.looks_at(name) and find.find(code))
         if not files:
             continue
         if record.stops:

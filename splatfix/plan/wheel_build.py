@@ -85,14 +85,15 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
     waits = _waits_for_gpu(source, facts)
     conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
-    cures = require(needed_cures(source, conditions))
+    texts = dict(source_texts(Path(source.folder)))
+    cures = require(needed_cures(source, texts, conditions))
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = require(needed_cures(source, replace(conditions, arch_missing=True)))
+    without = require(needed_cures(source, texts, replace(conditions, arch_missing=True)))
     if any("setup.py" in edit.files for edit in without.edits):
-        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
+        text = edited("setup.py", texts["setup.py"], without.edits)
         without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
+from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
-from splatfix.facts import read_source
+from splatfix.facts import read_source, source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
+from splatfix.model import Source
 from splatfix.plan.edits import (
     BuildConditions,
+    Cures,
     PlannedEdit,
     apply,
     edited,
@@ -27,6 +30,10 @@ def on(
     cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), system: str = "linux", **more: tuple[int, ...]
 ) -> BuildConditions:
     return BuildConditions({"cuda": cuda, "torch": torch, **more}, system)
+
+
+def cures_of(source: Source, conditions: BuildConditions) -> Cures:
+    return require(needed_cures(source, dict(source_texts(Path(source.folder))), conditions))
 
 
 LINUX_13 = on((13, 0))
@@ -124,7 +131,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     source = read_source(put(cuda_source(tmp_path), files))
 
     def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in needed_cures(source, conditions).edits}
+        return {edit.rule: edit.files for edit in cures_of(source, conditions).edits}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
@@ -137,7 +144,7 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
         "cub-functors",
         "windows-small-char",
     }
-    edits = needed_cures(source, LINUX_13).edits
+    edits = cures_of(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
 
@@ -156,7 +163,7 @@ def test_a_reason_names_no_other_version(
     tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
 ) -> None:
     source = read_source(put(cuda_source(tmp_path), {"one.cu": text}))
-    edits = needed_cures(source, on(cuda, gcc=gcc)).edits
+    edits = cures_of(source, on(cuda, gcc=gcc)).edits
     (edit,) = (item for item in edits if item.rule == rule)
     assert (edit.cures == breakage(rule).symptom) is named
     assert named or not re.search(r"\d", edit.cures)
@@ -258,9 +265,9 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     source = read_source(put(cuda_source(tmp_path), {"add.cu": text}))
     conditions = on((12, 6), (2, 6), arch=arch)
     if not stops:
-        assert needed_cures(source, conditions).edits == ()
+        assert cures_of(source, conditions).edits == ()
         return
-    caught = refused(needed_cures, source, conditions)
+    caught = refused(cures_of, source, conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
@@ -284,7 +291,7 @@ def test_kernel_templates_of_another_file(
     tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
 ) -> None:
     source = read_source(put(cuda_source(tmp_path), {"fill.cuh": header, "fill.cu": code}))
-    records = needed_cures(source, on(cuda)).by_variables
+    records = cures_of(source, on(cuda)).by_variables
     assert [record.key for record in records] == ["template-stubs"] * cured
 
 
@@ -292,10 +299,10 @@ def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     """Inria's rasterizers carry a CMakeLists.txt that their setup.py never looks at."""
     lists = {"CMakeLists.txt": "set(CMAKE_CUDA_ARCHITECTURES 70 86)\n"}
     source = read_source(put(cuda_source(tmp_path / "both"), lists))
-    assert needed_cures(source, LINUX_13).edits == ()
+    assert cures_of(source, LINUX_13).edits == ()
 
     project = {"pyproject.toml": '[build-system]\nrequires = ["scikit-build-core"]\n'}
     source = read_source(put(tmp_path / "cmake", lists | project))
-    (edit,) = needed_cures(source, LINUX_13).edits
+    (edit,) = cures_of(source, LINUX_13).edits
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
-    assert needed_cures(source, on((12, 8))).edits == ()
+    assert cures_of(source, on((12, 8))).edits == ()
