@@ -269,7 +269,7 @@ WRITERS = {
     "splatfix/app/result.py",
     "splatfix/kernels/nvrtc.py",
     "splatfix/cli/__init__.py",
-    "splatfix/core/passthrough.py",
+    "splatfix/explain/passthrough.py",
     "splatfix/facts/environment/probe_env.py",
     "splatfix/facts/machine/probe_cuda.py",
     "splatfix/certify/kernel_probe.py",
@@ -294,9 +294,8 @@ def test_nothing_bypasses_the_console() -> None:
 PLAN_READS = {
     "build_environment.py": "which folders of torch's wheels lend the headers that a toolkit lacks",
     "checkout.py": "what a SOURCE is decides what is read of it",
-    "edits.py": "the texts that are edited",
     "tools.py": "whether splatfix's own toolkit is whole in its cache",
-    "wheel_build.py": "the edited setup.py is judged once more; what the scratch copy is of",
+    "wheel_build.py": "the texts that are edited; the edited setup.py is judged once more; what the scratch copy is of",
 }
 
 
@@ -347,7 +346,7 @@ def test_every_module_says_what_it_is_for() -> None:
 STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
-    "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
+    "splatfix/explain/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
 }
 

@@ -19,10 +19,10 @@ from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
+from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
 from splatfix.knowledge.failures import failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
@@ -166,11 +166,8 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
     python = None
     if program.parent.name:  # a program of an environment stands beside its interpreter
         beside = [program.with_name(name) for name in ("python", "python.exe")]
-        python = next((str(path) for path in beside if path.exists()), None)
-    try:
-        return _facts_here(python)
-    except SplatfixError:
-        return None, ""  # the words of the log alone still name most causes
+        python = next((str(path) for path in beside if path.is_file()), None)
+    return _facts_here(python)
 
 
 def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:

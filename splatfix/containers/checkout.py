@@ -21,7 +21,7 @@ from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, Machin
 from splatfix.model.steps import Reason
 from splatfix.plan.backends.torch import oldest_driver
 from splatfix.plan.case import names_of_archs
-from splatfix.plan.checkout import read_sources, stack_in
+from splatfix.plan.checkout import read_sources
 from splatfix.plan.to_be import as_torch, cuda_of
 from splatfix.plan.tools import provided_toolkit
 
@@ -71,8 +71,8 @@ def lane_for(
     if not any(source.needs_cuda for source in sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
     name, description = "splats", "this checkout"
-    if recognition := stack_in(folder, checkout):
-        name, description = recognition.stack.key, recognition.stack.name
+    if read.stack:
+        name, description = read.stack.key, read.stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)
     archs = _archs(targets)

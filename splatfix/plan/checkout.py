@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise, repository_of
+from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of, stack_of
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
@@ -24,7 +25,7 @@ from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch,
 from splatfix.core.errors import Exit, Rejected
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, fill_in, run, say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
@@ -55,8 +56,8 @@ from splatfix.facts import (
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.stacks import ProgramNeeds, StackRecipe, recipe, variant, variants
-from splatfix.model import Checkout, Facts, ImportedModule, Pin, Source
+from splatfix.knowledge.stacks import ProgramNeeds, Stack, StackRecipe, variant, variants
+from splatfix.model import Checkout, Fact, Facts, ImportedModule, Pin, Source
 from splatfix.model.option import Request
 from splatfix.plan.parts import variants_of_face
 
@@ -75,6 +76,8 @@ class Sources(Struct, frozen=True):
     """Every extension source, each once, in the order of their builds."""
     notes: tuple[str, ...] = ()
     """What the user should know of them."""
+    stack: Stack | None = None
+    """What the last of the checkouts among them is, or was made from."""
 
 
 class NoFolder(Rejected, frozen=True, kw_only=True):
@@ -113,11 +116,12 @@ def read_sources(
         checkout = facts.checkout.value
     sources: dict[str, Source] = {}
     notes: list[str] = []
+    stack: Stack | None = None
     for text in named:
         answer = _folders_of(text, facts, checkout, request)
         if isinstance(answer, Rejected):
             return answer
-        folders, notes_of_it = answer
+        folders, notes_of_it, stack = answer
         notes += notes_of_it
         for path in folders:
             source = read_source(path)
@@ -141,21 +145,20 @@ def read_sources(
                 folders=" and ".join(twin.folder for twin in twins),
                 label=twins[0].label,
             )
-    return Sources(tuple(sources.values()), tuple(notes))
+    return Sources(tuple(sources.values()), tuple(notes), stack)
 
 
 def _folders_of(
     text: str, facts: Facts | None, checkout: Checkout | None, request: Request
-) -> tuple[Sequence[Path], Sequence[str]] | Rejected:
-    """Return the folders to build for one SOURCE, in order, and notes for the user."""
+) -> tuple[Sequence[Path], Sequence[str], Stack | None] | Rejected:
+    """Return the folders to build for one SOURCE, in order, notes for the user, and the stack that a checkout is of."""
     folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text)
     if opened_here := many_things(folder):
         return opened_here
     read = _identity(folder, checkout)
-    stack = _stack_of(read)
-    known = recipe(stack.stack.key) if stack else None
+    known = recipe_of(read)
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
     if known and known.needs:
@@ -169,7 +172,7 @@ def _folders_of(
         if lacking := [path for path in needed if path in empty]:
             return incomplete(folder, folder, lacking, request)
     if known is None and has_build_file(folder):
-        return _package(folder, read)
+        return (*_package(folder, read), None)
     if known is None and not is_source(folder):
         around = checkout_around(folder)
         path = folder.relative_to(around).as_posix()
@@ -178,10 +181,11 @@ def _folders_of(
             return incomplete(around, around, [path], request)
         return no_checkout(folder, *request.options)
     notes = []
-    if stack:
-        origin = stack.words
-        if stack.own:
-            origin = f"of {stack.words}"
+    recognition, stack = recognise(read), stack_of(read)
+    if recognition and stack:
+        origin = recognition.words
+        if recognition.own:
+            origin = f"of {recognition.words}"
         notes.append(f"{folder} is a checkout {origin}")
     # the folders of its recipe that setup.py builds, and those that something else does
     ours: list[Path] = []
@@ -202,20 +206,26 @@ def _folders_of(
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
         return incomplete(folder, folder, gone, request)
     if folder in ours:
-        return ours, notes
+        return ours, notes, stack
     walk = walk_extensions(folder)
     if not walk.complete:
         return NoExtension.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
     extensions = [path for path in walk.found if path not in others]
     if extensions:
         notes += [f"{path} cannot be read and was not looked into" for path in walk.unreadable]
-        return list(dict.fromkeys([*ours, *extensions])), notes
+        return list(dict.fromkeys([*ours, *extensions])), notes, stack
     # why it has none; what is most certain comes first
     if known:
         return _no_extension(folder, known)
     if empty:
         return incomplete(folder, folder, empty, request)
-    return _other_kind(folder) or _compiled_later(folder) or _unseen(folder, read, walk.unreadable)
+    if problem := _other_kind(folder):
+        return problem
+    if uses := compiled_at_first_use(folder):
+        lines, newest = few([item.place for item in uses]), max(uses, key=lambda use: release(use.cmake))
+        builder = newest.builder
+        return Rejected.of("plan.compiled-at-first-use", folder=folder, lines=lines, builder=builder)
+    return _nothing_found(folder, read, walk.unreadable)
 
 
 def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str]]:
@@ -375,22 +385,6 @@ def has_stack_files(folder: Path) -> bool:
     return recognise(Checkout(str(folder), telling_paths(folder))) is not None
 
 
-def stack_in(folder: Path, checkout: Checkout | None = None) -> Recognition | None:
-    """Return the stack that a checkout is or was made from, by all that tells; None also where its own call is another.
-
-    Args:
-        checkout: as it was read already.
-    """
-    return _stack_of(_identity(folder, checkout))
-
-
-def _stack_of(read: Checkout) -> Recognition | None:
-    recognition = recognise(read)
-    if recognition and recognition.call_fits is False:
-        return None
-    return recognition
-
-
 def _identity(folder: Path, checkout: Checkout | None) -> Checkout:
     """Return what was read of that very folder, or what tells which stack it is."""
     if checkout and checkout.folder == str(folder):
@@ -440,16 +434,7 @@ def _other_kind(folder: Path) -> Rejected | None:
     return None
 
 
-def _compiled_later(folder: Path) -> Rejected | None:
-    """Reject what has nothing to build beforehand, as its code is compiled when it first runs."""
-    uses = compiled_at_first_use(folder)
-    if not uses:
-        return None
-    lines, newest = few([item.place for item in uses]), max(uses, key=lambda use: release(use.cmake))
-    return Rejected.of("plan.compiled-at-first-use", folder=folder, lines=lines, builder=newest.builder)
-
-
-def _unseen(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> NoExtension:
+def _nothing_found(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> NoExtension:
     """Reject a checkout without extensions, with how they come into one that keeps them in archives, or clones them."""
     todo: list[Step] = []
     for archive in packed_sources(folder):
@@ -584,26 +569,19 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
     machine = facts.machine
     checked: list[tuple[bool | None, str]] = []
     if needs.cuda:
-        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
-        toolkits = machine.toolkits.value
-        if toolkits is None:
-            checked.append((None, f"{need}: not known ({machine.toolkits.error})"))
-        else:
-            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
-            best = "none found"
-            if fitting:
-                best = f"{fitting[0].version} in {fitting[0].root}"
-            checked.append((bool(fitting), f"{need}: {best}"))
+        fitting = []
+        for item in machine.toolkits.value or ():
+            if item.nvcc and release(item.version)[:2] >= needs.cuda:
+                fitting.append(f"{item.version} in {item.root}")
+        checked.append(_checked(f"CUDA toolkit {dotted(needs.cuda)} or newer", machine.toolkits, fitting[:1]))
     for tool in needs.tools:
         checked.append((tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"))
     if needs.adapters:
         need = f"a graphics adapter through {needs.adapters}"
-        adapters = machine.adapters.value
-        if adapters is None:
-            checked.append((None, f"{need}: not known ({machine.adapters.error})"))
-        else:
-            names = ", ".join(item.name for item in adapters) or "none found"
-            checked.append((bool(adapters), f"{need} or Metal: {names}"))
+        if machine.adapters.value is not None:
+            need += " or Metal"
+        names = [item.name for item in machine.adapters.value or ()]
+        checked.append(_checked(need, machine.adapters, names))
     marks = {True: "✓", False: "✗", None: "?"}
     lines = [f"{marks[met]} {text}" for met, text in checked]
     return Rejected(
@@ -622,3 +600,9 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         ),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
+
+
+def _checked(need: str, fact: Fact[Any], fitting: Sequence[str]) -> tuple[bool | None, str]:
+    if fact.value is None:
+        return None, f"{need}: not known ({fact.error})"
+    return bool(fitting), f"{need}: {', '.join(fitting) or 'none found'}"

@@ -62,6 +62,15 @@ class Lacks(Struct, frozen=True):
         """What pip has to bring before it is built, once each."""
         return tuple({name_of(text): text for text in (*self.to_build, *self.to_import)}.values())
 
+    @property
+    def purposes(self) -> str:
+        """``wheel to be built and jaxtyping, rich>=12 to be imported``."""
+        purposes = []
+        for requirements, purpose in ((self.to_build, "to be built"), (self.to_import, "to be imported")):
+            if requirements:
+                purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
+        return " and ".join(purposes)
+
 
 def missing_submodules(
     facts: Facts, sources: Sequence[Source], request: Request | None = None
@@ -101,14 +110,10 @@ def plan_dependencies(
         built = source.label not in prebuilt
         lacks_by_folder[source.folder] = _lacks_of(facts, source, sources, built=built)
     for source in sources:
+        if rejection := _rejection(request, facts, source, sources, lacks_by_folder):
+            return rejection
+    for source in sources:
         lacks = lacks_by_folder[source.folder]
-        obstacle = (
-            _obstacle(facts, source, lacks)
-            or _not_built(request, facts, source, sources, lacks_by_folder)
-            or _not_installed(request, facts, source, lacks)
-        )
-        if obstacle:
-            return obstacle
         reasons.update(dict.fromkeys(lacks.requirements, f"{source.label} needs it"))
         modules.update(dict.fromkeys(lacks.imported.modules))
         # what it declares, and is not seen to import when it is imported, nor to need for its build, can be left out
@@ -205,6 +210,51 @@ def _unlisted(requirements: Sequence[str], listed: Sequence[str]) -> list[str]:
     return [text for text in requirements if name_of(text) not in names]
 
 
+def _rejection(
+    request: Request,
+    facts: Facts,
+    source: Source,
+    together: Sequence[Source],
+    lacks_by_folder: Mapping[str, Lacks],
+) -> Rejected | None:
+    """Reject a source for what splatfix does not cure by itself, or was not asked to."""
+    lacks = lacks_by_folder[source.folder]
+    interpreter = facts.environment.interpreter.value
+    if obstacle := _obstacle(facts, source, lacks):
+        return obstacle
+    if repositories := lacks.imported.repositories:
+        # something else that has to be compiled against the installed torch
+        todo: list[Step] = []
+        for item in repositories:
+            todo.append(run("git", "clone", "--recursive", item.address))
+            todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
+        todo.append(say("Then run this again."))
+        others = []
+        for other in together:
+            lacks_of_it = lacks_by_folder[other.folder]
+            if not lacks_of_it.imported.repositories and not _obstacle(facts, other, lacks_of_it):
+                others.append(other.folder)
+        if others:
+            argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
+            todo.append(run(*argv, text="Or install the others of them alone"))
+        names = ", ".join(item.module for item in repositories)
+        return Rejected.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
+    if interpreter and lacks.requirements and not request.with_dependencies:
+        with_them = replace(request, with_dependencies=True).options
+        argv = ("splatfix", "install", *request.sources, *with_them, *python_option(facts))
+        return Rejected.of(
+            "plan.build-tools-missing",
+            todo=(
+                pip(facts, "install", *pip_arguments(facts, lacks.requirements)),
+                run(*argv, text="Or let splatfix install them too, in the same journal"),
+            ),
+            executable=interpreter.executable,
+            label=source.label,
+            purposes=lacks.purposes,
+        )
+    return None
+
+
 def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
     """Reject what nothing that is installed could cure: another Python, another torch, no compiler."""
     interpreter = facts.environment.interpreter.value
@@ -230,57 +280,6 @@ def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
                 "plan.torch-does-not-fit", source_label=source.label, text=text, installed=installed
             )
     return None
-
-
-def _not_built(
-    request: Request,
-    facts: Facts,
-    source: Source,
-    together: Sequence[Source],
-    lacks_by_folder: Mapping[str, Lacks],
-) -> Rejected | None:
-    """Reject a source that imports something else that has to be compiled against the installed torch."""
-    repositories = lacks_by_folder[source.folder].imported.repositories
-    if not repositories:
-        return None
-    todo: list[Step] = []
-    for item in repositories:
-        todo.append(run("git", "clone", "--recursive", item.address))
-        todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
-    todo.append(say("Then run this again."))
-    others = []
-    for other in together:
-        lacks = lacks_by_folder[other.folder]
-        if not lacks.imported.repositories and not _obstacle(facts, other, lacks):
-            others.append(other.folder)
-    if others:
-        argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
-        todo.append(run(*argv, text="Or install the others of them alone"))
-    names = ", ".join(item.module for item in repositories)
-    return Rejected.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
-
-
-def _not_installed(request: Request, facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
-    """Reject a source for what pip can bring and nobody asked to be installed, all of it at once."""
-    interpreter = facts.environment.interpreter.value
-    if not lacks.requirements or interpreter is None or request.with_dependencies:
-        return None
-    options = replace(request, with_dependencies=True).options
-    argv = ("splatfix", "install", *request.sources, *options, *python_option(facts))
-    purposes = []
-    for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
-        if requirements:
-            purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
-    return Rejected.of(
-        "plan.build-tools-missing",
-        todo=(
-            pip(facts, "install", *pip_arguments(facts, lacks.requirements)),
-            run(*argv, text="Or let splatfix install them too, in the same journal"),
-        ),
-        executable=interpreter.executable,
-        label=source.label,
-        purposes=" and ".join(purposes),
-    )
 
 
 def _notes_of(facts: Facts, source: Source, lacks: Lacks) -> list[str]:

@@ -89,7 +89,7 @@ def _is_imported(module: str, checkout: Checkout) -> bool:
 
 
 def _modules_of(source: Source) -> tuple[str, ...]:
-    """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``, ``fused_ssim`` of the module beside it."""
+    """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
     modules: dict[str, None] = {}
     for module in source.modules:
         if not module.name:
