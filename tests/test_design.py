@@ -413,6 +413,34 @@ def test_nothing_decides_by_a_phrase() -> None:
     assert not deciding
 
 
+# Where an outcome of `plan` or `app` may still end in an exception that goes no further, and why.
+ENDS_THERE = {
+    "splatfix/app/report.py: merged": "of many reports one that cannot be read is named in the document",
+}
+
+
+def test_outcomes_are_values() -> None:
+    """In plan and app no error is caught to learn an answer, no code of one decides, and no command is taken apart."""
+    caught, looked_at = set(), set()
+    for path, node in nodes("splatfix/plan", "splatfix/app"):
+        if isinstance(node, ast.ExceptHandler) and node.type and "SplatfixError" in ast.unparse(node.type):
+            if not isinstance(node.body[-1], ast.Raise):
+                caught.add(f"{name_of(path)}:{node.lineno}")
+        if isinstance(node, ast.Compare):
+            for side in (node.left, *node.comparators):
+                text = ast.unparse(side)
+                if text.endswith(
+                    ("error.code", "problem.code", "rejected.code", "refused.code", "refusal.code")
+                ):
+                    looked_at.add(f"{name_of(path)}:{node.lineno} {ast.unparse(node)}")
+                if re.search(r"\bargv\b", text):
+                    looked_at.add(f"{name_of(path)}:{node.lineno} {ast.unparse(node)}")
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith(".argv"):
+            looked_at.add(f"{name_of(path)}:{node.lineno} {ast.unparse(node)}")
+    assert not caught
+    assert not looked_at
+
+
 def test_the_command_line_is_parsed_and_not_searched() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources("cli")}
     # of the first word depends only which commands are built at all

@@ -5,15 +5,14 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, NoToolkit, UnknownArch, rejected_all
+from splatfix.context.model import Choice, NoToolkit, OtherOption, UnknownArch, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Rejected
-from splatfix.core.step import say
+from splatfix.core.step import Step, say
 from splatfix.core.versions import dotted, release
 from splatfix.facts import resolved_folder
 from splatfix.knowledge import Arch
@@ -211,17 +210,22 @@ def _no_toolkit(
     major = cuda.partition(".")[0]
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
     if dropped:
-        latest = min(_last_major(arch) or 0 for arch in dropped)
+        latest, todo = min(_last_major(arch) or 0 for arch in dropped), list[Step]()
         builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
         if builds:
             older = min(builds, key=lambda build: preference(facts, build, targets))
             _, command = install_command(older, facts)
-            todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
+            todo += [command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again.")]
         else:
             names = ", ".join(map(str, targets))
-            todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
-        return Rejected.of(
-            "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
+            todo.append(say(f"No torch build in the tables supports {names} here."))
+        rejection = Rejected if builds else OtherOption
+        return rejection.of(
+            "context.arch-dropped-by-cuda",
+            major=major,
+            dropped=tuple(dropped),
+            latest=latest,
+            todo=tuple(todo),
         )
     subject = "No toolkit on this machine fits"
     if cuda_home:
@@ -277,11 +281,11 @@ def choose_ptx(
 
     if fitting:
         return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
-    unavailable = Rejected.of(
+    unavailable = OtherOption.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
         considered=_considered(facts, objections),
-        todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
+        todo=(say("Use a toolkit that supports the GPU."),),
     )
     return Choice(None, rejected_all("toolkit", objections), unavailable)
 

@@ -112,7 +112,7 @@ class PlainStep(Step, Struct, frozen=True):
     text: str = ""
     command: Command | None = None
     kind: str = ""
-    """What the command is, for those who go on with it: ``install``, ``fetch``, ``clone``, ``diagnose``, ``options``; else ""."""
+    """What the command is, for those who go on with it: ``install``, ``fetch``, ``clone``, ``diagnose``; else ""."""
     sources: tuple[str, ...] = ()
     """What an ``install`` names."""
 

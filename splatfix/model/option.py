@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
-from splatfix.core.step import Step, run, target_options, value_options
+from splatfix.core.step import Step, fill_in, run, target_options, value_options
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
@@ -141,6 +141,13 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "--with-dependencies": self.with_dependencies,
         }
         return (*argv, *(name for name, is_set in flags.items() if is_set))
+
+    def install(self, *words: str, text: str = "", sources: tuple[str, ...] = ()) -> Step:
+        """Return ``splatfix install WORDS`` for the same targets; where none were named, ``ARCH`` stands behind ``sources``."""
+        argv, targets = ("splatfix", "install", *words), target_options(self.targets)
+        if sources and not targets:
+            targets = ("--target", "ARCH")
+        return fill_in(*argv, *targets, text=text, kind="install", sources=sources)
 
     def command(self, *sources: str, more: tuple[str, ...] = (), text: str = "") -> Step:
         """Return the command that asks for the same of these sources, and for more."""

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import NotHere, make_context
+from splatfix.context import NotHere, OtherOption, make_context
 from splatfix.context.commands import make_environment, python_option, removed_by
 from splatfix.core.errors import Exit, Rejected
-from splatfix.core.step import PlainStep, Step, say, target_options
+from splatfix.core.step import say
 from splatfix.knowledge import cubin_runs_on
 from splatfix.model import Considered, Finding
 from splatfix.model.option import (
@@ -24,7 +24,6 @@ from splatfix.model.option import (
     Plan,
     RejectedOption,
     Replacement,
-    Request,
 )
 from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.plan.advice import advise
@@ -192,12 +191,9 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     Args:
         named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
     """
-    answer = best(case)
+    answer = _best(case)
     plan = answer if isinstance(answer, Plan) else None
-    problem: Rejected | None = None
-    if isinstance(answer, Rejected):
-        # the options that it would advise to look at are what follows
-        problem = replace(answer, todo=tuple(step for step in answer.todo if step.kind != "options"))
+    problem = answer if isinstance(answer, Rejected) else None
     wrongly_named = problem and problem.exit_code is Exit.USAGE
     if problem and wrongly_named and named:
         # the name of a drop-in is no folder to build, and options serve it all the same
@@ -223,7 +219,15 @@ def best(case: Case) -> Plan | Rejected:
 
     Changes nothing; reads the sources of the request.
     """
-    request, facts = case.request, case.context.facts
+    plan = _best(case)
+    if isinstance(plan, OtherOption):
+        argv = ("--dry-run", "--why", *python_option(case.context.facts))
+        return replace(plan, todo=(*plan.todo, case.request.install(*argv, text="See all options")))
+    return plan
+
+
+def _best(case: Case) -> Plan | Rejected:
+    request = case.request
     if mended_by_name(request):
         plan = mend_plan(request, case.context)
     elif request.backend == "auto":
@@ -235,18 +239,15 @@ def best(case: Case) -> Plan | Rejected:
     else:
         choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
         problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
-        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
-    if isinstance(plan, Rejected):
-        return replace(plan, todo=tuple(_for_targets(step, request) for step in plan.todo))
-    notes = plan.notes
-    if command := removed_by(facts):
-        note = (
-            f"`{command}` removes again what is not in the project's lock file: install it again after that"
-        )
-        if command == "uv sync":  # Poetry builds in isolation whatever it is told
-            note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
-        notes += (f"{note} (docs/commands/install.md has the lines)",)
-    return replace(plan, request=request, notes=notes)
+        return Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+    command = removed_by(case.context.facts)
+    if isinstance(plan, Rejected) or not command:
+        return plan
+    note = f"`{command}` removes again what is not in the project's lock file: install it again after that"
+    if command == "uv sync":  # Poetry builds in isolation whatever it is told
+        note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
+    note += " (docs/commands/install.md has the lines)"
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def _read(case: Case) -> Case | Rejected:
@@ -303,7 +304,7 @@ def _first_possible(case: Case) -> Plan | Rejected:
 
 def _replaced(case: Case) -> Plan | Rejected:
     """Return the plan by the backend of drop-ins that was named; its rejection names the best of the others."""
-    replacement = choose_dropins(case.request.sources, case.context.checkout, case.request.backend)
+    replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
     if isinstance(replacement, Rejected):
         return replacement
     if case.request.backend == "pure":
@@ -353,19 +354,5 @@ def _kept(case: Case) -> Plan | None:
         targets=plan.targets,
         python=python.executable,
         prefix=python.prefix,
+        request=case.request,
     )
-
-
-def _for_targets(step: Step, request: Request) -> Step:
-    """A command of ``splatfix install`` that names no target, or leaves it to the reader, is for those that were asked for."""
-    command = step.command
-    if command is None or command.argv[:2] != ("splatfix", "install") or not request.targets:
-        return step
-    assert isinstance(step, PlainStep)
-    argv = command.argv
-    if command.blanks == ("ARCH",):
-        argv = tuple(word for word in argv if word not in ("--target", "ARCH"))
-    elif "--target" in argv:
-        return step
-    argv += target_options(request.targets)
-    return replace(step, command=replace(command, argv=argv, blanks=()))
