@@ -30,7 +30,7 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     environment = facts.environment
     if environment.interpreter.value is None:
         problem = f"Cannot run {python}: {environment.interpreter.error}"
-        return Rejected.of("certify.environment-not-ready", problem=problem)
+        return Rejected.of("certify.prerequisites-missing", problem=problem)
     missing = lacking(facts, needs)
     if not missing:
         return None
@@ -41,7 +41,7 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     else:
         todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
     problem = f"This environment lacks {', '.join(missing)}."
-    return Rejected.of("certify.environment-not-ready", problem=problem, todo=todo)
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
 
 
 def _of_stack(verb: str) -> Step:
