@@ -10,6 +10,7 @@ from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
 from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
+from splatfix.model.steps import MakeDropin
 from splatfix.plan import Case, rank
 from splatfix.plan.requirements import usable_torch
 
@@ -74,10 +75,11 @@ class Answers:
 
     def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
         """The steps of the least invasive available option of these kinds."""
-        for option in self._options:
-            if option.kind in kinds:
-                # a step of a plan begins in lower case, behind its number
-                return tuple(
-                    PlainStep(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
-                )
-        return ()
+        plan = next((plan for plan in self._options if plan.kind in kinds), None)
+        steps = []
+        for step in plan.steps if plan else ():
+            by_nvrtc = isinstance(step, MakeDropin) and step.backend == "nvrtc"
+            # a step of a plan begins in lower case, behind its number
+            text = step.text[:1].upper() + step.text[1:]
+            steps.append(PlainStep(text, step.command, "install-nvrtc" if by_nvrtc else ""))
+        return tuple(steps)

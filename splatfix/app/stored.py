@@ -82,7 +82,7 @@ def read_stored(path: Path) -> Stored | Rejected:
     content = read_bytes(file, MOST_CERTIFICATE)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
-        return Rejected.of("core.cannot-read", path=file, reason=reason)
+        return Rejected.of("app.unreadable-certificate", path=file, reason=reason)
     try:
         members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         texts = {name: bytes(raw).decode() for name, raw in members.items() if name != "facts"}
@@ -91,7 +91,7 @@ def read_stored(path: Path) -> Stored | Rejected:
         try:
             document = parse_json(content.decode("utf-8-sig"))
         except ValueError as error:
-            return Rejected.of("core.not-json", path=file, what="a certificate", error=error)
+            return Rejected.of("app.damaged-certificate", path=file, error=error)
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"

@@ -29,12 +29,8 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
     """Reject an environment whose interpreter does not work or lacks one of these distributions (exit code 3)."""
     environment = facts.environment
     if environment.interpreter.value is None:
-        return Rejected(
-            code="environment-not-ready",
-            what=f"Cannot run {python}: {environment.interpreter.error}",
-            meaning=NOT_RUN,
-            exit_code=Exit.UNDETERMINED,
-        )
+        problem = f"Cannot run {python}: {environment.interpreter.error}"
+        return Rejected.of("certify.prerequisites-missing", problem=problem)
     missing = lacking(facts, needs)
     if not missing:
         return None
@@ -44,13 +40,8 @@ def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Reje
         todo = (_of_stack("Choose"), install)
     else:
         todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
-    return Rejected(
-        code="environment-not-ready",
-        what=f"This environment lacks {', '.join(missing)}.",
-        meaning=NOT_RUN,
-        todo=todo,
-        exit_code=Exit.UNDETERMINED,
-    )
+    problem = f"This environment lacks {', '.join(missing)}."
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
 
 
 def _of_stack(verb: str) -> Step:

@@ -67,10 +67,9 @@ def lane_for(
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
     read = require(read_sources((str(folder),), None, checkout))
-    sources, notes = read.sources, read.notes
-    if not any(source.needs_cuda for source in sources):
+    if not any(source.needs_cuda for source in read.sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
-    name, description = "splats", "this checkout"
+    name, description, notes = "splats", "this checkout", read.notes
     if read.stack:
         name, description = read.stack.key, read.stack.name
     else:
@@ -113,13 +112,13 @@ def lane_for(
             shown="",
             sources=(),
         )
-        for source in sources:
+        for source in read.sources:
             if not Path(source.folder).is_relative_to(folder):
                 raise SplatfixError.of("containers.outside-checkout", folder=source.folder, checkout=folder)
         return CheckoutLane(
             lane,
             machine,
-            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in sources),
+            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in read.sources),
             reasons=(Reason(carries, build.source), Reason(compiler), Reason(runs)),
             # what the checkout is, the image says itself
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),

@@ -29,10 +29,11 @@ def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: st
     if python is not None and python.externally_managed:
         refuses, environment = True, ("--python", "FOLDER")
     argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+    kind = "install-nvrtc" if "nvrtc" in sources else "install"
     if targets and sources and not refuses:
-        return run(*argv, *targets, text=text, kind="install", sources=sources)
+        return run(*argv, *targets, text=text, kind=kind, sources=sources)
     argv += targets or ("--target", "ARCH")
-    return fill_in(*argv, text=text, kind="install", sources=sources)
+    return fill_in(*argv, text=text, kind=kind, sources=sources)
 
 
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:

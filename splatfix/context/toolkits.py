@@ -12,7 +12,7 @@ from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, say
+from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.facts import resolved_folder
 from splatfix.knowledge import Arch
@@ -210,22 +210,22 @@ def _no_toolkit(
     major = cuda.partition(".")[0]
     dropped = [arch for arch in targets if (_last_major(arch) or int(major)) < int(major)]
     if dropped:
-        latest, todo = min(_last_major(arch) or 0 for arch in dropped), list[Step]()
+        latest = min(_last_major(arch) or 0 for arch in dropped)
         builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
-        if builds:
-            older = min(builds, key=lambda build: preference(facts, build, targets))
-            _, command = install_command(older, facts)
-            todo += [command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again.")]
-        else:
-            names = ", ".join(map(str, targets))
-            todo.append(say(f"No torch build in the tables supports {names} here."))
-        rejection = Rejected if builds else OtherOption
-        return rejection.of(
-            "context.arch-dropped-by-cuda",
-            major=major,
-            dropped=tuple(dropped),
-            latest=latest,
-            todo=tuple(todo),
+        if not builds:
+            none = say(f"No torch build in the tables supports {', '.join(map(str, targets))} here.")
+            return OtherOption.of(
+                "context.arch-dropped-by-cuda",
+                major=major,
+                dropped=tuple(dropped),
+                latest=latest,
+                todo=(none,),
+            )
+        older = min(builds, key=lambda build: preference(facts, build, targets))
+        _, command = install_command(older, facts)
+        todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
+        return Rejected.of(
+            "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
         )
     subject = "No toolkit on this machine fits"
     if cuda_home:

@@ -112,7 +112,8 @@ class PlainStep(Step, Struct, frozen=True):
     text: str = ""
     command: Command | None = None
     kind: str = ""
-    """What the command is, for those who go on with it: ``install``, ``fetch``, ``clone``, ``diagnose``; else ""."""
+    """What the command does, for those who go on with it: ``install`` (``install-nvrtc`` without a compiler), ``fetch`` and
+    install, ``clone``, ``diagnose``; "" where nobody asks."""
     sources: tuple[str, ...] = ()
     """What an ``install`` names."""
 
