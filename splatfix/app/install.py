@@ -33,7 +33,7 @@ from splatfix.plan import (
     Case,
     Options,
     Plan,
-    SourceSummary,
+    Ranking,
     best,
     has_stack_files,
     rank,
@@ -103,7 +103,7 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
         SplatfixError: no plan, or a step that failed; the environment is then as it was before.
     """
     case, wheels = _prepare(request, fetch=request.fetch_submodules)
-    plan = require(planned(case, named=request.is_named, wheels=wheels))
+    plan = require(planned(case, named=request.is_named))
     if not plan.steps:
         return shown(plan)
     require_downloads(plan)
@@ -187,8 +187,7 @@ def plan(request: InstallRequest) -> Planned:
             return explain(replace(request, keep=()))
         for folder in _checkouts(request.sources):
             installation.show_fetched(console.err(), folder, ())
-    case, wheels = _prepare(request)
-    plan = require(planned(case, named=request.is_named, wheels=wheels))
+    plan = require(planned(_prepare(request)[0], named=request.is_named))
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
@@ -240,33 +239,8 @@ def explain(request: InstallRequest) -> Planned:
     sources = case.request.sources
     folders = tuple(text for text in sources if text not in wheels.steps)
     summary = summarise(folders, case.context.facts, named=sources, fetch=to_fetch)
-    summary = replace(summary, prebuilt=case.sources.prebuilt)
-    ranking = rank_request(
-        replace(case, sources=summary, lanes=lanes(), keep=request.keep), named=bool(named)
-    )
-    ranking = require(no_wheel(case.request, wheels) or ranking)
-    plan = ranking.plan and replace(ranking.plan, considered=(*ranking.plan.considered, *wheels.rejected))
-
-    def text(console: Console) -> None:
-        if plan:
-            installation.show_plan(console, plan, install_step(plan), why=True)
-            console.print()
-        show_options(console, ranking.options)
-
-    exit_code: int = Exit.OK
-    if ranking.problem:
-        exit_code = ranking.problem.exit_code
-    elif plan is None and not ranking.options.available:
-        exit_code = Exit.UNDETERMINED
-    return Planned(
-        command="install",
-        data=lambda: installation.install_document(plan=plan, options=ranking.options, dry_run=True),
-        text=text,
-        exit_code=exit_code,
-        error=ranking.problem.error() if ranking.problem else None,
-        plan=plan,
-        options=ranking.options,
-    )
+    case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
+    return _ranked(require(rank_request(case, named=bool(named))))
 
 
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
@@ -276,12 +250,30 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     if named:
         sources = summarise(named, facts, named=named)
     context = make_context(facts, Goal(request.install.targets))
-    options = rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))
+    return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
+
+
+def _ranked(ranking: Ranking) -> Planned:
+    options, plan, problem = ranking.options, ranking.plan, ranking.problem
+
+    def text(console: Console) -> None:
+        if plan:
+            installation.show_plan(console, plan, install_step(plan), why=True)
+            console.print()
+        show_options(console, options)
+
+    exit_code: int = Exit.OK
+    if problem:
+        exit_code = problem.exit_code
+    elif plan is None and not options.available:
+        exit_code = Exit.UNDETERMINED
     return Planned(
         command="install",
-        data=lambda: installation.install_document(options=options, dry_run=True),
-        text=lambda console: show_options(console, options),
-        exit_code=Exit.OK if options.available else Exit.UNDETERMINED,
+        data=lambda: installation.install_document(plan=plan, options=options, dry_run=True),
+        text=text,
+        exit_code=exit_code,
+        error=problem.error() if problem else None,
+        plan=plan,
         options=options,
     )
 
@@ -323,8 +315,16 @@ def _prepare(
         facts = with_checkout(facts, checkout, source_patterns(), started=True)
     context = make_context(facts, Goal(asked.targets))
     wheels = find_prebuilt(asked, context, request.indexes)
-    prebuilt = wheels.steps if wheels.searches else None
-    return Case(context=context, request=asked, sources=SourceSummary(prebuilt=prebuilt)), wheels
+    # a name that only an index can serve
+    by_index = asked.backend == "native" and asked.indexes and any(map(is_package, asked.sources))
+    case = Case(
+        context=context,
+        request=asked,
+        prebuilt=wheels.steps if wheels.searches else None,
+        not_prebuilt=wheels.rejected,
+        no_wheel=wheels.problem if asked.backend == "wheels" or by_index else None,
+    )
+    return case, wheels
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:
@@ -341,21 +341,13 @@ def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def no_wheel(request: Request, wheels: Prebuilt) -> Rejected | None:
-    """Reject what only a prebuilt wheel can serve, and has none."""
-    by_index = request.backend == "native" and request.indexes and any(map(is_package, request.sources))
-    return wheels.problem if request.backend == "wheels" or by_index else None
-
-
-def planned(case: Case, *, named: bool, wheels: Prebuilt = NO_WHEELS) -> Plan | Rejected:
-    """Return the plan for the request of a case, with why wheels were not taken.
+def planned(case: Case, *, named: bool) -> Plan | Rejected:
+    """Return the plan for the request of a case.
 
     Args:
         named: the user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant.
     """
-    plan = no_wheel(case.request, wheels) or best(case)
-    if isinstance(plan, Plan):
-        plan = replace(plan, considered=(*plan.considered, *wheels.rejected))
+    plan = best(case)
     here = Path.cwd()
     if named or case.request.backend in WITHOUT_COMPILER or has_stack_files(here):
         return plan

@@ -14,7 +14,7 @@ from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
 from splatfix.model.source import Source
-from splatfix.model.steps import FetchWheel, InstallStep, InstallWheel, PlannedStep, Reason
+from splatfix.model.steps import InstallStep, InstallWheel, PlannedStep, Reason
 
 PLAN_VERSION = 2
 
@@ -285,8 +285,6 @@ class SourceSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """What must be done before anything of the source can be built: submodules to fetch."""
     fetch: bool = False
     """``splatfix install`` fetches them itself; ``prepare`` says what."""
-    prebuilt: Mapping[str, FetchWheel] | None = None
-    """By the name of an extension, the wheel that was found and proven; None where none was looked for."""
     refused: Rejected | None = None
     """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -18,8 +18,9 @@ from splatfix.core.versions import release
 from splatfix.knowledge import Arch, drivers
 from splatfix.knowledge.drivers import driver_words
 from splatfix.knowledge.tables import parse_version
-from splatfix.model import FatbinGroup, Finding, Status
+from splatfix.model import Considered, FatbinGroup, Finding, Status
 from splatfix.model.option import NO_SOURCES, LaneSummary, Request, SourceSummary
+from splatfix.model.steps import FetchWheel
 from splatfix.plan.parts import NativePart, native_parts
 
 
@@ -40,6 +41,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     lanes: tuple[LaneSummary, ...] = ()
     request: Request = Request(sources=())
     """What ``install`` was asked for; its sources are those of :attr:`sources`."""
+    prebuilt: Mapping[str, FetchWheel] | None = None
+    """By the name of an extension, the wheel that was found and proven; None where none was looked for."""
+    not_prebuilt: tuple[Considered, ...] = ()
+    """Why others have none."""
+    no_wheel: Rejected | None = None
+    """Where prebuilt wheels alone will do and one has none."""
     parts_to_be: tuple[NativePart, ...] | None = None
     """In place of what the facts tell of the extensions; None: the facts are asked."""
     first: tuple[Step, ...] = ()

@@ -119,7 +119,7 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
         refused = None  # what is there can be built again from where it came
     for kind, backend in _BACKENDS.items():
         # nobody has looked for wheels: only a build or an install that was asked for asks the network
-        if kind is OptionKind.WHEEL and case.sources.prebuilt is None:
+        if kind is OptionKind.WHEEL and case.prebuilt is None:
             continue
         if refused and kind in BUILDING:
             yield kind, not_applicable(refused.what.rstrip("."))
@@ -228,6 +228,8 @@ def best(case: Case) -> Plan | Rejected:
 
 def _best(case: Case) -> Plan | Rejected:
     request = case.request
+    if case.no_wheel:
+        return case.no_wheel
     if mended_by_name(request):
         plan = mend_plan(request, case.context)
     elif request.backend == "auto":
@@ -240,24 +242,26 @@ def _best(case: Case) -> Plan | Rejected:
         choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
         problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
         return Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
-    command = removed_by(case.context.facts)
-    if isinstance(plan, Rejected) or not command:
+    if isinstance(plan, Rejected):
         return plan
-    note = f"`{command}` removes again what is not in the project's lock file: install it again after that"
-    if command == "uv sync":  # Poetry builds in isolation whatever it is told
-        note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
-    note += " (docs/commands/install.md has the lines)"
-    return replace(plan, notes=(*plan.notes, note))
+    notes = list(plan.notes)
+    if command := removed_by(case.context.facts):
+        note = (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that"
+        )
+        if command == "uv sync":  # Poetry builds in isolation whatever it is told
+            note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
+        notes.append(f"{note} (docs/commands/install.md has the lines)")
+    return replace(plan, considered=(*plan.considered, *case.not_prebuilt), notes=tuple(notes))
 
 
 def _read(case: Case) -> Case | Rejected:
     """Read the sources of the request; a name that has a wheel is no folder to read."""
-    prebuilt = case.sources.prebuilt or {}
-    folders = tuple(text for text in case.request.sources if text not in prebuilt)
+    folders = tuple(text for text in case.request.sources if text not in (case.prebuilt or {}))
     read = read_named(replace(case.request, sources=folders), case.context.facts)
     if isinstance(read, Rejected):
         return read
-    return replace(case, sources=replace(read, prebuilt=case.sources.prebuilt))
+    return replace(case, sources=read)
 
 
 def _built(case: Case) -> Plan | Rejected:

@@ -20,7 +20,7 @@ from splatfix.install.environment import Environment
 from splatfix.install.journal import Journal
 from splatfix.model import Fact, Facts
 from splatfix.model.steps import FetchWheel
-from splatfix.plan import BuildWheel, Case, OptionKind, Plan, Request, SourceSummary, summarise
+from splatfix.plan import BuildWheel, Case, OptionKind, Plan, Request, rank, summarise
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import without_login
 from tests.archs import goal, request_for
@@ -63,9 +63,14 @@ def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
 
 def with_wheels(request: Request, facts: Facts, wheels: Prebuilt) -> Plan:
     """The plan with these wheels."""
-    context = make_context(facts, Goal(request.targets))
-    case = Case(context=context, request=request, sources=SourceSummary(prebuilt=wheels.steps))
-    return require(planned(case, named=True, wheels=wheels))
+    case = Case(
+        context=make_context(facts, Goal(request.targets)),
+        request=request,
+        prebuilt=wheels.steps,
+        not_prebuilt=wheels.rejected,
+        no_wheel=wheels.problem if request.backend == "wheels" else None,
+    )
+    return require(planned(case, named=True))
 
 
 def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -> None:
@@ -173,12 +178,13 @@ def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
     write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
     wheels = found(request, facts, str(tmp_path / "wheels"))
     summary = summarise(request.sources, facts, named=request.sources)
-    options = find_options(goal("sm_120"), facts, sources=replace(summary, prebuilt=wheels.steps))
+    context = make_context(facts, goal("sm_120"))
+    options = rank(Case(context=context, sources=summary, prebuilt=wheels.steps))
     kinds = [option.kind for option in options.available]
     assert kinds.index(OptionKind.WHEEL) + 1 == kinds.index(OptionKind.REBUILD)
     (step, *_) = options.available[kinds.index(OptionKind.WHEEL)].steps
     assert isinstance(step, FetchWheel) and step.command and "--backend" in step.command.argv
-    looked = find_options(goal("sm_120"), facts, sources=replace(summary, prebuilt={}))
+    looked = rank(Case(context=context, sources=summary, prebuilt={}))
     (rejected,) = (item for item in looked.rejected if item.kind is OptionKind.WHEEL)
     assert "no wheel is proven for tiny_probe" in rejected.rejected_because
 

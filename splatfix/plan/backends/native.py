@@ -137,7 +137,7 @@ def _lacks_code(case: Case, part: NativePart) -> bool:
 def build_sources(case: Case) -> Plan | Rejected:
     """Build, verify and install the sources that were read, each or its prebuilt wheel: what ``install`` executes."""
     context, facts, request = case.context, case.context.facts, case.request
-    prebuilt = case.sources.prebuilt or {}
+    prebuilt = case.prebuilt or {}
     sources = tuple(case.sources.built_from.values())
     to_build = tuple(source for source in sources if source.label not in prebuilt)
     python = usable_python(facts)

@@ -15,7 +15,7 @@ from splatfix.plan.compose import confirm, make_option, splatfix
 def wheels(case: Case) -> Plan | Rejected:
     """Install the wheels that were found for the sources; they were looked for before, here nothing is."""
     against, unsure = torch_obstacles(case)
-    prebuilt = case.sources.prebuilt or {}
+    prebuilt = case.prebuilt or {}
     lacking = [name for name in case.sources.variants if name not in prebuilt]
     if lacking or not prebuilt:
         against.append(f"no wheel is proven for {', '.join(lacking) or 'anything here'}")
