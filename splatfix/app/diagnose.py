@@ -87,7 +87,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     findings = run_checks(context, checks)
     options, sources = None, NO_SOURCES
     if any(finding.status is Status.FAIL for finding in findings):
-        sources = sources_of_checkout(request.repo, facts)
+        sources = sources_of_checkout(request.repo, context)
         options = options_after(findings, context, sources)
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()

@@ -238,18 +238,17 @@ def explain(request: InstallRequest) -> Planned:
     case, wheels = _prepare(request, checkout=checkout_of(named))
     sources = case.request.sources
     folders = tuple(text for text in sources if text not in wheels.steps)
-    summary = summarise(folders, case.context.facts, named=sources, fetch=to_fetch)
+    summary = summarise(folders, case.context, named=sources, fetch=to_fetch)
     case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
     return _ranked(require(rank_request(case, named=bool(named))))
 
 
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
-    facts = load(facts_file)
+    context = make_context(load(facts_file), Goal(request.install.targets))
     named, sources = request.install.sources, NO_SOURCES
     if named:
-        sources = summarise(named, facts, named=named)
-    context = make_context(facts, Goal(request.install.targets))
+        sources = summarise(named, context, named=named)
     return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from splatfix.containers import GpuNeed, load_lanes
 from splatfix.context import Context
-from splatfix.model import Facts, Finding, Status
+from splatfix.model import Finding, Status
 from splatfix.plan import (
     NO_SOURCES,
     Case,
@@ -33,12 +33,12 @@ def options_after(
     return advised_options(findings, Case(context=context, lanes=lanes(), sources=sources))
 
 
-def sources_of_checkout(repo: Path | None, facts: Facts) -> SourceSummary:
+def sources_of_checkout(repo: Path | None, context: Context) -> SourceSummary:
     """What ``splatfix install`` would make of a checkout, or why it refuses it."""
     if repo is None:
         return NO_SOURCES
     named = absolute((str(repo),))
-    return summarise(named, facts, named=named)
+    return summarise(named, context, named=named)
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.checks import all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
-from splatfix.context import Context, make_context
+from splatfix.context import Context
 from splatfix.context.installed import installed_driver
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, say
@@ -22,6 +22,7 @@ from splatfix.model import Considered, FatbinGroup, Finding, Status
 from splatfix.model.option import NO_SOURCES, LaneSummary, Request, SourceSummary
 from splatfix.model.steps import FetchWheel
 from splatfix.plan.parts import NativePart, native_parts
+from splatfix.plan.to_be import for_targets
 
 
 class Compatibility(Struct, frozen=True):
@@ -66,7 +67,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         if self.here:
             # asked of the machine's own GPUs, whatever the targets are: that is what the driver and the container serve
             blocking = [check for check in all_checks() if check.blocks]
-            for finding in most_urgent_first(run_checks(make_context(self.context.facts), blocking)):
+            for finding in most_urgent_first(run_checks(for_targets(self.context), blocking)):
                 repairs.update(dict.fromkeys(repair_of(finding)))
         return tuple(repairs)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import NotHere, OtherOption, make_context
+from splatfix.context import NotHere, OtherOption
 from splatfix.context.commands import make_environment, python_option, removed_by
 from splatfix.core.errors import Exit, Rejected
 from splatfix.core.step import say
@@ -24,6 +24,7 @@ from splatfix.model.option import (
     Plan,
     RejectedOption,
     Replacement,
+    SourceSummary,
 )
 from splatfix.model.steps import WITHOUT_COMPILER
 from splatfix.plan.advice import advise
@@ -42,7 +43,7 @@ from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
 from splatfix.plan.requirements import NoCuda, usable_python
 from splatfix.plan.summary import read_named
-from splatfix.plan.to_be import context_to_be
+from splatfix.plan.to_be import context_to_be, for_targets
 
 # The backends, the least invasive first; what is kept comes before them, a driver after them.
 _BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
@@ -69,8 +70,7 @@ def rank(case: Case) -> Options:
         kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
         answers: dict[OptionKind, Plan | Rejected] = dict.fromkeys(kinds, not_applicable(reason))
         # --target auto beside a named GPU, on a machine without one, promises something that is not there
-        goal = replace(case.context.goal, targets=())
-        case = replace(case, context=make_context(case.context.facts, goal))
+        case = replace(case, context=for_targets(case.context))
         answers[OptionKind.DROPIN] = pure(_in_environment_to_be(case))
         return _options(answers)
     answers = dict(_answers(case))
@@ -191,7 +191,7 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     Args:
         named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
     """
-    answer = _best(case)
+    answer = best(case, shows_options=True)
     plan = answer if isinstance(answer, Plan) else None
     problem = answer if isinstance(answer, Rejected) else None
     wrongly_named = problem and problem.exit_code is Exit.USAGE
@@ -214,38 +214,34 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
     return Ranking(options, plan, problem if named else None)
 
 
-def best(case: Case) -> Plan | Rejected:
+def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
     """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
 
     Changes nothing; reads the sources of the request.
+
+    Args:
+        shows_options: all options are shown beside it, so that a rejection needs not name the command that shows them.
     """
-    plan = _best(case)
-    if isinstance(plan, OtherOption):
-        argv = ("--dry-run", "--why", *python_option(case.context.facts))
-        return replace(plan, todo=(*plan.todo, case.request.install(*argv, text="See all options")))
-    return plan
-
-
-def _best(case: Case) -> Plan | Rejected:
-    request = case.request
+    request, facts = case.request, case.context.facts
     if case.no_wheel:
-        return case.no_wheel
-    if mended_by_name(request):
+        plan: Plan | Rejected = case.no_wheel
+    elif mended_by_name(request):
         plan = mend_plan(request, case.context)
-    elif request.backend == "auto":
-        plan = _first_possible(case)
-    elif request.backend in ("native", "wheels"):
-        plan = _built(case)
+    elif request.backend in ("native", "wheels", "auto"):
+        plan = _native(case)
     elif request.backend in WITHOUT_COMPILER:
         plan = _replaced(case)
     else:
         choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
         problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
-        return Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+    if isinstance(plan, OtherOption) and not shows_options:
+        argv = ("--dry-run", "--why", *python_option(facts))
+        return replace(plan, todo=(*plan.todo, request.install(*argv, text="See all options")))
     if isinstance(plan, Rejected):
         return plan
     notes = list(plan.notes)
-    if command := removed_by(case.context.facts):
+    if command := removed_by(facts):
         note = (
             f"`{command}` removes again what is not in the project's lock file: install it again after that"
         )
@@ -255,54 +251,36 @@ def _best(case: Case) -> Plan | Rejected:
     return replace(plan, considered=(*plan.considered, *case.not_prebuilt), notes=tuple(notes))
 
 
-def _read(case: Case) -> Case | Rejected:
-    """Read the sources of the request; a name that has a wheel is no folder to read."""
-    folders = tuple(text for text in case.request.sources if text not in (case.prebuilt or {}))
-    read = read_named(replace(case.request, sources=folders), case.context.facts)
-    if isinstance(read, Rejected):
-        return read
-    return replace(case, sources=read)
-
-
-def _built(case: Case) -> Plan | Rejected:
-    """Return the plan by the compiler, or wheels; where torch is none for CUDA, the rejection names the drop-ins."""
-    read = _read(case)
-    if isinstance(read, Rejected):
-        return read
-    plan = build_sources(read)
-    if isinstance(plan, NoCuda):
-        replacement = choose_dropins(case.request.sources, case.context.checkout)
-        if isinstance(replacement, Replacement) and not replacement.native:
-            return _with_next_best(plan, case, replacement)
-    return plan
-
-
-def _first_possible(case: Case) -> Plan | Rejected:
-    """Return native code where this machine can build it; what serves is there already; else the drop-ins: by NVRTC, pure."""
-    read = _read(case)
-    by_name, kept = isinstance(read, NoFolder), None
-    if isinstance(read, Rejected):
-        if not by_name:
-            return read
-        obstacle = read
+def _native(case: Case) -> Plan | Rejected:
+    """Return the plan by the compiler, or wheels. Where this machine rules that out, ``auto`` goes on: what serves is there
+    already, else the drop-ins by NVRTC, else pure; and where torch is none for CUDA, a rejection names these."""
+    request, auto = case.request, case.request.backend == "auto"
+    # a name that has a wheel is no folder to read
+    folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
+    read = read_named(replace(request, sources=folders), case.context.facts)
+    if isinstance(read, SourceSummary):
+        case = replace(case, sources=read)
+        answer = build_sources(case)
+        goes_on = isinstance(answer, NotHere if auto else NoCuda)
     else:
-        answer = build_sources(read)
-        if not isinstance(answer, NotHere):
-            return answer
-        obstacle, kept = answer, _kept(read)
-    considered = Considered("native build", obstacle.what)
-    if kept:
+        answer, goes_on = read, auto and isinstance(read, NoFolder)
+    if isinstance(answer, Plan) or not goes_on:
+        return answer
+    considered = Considered("native build", answer.what)
+    if auto and not isinstance(answer, NoFolder) and (kept := _kept(case)):
         return replace(kept, considered=(considered,))
-    replacement = choose_dropins(case.request.sources, case.context.checkout)
+    replacement = choose_dropins(request.sources, case.context.checkout)
     # where a part must be built natively, nothing else serves
     if isinstance(replacement, Rejected) or replacement.native:
-        return obstacle
+        return answer
+    if not auto:
+        return _with_next_best(answer, case, replacement)
     plan, passed_over = _best_dropins(case, replacement)
-    if plan is None and by_name:
+    if plan is None and isinstance(answer, NoFolder):
         return make_dropins(case, replacement)  # which says what its host or Python lacks
     if plan is None:
-        return obstacle
-    note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {obstacle.what}"
+        return answer
+    note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {answer.what}"
     return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
 
 
@@ -314,9 +292,7 @@ def _replaced(case: Case) -> Plan | Rejected:
     if case.request.backend == "pure":
         return make_dropins(case, replacement)
     plan = make_dropins_on_gpu(case, replacement)
-    if isinstance(plan, Rejected):
-        return _with_next_best(plan, case, replacement)
-    return plan
+    return plan if isinstance(plan, Plan) else _with_next_best(plan, case, replacement)
 
 
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from splatfix.context import Context
 from splatfix.core.errors import Rejected
 from splatfix.core.step import PlainStep, Step, say
 from splatfix.model import Facts
@@ -36,7 +37,7 @@ def read_named(request: Request, facts: Facts | None = None) -> SourceSummary | 
 
 def summarise(
     sources: Sequence[str],
-    facts: Facts | None = None,
+    context: Context | None = None,
     *,
     named: tuple[str, ...] = (),
     fetch: tuple[Step, ...] = (),
@@ -44,14 +45,15 @@ def summarise(
     """Say what sources are, whether they can be built or not, and what stands in for them.
 
     Args:
-        facts: as for :func:`read_named`.
+        context: of the machine, with the checkout as it was read already, if one of the sources is one.
         named: what commands name as SOURCE.
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
-    checkout = facts.checkout.value if facts else None
+    checkout = context.checkout if context else None
     replacement = choose_dropins(sources, checkout)
     if isinstance(replacement, Rejected):
         replacement = Replacement(native=(Native("", replacement.what.rstrip(".")),))
+    facts = context.facts if context else None
     read = read_named(Request(sources=tuple(sources)), facts)
     if isinstance(read, Incomplete):
         # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone
@@ -68,6 +70,6 @@ def summarise(
     if isinstance(read, Rejected):
         return SourceSummary(replacement=replacement, refused=read)
     for source in read.built_from.values():
-        if facts and (no_gpu := gpu_needed(source, facts)):
+        if context and (no_gpu := gpu_needed(source, context)):
             return SourceSummary(replacement=replacement, refused=no_gpu)
     return replace(read, named=named, replacement=replacement)

@@ -1,4 +1,5 @@
-"""A machine as it would be once a step was taken: with another torch or driver, or in an environment that is yet to be made."""
+"""A machine as it would be once a step was taken: with another torch or driver, in an environment that is yet to be made; or
+for other targets."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from msgspec.structs import replace
 
 from splatfix.context import Context, make_context
 from splatfix.context.commands import python_to_be
+from splatfix.knowledge import Arch
 from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.torch_releases import COMPANIONS, TorchBuild
 from splatfix.model import Distribution, Driver, EnvironmentFacts, Fact, Torch
@@ -50,6 +52,11 @@ def context_to_be(
             packages=Fact((), _FOUND_VIA),
         )
     return make_context(replace(facts, machine=machine, environment=environment), context.goal)
+
+
+def for_targets(context: Context, targets: tuple[Arch, ...] = ()) -> Context:
+    """Return the same machine for other targets; without any for its own GPUs."""
+    return make_context(context.facts, replace(context.goal, targets=targets))
 
 
 def cuda_of(build: TorchBuild) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from splatfix.checks.checkout.cuda_code import bring
-from splatfix.context import Context, make_context
+from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
@@ -40,7 +40,7 @@ def cuda_build(
 ) -> tuple[BuildWheel, Considered] | Rejected:
     """Plan the build of a CUDA source, and say what else could have decided on its architectures."""
     assert tools.compilers is not None
-    decided = _archs_and_cures(source, context.facts, tools)
+    decided = _archs_and_cures(source, context, tools)
     if isinstance(decided, Rejected):
         return decided
     archs, cures = decided
@@ -76,19 +76,19 @@ def cuda_build(
     return build, Considered("set TORCH_CUDA_ARCH_LIST", archs.why)
 
 
-def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures] | Rejected:
+def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[ArchChoice, Cures] | Rejected:
     """Tell who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
-    if no_gpu := gpu_needed(source, facts):
+    if no_gpu := gpu_needed(source, context):
         return no_gpu
-    versions = dict(python_versions(facts))
+    versions = dict(python_versions(context.facts))
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
-    waits = _waits_for_gpu(source, facts)
-    conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
+    waits = _waits_for_gpu(source, context)
+    conditions = BuildConditions(versions, context.machine.system, gpu_missing=waits)
     texts = dict(source_texts(Path(source.folder)))
     cures, choice = needed_cures(source, texts, conditions), _choose_archs(source, tools)
     if isinstance(cures, Rejected):
@@ -112,9 +112,9 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     return choice, cures
 
 
-def gpu_needed(source: Source, facts: Facts) -> Rejected | None:
+def gpu_needed(source: Source, context: Context) -> Rejected | None:
     """Reject a build that stops, or leaves its CUDA code out, for want of a GPU in sight, and that no edit changes."""
-    if not _waits_for_gpu(source, facts):
+    if not _waits_for_gpu(source, context):
         return None
     find = breakage("gpu-at-build").find
     assert find is not None
@@ -126,10 +126,10 @@ def gpu_needed(source: Source, facts: Facts) -> Rejected | None:
     return Rejected.of("plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder)
 
 
-def _waits_for_gpu(source: Source, facts: Facts) -> bool:
+def _waits_for_gpu(source: Source, context: Context) -> bool:
     """It would compile none of its CUDA code here, and reads no variable that changes that."""
     waits = source.switches.by_gpu and not source.switches.on
-    return waits and make_context(facts).has_working_gpu is not True
+    return waits and context.has_working_gpu is not True
 
 
 def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Rejected:

@@ -156,7 +156,7 @@ def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path
     findings = run_checks(context, select(("submodules-missing", "imports-missing", "cuda-home-wrong")))
     failed = [item.code for item in findings if item.status in (Status.FAIL, Status.WARN)]
     assert failed == ["cuda-home-wrong", "submodules-missing"]
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and advice.option and "external/scan is missing" in advice.option.steps[0].text
     assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
@@ -171,7 +171,7 @@ flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
 """
     cuda_source(tmp_path, flags="*flags", before=before)
     context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     codes = ("cxx-standard-forced", "arch-list-ignored")
     findings = run_checks(context, select(codes))
     clone, build = (
@@ -190,7 +190,7 @@ def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) 
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     cuda_source(tmp_path, before=asks)
     context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     findings = run_checks(context, select(("cuda-home-wrong",)))
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]

@@ -126,7 +126,7 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     assert commands(caught.todo)[-1].argv == ("splatfix", "diagnose", "--repo", str(folder))
     assert all(part.note in caught.meaning for part in recipe(key).parts)  # type: ignore[union-attr]
     facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
-    sources = summarise((str(folder),), facts, named=(str(folder),))
+    sources = summarise((str(folder),), make_context(facts), named=(str(folder),))
     options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
     assert not {item.kind for item in options.available} & set(BUILDING)
     assert options.advice

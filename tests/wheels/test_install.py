@@ -177,7 +177,7 @@ def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
     facts, request = healthy(), wanted(tmp_path)
     write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
     wheels = found(request, facts, str(tmp_path / "wheels"))
-    summary = summarise(request.sources, facts, named=request.sources)
+    summary = summarise(request.sources, make_context(facts), named=request.sources)
     context = make_context(facts, goal("sm_120"))
     options = rank(Case(context=context, sources=summary, prebuilt=wheels.steps))
     kinds = [option.kind for option in options.available]

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
 from splatfix.core.errors import Rejected
 from splatfix.core.versions import release
@@ -32,7 +31,7 @@ from splatfix.plan.case import (
     torch_obstacles,
 )
 from splatfix.plan.compose import make_option
-from splatfix.plan.to_be import as_torch, cuda_of
+from splatfix.plan.to_be import as_torch, cuda_of, for_targets
 from splatfix.plan.tools import Tools, tools_for
 
 _CODE = {
@@ -175,7 +174,7 @@ def _one_at_a_time(case: Case) -> list[str]:
         return []
     served = []
     for target in case.context.targets:
-        alone = replace(case, context=make_context(case.context.facts, Goal((target.arch,))))
+        alone = replace(case, context=for_targets(case.context, (target.arch,)))
         if case.context.torch is not None and not torch_obstacles(alone)[0]:
             served.append(f"{target.arch.sm} by torch {case.context.torch.version}, which is installed")
         elif offers := offers_for(alone):
