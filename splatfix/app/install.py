@@ -253,7 +253,14 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
 
 
 def _ranked(ranking: Ranking) -> Planned:
-    options, plan, problem = ranking.options, ranking.plan, ranking.problem
+    options, best = ranking.options, ranking.best
+    plan, problem, exit_code = None, None, Exit.OK
+    if isinstance(best, Plan):
+        plan = best
+    elif best:
+        problem, exit_code = best.error(), best.exit_code
+    elif not options.available:
+        exit_code = Exit.UNDETERMINED
 
     def text(console: Console) -> None:
         if plan:
@@ -261,17 +268,12 @@ def _ranked(ranking: Ranking) -> Planned:
             console.print()
         show_options(console, options)
 
-    exit_code: int = Exit.OK
-    if problem:
-        exit_code = problem.exit_code
-    elif plan is None and not options.available:
-        exit_code = Exit.UNDETERMINED
     return Planned(
         command="install",
         data=lambda: installation.install_document(plan=plan, options=options, dry_run=True),
         text=text,
         exit_code=exit_code,
-        error=problem.error() if problem else None,
+        error=problem,
         plan=plan,
         options=options,
     )
@@ -297,31 +299,31 @@ def _prepare(
             fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
     if request.resume:
-        asked = request_to_resume(interpreter)
+        to_install = request_to_resume(interpreter)
     else:
         offline = request.install.offline
         sources = tuple(
             fetch_source(text, interpreter, save_listed, offline=offline) for text in request.sources
         )
-        asked = replace(request.install, sources=absolute(sources) if request.is_named else sources)
+        to_install = replace(request.install, sources=absolute(sources) if request.is_named else sources)
     system = None
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
-    if asked.cuda_home is not None:
-        cuda_home = str(Path(asked.cuda_home).expanduser().absolute())
+    if to_install.cuda_home is not None:
+        cuda_home = str(Path(to_install.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
     facts = gather(interpreter, system=system)
     if checkout is not None:
         facts = with_checkout(facts, checkout, source_patterns(), started=True)
-    context = make_context(facts, Goal(asked.targets))
-    wheels = find_prebuilt(asked, context, request.indexes)
+    context = make_context(facts, Goal(to_install.targets))
+    wheels = find_prebuilt(to_install, context, request.indexes)
     # a name that only an index can serve
-    by_index = asked.backend == "native" and asked.indexes and any(map(is_package, asked.sources))
+    by_index = to_install.backend == "native" and to_install.indexes and any(map(is_package, to_install.sources))
     case = Case(
         context=context,
-        request=asked,
+        request=to_install,
         prebuilt=wheels.steps if wheels.searches else None,
         not_prebuilt=wheels.rejected,
-        no_wheel=wheels.problem if asked.backend == "wheels" or by_index else None,
+        no_wheel=wheels.problem if to_install.backend == "wheels" or by_index else None,
     )
     return case, wheels
 
@@ -352,18 +354,18 @@ def planned(case: Case, *, named: bool) -> Plan | Rejected:
         return plan
     if isinstance(plan, Plan) and plan.targets:
         return plan
-    what = f"{here} has no CUDA extension and is no splatting stack."
+    problem = f"{here} has no CUDA extension and is no splatting stack."
     todo: tuple[Step, ...] = (run("splatfix", "install", ".", text="To install it all the same"),)
     if isinstance(plan, Rejected):
         if not isinstance(plan, NoExtension):
             return plan
-        what, todo = plan.what, plan.todo
+        problem, todo = plan.what, plan.todo
     # what is installed could be meant
     context = case.context
     rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
     return Rejected(
         code="no-source",
-        what=f"No SOURCE was named. {what}",
+        what=f"No SOURCE was named. {problem}",
         todo=(*todo, *rebuild),
         exit_code=Exit.USAGE,
     )

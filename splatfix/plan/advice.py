@@ -38,7 +38,9 @@ def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
     needed: dict[object, AlsoNeeded] = {}
     advised: set[Step] = {step for item in refused for step in item.steps}
     # what the option itself begins with needs not be said again
-    done: set[Command] = set(commands(best.steps)) if best else set()
+    done: set[Command] = set()
+    if best:
+        done.update(commands(best.steps))
     for finding in failed:
         if finding in cured or finding.code in mended:
             continue
@@ -163,11 +165,15 @@ def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
         if install is None:
             return False
         # a newer driver is judged by its own version, not by the checks of the one that it replaces
-        families = ["torch", "gpu"] if is_driver else ["torch", "gpu", "driver"]
+        families = ["torch", "gpu"]
+        if not is_driver:
+            families.append("driver")
         # gone once this torch is there, and no other failure begins; asked of the checks themselves
         version = f"{install.version.replace('*', '0')}+{install.tag}"
         published = build(version)
-        torch = as_torch(published) if published else Torch(version, None, None, "")
+        torch = Torch(version, None, None, "")
+        if published:
+            torch = as_torch(published)
         failing = _failing(context_to_be(case.context, torch=torch), families)
         return finding.code not in failing and failing <= _failing(case.context, families)
     parts = _parts_of(finding, case)

@@ -90,12 +90,16 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def driver(self) -> tuple[int, ...] | None:
         """The driver that will have to run it; None when no target is here, or none is known."""
-        return self.own_driver if self.here else None
+        if not self.here:
+            return None
+        return self.own_driver
 
     @property
     def own_driver(self) -> tuple[int, ...] | None:
         """This machine's driver, wherever the targets are."""
-        return parse_version(self.driver_version) if self.driver_version else None
+        if not self.driver_version:
+            return None
+        return parse_version(self.driver_version)
 
     @property
     def driver_version(self) -> str:

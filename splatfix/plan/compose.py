@@ -11,7 +11,6 @@ from splatfix.context.commands import python_option
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch
-from splatfix.model import Considered, Interpreter
 from splatfix.model.option import Limit, OptionKind, Plan
 from splatfix.model.steps import (
     BuildWheel,
@@ -69,7 +68,9 @@ def make_option(
     title = kind.title(first_build=case.nothing_installed, torch_is_there=case.context.torch is not None)
     # what is kept works only after the repair, so its title must not promise that nothing is to be done
     if kind is OptionKind.KEEP and case.repairs:
-        manual = "one manual step" if len(case.repairs) == 1 else "manual steps"
+        manual = "manual steps"
+        if len(case.repairs) == 1:
+            manual = "one manual step"
         title = f"{manual}, then {title}"
     replaced: set[str] = set()
     for step in steps:
@@ -126,38 +127,35 @@ def confirm(case: Case) -> Confirm:
 
 def installation(
     case: Case,
-    kind: OptionKind,
-    python: Interpreter,
-    makers: Sequence[BuildWheel | MakeDropin | FetchWheel],
-    *,
+    draft: Plan,
+    makers: Sequence[BuildWheel | FetchWheel] | Sequence[MakeDropin],
     variants: Mapping[str, Sequence[str]],
     dependencies: Dependencies,
     first: Sequence[InstallStep] = (),
-    considered: Sequence[Considered] = (),
-    notes: Sequence[str] = (),
-    targets: tuple[Arch, ...] = (),
-    jobs: int = 0,
 ) -> Plan:
     """Build the plan that ``install`` executes: everything is made and verified before the first thing is installed.
 
     Args:
+        draft: kind, targets, and what was considered for it.
         makers: how the wheels come about.
         variants: by the name of a distribution, keys of the variants that it can be.
         first: steps before the makers, after the dependencies.
     """
     facts = case.context.facts
+    python = facts.environment.interpreter.value
+    assert python is not None, "it is usable"
     # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
     for step in makers:
         # a drop-in's own kernels are compiled, and so shown, while it is made
-        goal: tuple[Arch, ...] = ()
+        targets: tuple[Arch, ...] = ()
         if not isinstance(step, MakeDropin):
-            goal = step.targets
+            targets = step.targets
         # the checkout is edited only once the wheel made with the same edits has been verified
         if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
-        verifications.append(VerifyWheel(subject=step.subject, targets=goal))
+        verifications.append(VerifyWheel(subject=step.subject, targets=targets))
         installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
         installs.append(CheckImport(subject=step.subject))
     proves = [RungName.RESOLVED, RungName.BUILT, RungName.LOADS]
@@ -165,7 +163,7 @@ def installation(
         Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
         Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
     ]
-    if kind is OptionKind.DROPIN:
+    if draft.kind is OptionKind.DROPIN:
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
     # whose rasterizer is replaced by another stack's
@@ -176,20 +174,14 @@ def installation(
         for name in dict.fromkeys(names):
             if sentence := conflict_with(package, keys_by_name.get(name, ())):
                 conflicts.append(sentence)
-    title = kind.title()
-    if kind is OptionKind.REBUILD and not targets:
-        title = "build without a CUDA toolkit: there is no CUDA code"
-    return Plan(
-        kind,
-        title,
+    return replace(
+        draft,
         steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
         proves=tuple(proves),
         cannot_prove=tuple(limits),
-        considered=tuple(dict.fromkeys(considered)),
-        notes=(*notes, *conflicts, *dependencies.notes),
-        targets=targets,
+        considered=tuple(dict.fromkeys(draft.considered)),
+        notes=(*draft.notes, *conflicts, *dependencies.notes),
         python=python.executable,
         prefix=python.prefix,
         request=case.request,
-        jobs=jobs,
     )

@@ -93,12 +93,11 @@ def advised_options(findings: Sequence[Finding], case: Case) -> Options:
     """
     options = rank(case)
     advice = advise(findings, options, case)
-    first = options.available.index(advice.option) if advice.option else 0
-    less = []
-    for plan in options.available[:first]:
-        less.append(RejectedOption(plan.kind, plan.kind.title(), "it leaves what failed as it is"))
-    available = options.available[first:]
-    return replace(options, available=available, rejected=(*options.rejected, *less), advice=advice)
+    available, rejected = list(options.available), list(options.rejected)
+    while advice.option and available[0] != advice.option:
+        kind = available.pop(0).kind
+        rejected.append(RejectedOption(kind, kind.title(), "it leaves what failed as it is"))
+    return replace(options, available=tuple(available), rejected=tuple(rejected), advice=advice)
 
 
 def _options(answers: Mapping[OptionKind, Plan | Rejected]) -> Options:
@@ -154,7 +153,9 @@ def _notes(case: Case, *, opened: bool) -> Iterator[str]:
     if not opened and len(case.context.targets) > 1:
         yield f"no native option covers {case.names} together: name one at a time with --target"
     if case.away:
-        they = "is not in this machine: it" if len(case.away) == 1 else "are not in this machine: they"
+        they = "are not in this machine: they"
+        if len(case.away) == 1:
+            they = "is not in this machine: it"
         yield f"{names_of_archs(case.away)} {they} can be built for here but must be verified elsewhere"
     # GPUs of this machine that run none of the code for the targets
     lost = []
@@ -178,11 +179,11 @@ def _notes(case: Case, *, opened: bool) -> Iterator[str]:
 
 
 class Ranking(Struct, frozen=True):
-    """Every option of a machine, and the best plan for the sources of a request, or what stands against it."""
+    """Every option of a machine, and what ``install`` would execute for a request."""
 
     options: Options
-    plan: Plan | None = None
-    problem: Rejected | None = None
+    best: Plan | Rejected | None = None
+    """The plan for the sources, or what stands against it; None where no source is meant, or the options say it all."""
 
 
 def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
@@ -192,26 +193,33 @@ def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
         named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
     """
     answer = best(case, shows_options=True)
-    plan = answer if isinstance(answer, Plan) else None
-    problem = answer if isinstance(answer, Rejected) else None
-    wrongly_named = problem and problem.exit_code is Exit.USAGE
-    if problem and wrongly_named and named:
+    wrongly_named = isinstance(answer, Rejected) and answer.exit_code is Exit.USAGE
+    if isinstance(answer, Rejected) and wrongly_named and named:
         # the name of a drop-in is no folder to build, and options serve it all the same
-        if not isinstance(problem, NoFolder) or not case.sources.replacement.dropins:
-            return problem
-        problem = None
-    if plan and not named and not plan.targets:
-        plan = None  # the current folder is some project without a CUDA extension
+        if isinstance(answer, NoFolder) and case.sources.replacement.dropins:
+            return Ranking(rank(case))
+        return answer
+    is_source = named or not isinstance(answer, Plan) or bool(answer.targets)
     # a current folder that nobody named and that is no source has no say in what the options are about
-    if not (named or plan or (problem and not wrongly_named)):
+    if wrongly_named or not is_source:
         case = replace(case, sources=NO_SOURCES)
     options = rank(case)
-    if problem and case.sources.prepare:  # the options begin with what completes the sources
-        problem = None if case.sources.fetch else replace(problem, todo=())
-    elif problem and not isinstance(problem, NotHere):  # what refuses the source itself no option cures
-        unproven = (replace(item, proves=()) if item.kind in BUILDING else item for item in options.available)
-        options = replace(options, available=tuple(unproven))
-    return Ranking(options, plan, problem if named else None)
+    if isinstance(answer, Plan) and is_source:
+        return Ranking(options, answer)
+    if isinstance(answer, Plan) or case.sources.fetch:  # the options begin with what completes the sources
+        return Ranking(options)
+    if case.sources.prepare:
+        answer = replace(answer, todo=())
+    elif not isinstance(answer, NotHere):  # what refuses the source itself no option cures
+        available = []
+        for plan in options.available:
+            if plan.kind in BUILDING:
+                plan = replace(plan, proves=())
+            available.append(plan)
+        options = replace(options, available=tuple(available))
+    if not named:
+        return Ranking(options)
+    return Ranking(options, answer)
 
 
 def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
@@ -261,7 +269,7 @@ def _native(case: Case) -> Plan | Rejected:
     if isinstance(read, SourceSummary):
         case = replace(case, sources=read)
         answer = build_sources(case)
-        goes_on = isinstance(answer, NotHere if auto else NoCuda)
+        goes_on = isinstance(answer, NoCuda) or (auto and isinstance(answer, NotHere))
     else:
         answer, goes_on = read, auto and isinstance(read, NoFolder)
     if isinstance(answer, Plan) or not goes_on:
@@ -292,7 +300,9 @@ def _replaced(case: Case) -> Plan | Rejected:
     if case.request.backend == "pure":
         return make_dropins(case, replacement)
     plan = make_dropins_on_gpu(case, replacement)
-    return plan if isinstance(plan, Plan) else _with_next_best(plan, case, replacement)
+    if isinstance(plan, Rejected):
+        return _with_next_best(plan, case, replacement)
+    return plan
 
 
 def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:

@@ -49,11 +49,12 @@ def summarise(
         named: what commands name as SOURCE.
         fetch: what ``--fetch-submodules`` fetches first, one step each.
     """
-    checkout = context.checkout if context else None
+    facts = checkout = None
+    if context:
+        facts, checkout = context.facts, context.checkout
     replacement = choose_dropins(sources, checkout)
     if isinstance(replacement, Rejected):
         replacement = Replacement(native=(Native("", replacement.what.rstrip(".")),))
-    facts = context.facts if context else None
     read = read_named(Request(sources=tuple(sources)), facts)
     if isinstance(read, Incomplete):
         # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone

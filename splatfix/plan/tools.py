@@ -235,7 +235,9 @@ def _own_toolkit(
         return replace(none_here, todo=(*none_here.todo, download))
     chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
     choice = Choice(chosen.value, rejected, chosen.problem)
-    return tools_with(context, torch, choice, *([] if is_there else [step]))
+    if is_there:
+        return tools_with(context, torch, choice)
+    return tools_with(context, torch, choice, step)
 
 
 # The toolkit that splatfix itself can unpack from PyPI wheels

@@ -9,10 +9,10 @@ from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, target_options
-from splatfix.knowledge import cubin_runs_on
+from splatfix.knowledge import Arch, cubin_runs_on
 from splatfix.model import Considered, Facts, Torch
 from splatfix.model.option import OptionKind, Plan
-from splatfix.model.steps import BuildWheel, ProvideToolkit, Reason
+from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason
 from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
 from splatfix.plan.case import Case, code_serves, names_of_archs, not_applicable, torch_obstacles
@@ -151,7 +151,9 @@ def build_sources(case: Case) -> Plan | Rejected:
             return answer
         tools = answer
         considered += [*tools.rejected, *_torch_own_choice(facts, tools)]
-    jobs = Jobs(request.jobs, "as asked") if request.jobs else job_count(facts)
+    jobs = job_count(facts)
+    if request.jobs:
+        jobs = Jobs(request.jobs, "as asked")
     builds: list[BuildWheel] = []
     notes = list(case.sources.notes)
     for source, share in zip(to_build, share_jobs(jobs, to_build), strict=True):
@@ -171,7 +173,9 @@ def build_sources(case: Case) -> Plan | Rejected:
             notes += later
         builds.append(build)
     notes += map(why_prebuilt, prebuilt.values())
-    kind = OptionKind.REBUILD if builds else OptionKind.WHEEL
+    kind = OptionKind.WHEEL
+    if builds:
+        kind = OptionKind.REBUILD
     provide: tuple[ProvideToolkit, ...] = ()
     if tools:
         provide = tuple(step for step in tools.toolkit_steps if isinstance(step, ProvideToolkit))
@@ -186,19 +190,17 @@ def build_sources(case: Case) -> Plan | Rejected:
     dependencies = plan_dependencies(request, facts, sources, prebuilt)
     if isinstance(dependencies, Rejected):
         return dependencies
-    return installation(
-        case,
-        kind,
-        python,
-        (*prebuilt.values(), *builds),
-        variants=case.sources.variants,
-        dependencies=dependencies,
-        first=provide,
-        considered=considered,
-        notes=notes,
-        targets=context.archs if prebuilt or tools else (),
-        jobs=jobs.count,
+    title = kind.title()
+    targets: tuple[Arch, ...] = ()
+    if prebuilt or tools:
+        targets = context.archs
+    elif builds:
+        title = "build without a CUDA toolkit: there is no CUDA code"
+    draft = Plan(
+        kind, title, considered=tuple(considered), notes=tuple(notes), targets=targets, jobs=jobs.count
     )
+    makers: list[BuildWheel | FetchWheel] = [*prebuilt.values(), *builds]
+    return installation(case, draft, makers, case.sources.variants, dependencies, provide)
 
 
 def _torch_own_choice(facts: Facts, tools: Tools) -> tuple[Considered, ...]:

@@ -249,14 +249,7 @@ def make_dropins(
             reasons=(reason,),
         )
         makers.append(make)
-    return installation(
-        case,
-        kind,
-        python,
-        makers,
-        variants={dropin.distribution: dropin.serves for dropin in replacement.dropins},
-        dependencies=replace(dependencies, steps=(*imports, *dependencies.steps)),
-        considered=considered,
-        notes=notes,
-        targets=targets,
-    )
+    variants = {dropin.distribution: dropin.serves for dropin in replacement.dropins}
+    dependencies = replace(dependencies, steps=(*imports, *dependencies.steps))
+    draft = Plan(kind, kind.title(), considered=tuple(considered), notes=tuple(notes), targets=targets)
+    return installation(case, draft, makers, variants, dependencies)
