@@ -14,7 +14,7 @@ from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
 from splatfix.model.source import Source
-from splatfix.model.steps import InstallStep, InstallWheel, PlannedStep, Reason
+from splatfix.model.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
 
@@ -183,11 +183,6 @@ class Plan(Struct, frozen=True):
     jobs: int = 0
     """How many compilers may run at once, over all builds; 0: as many as the largest build says."""
     schema_version: int = PLAN_VERSION
-
-    @property
-    def manual(self) -> bool:
-        """Some of its steps are for the user to do."""
-        return not all(isinstance(step, PlannedStep) for step in self.steps)
 
     @property
     def executed(self) -> tuple[InstallStep, ...]:

@@ -23,7 +23,6 @@ from splatfix.install.outcome import (
     RevertOutcome,
 )
 from splatfix.model.option import Options, Plan
-from splatfix.model.steps import EditSource
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_notes, show_phases, show_reasons, show_rejected, show_steps
@@ -148,8 +147,7 @@ def show_outcome(
     if new:
         headline = f"Installed {', '.join(names)} in {outcome.seconds:.0f} s"
     elif edited:
-        names = [step.subject for step in outcome.plan.steps if isinstance(step, EditSource)]
-        headline = f"Edited the installed {', '.join(names)}"
+        headline = f"Edited the installed {', '.join(step.subject for step in outcome.plan.executed)}"
     else:
         current = (f"{item.subject} {item.version}" for item in outcome.items)
         headline = f"Already up to date: {', '.join(current)}"
