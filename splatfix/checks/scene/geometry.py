@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
-from splatfix.checks.scene.model import SceneCheck, check
+from splatfix.checks.registry import Check
+from splatfix.checks.scene.model import check, which
 from splatfix.core.words import subject, verb
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
@@ -38,7 +39,7 @@ _PERSPECTIVE = {"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"
 
 
 @check("camera-unknown", "Every image has a camera")
-def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def camera_unknown(scene: Scene, this: Check) -> Iterator[Finding]:
     """An image refers to its camera by number, and a camera to its model."""
     if scene.damage:
         return
@@ -46,19 +47,19 @@ def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if names:
         yield this.fail(
             f"{subject(len(names), 'image', 'refers', 'refer')} to a camera that the model does not have.",
-            "Copy or export the reconstruction again, with all of its files.",
-            names=names,
+            evidence=which(names),
+            remedy="Copy or export the reconstruction again, with all of its files.",
         )
     models = {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     for model in sorted(models - _MODELS):
         yield this.fail(
             f"The camera model {model} is not one of COLMAP's first {len(_MODELS)}, which trainers know.",
-            "Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
+            remedy="Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
         )
 
 
 @check("camera-impossible", "Focal length and principal point are possible")
-def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def camera_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
     """Positive, finite, a field of view below 175 degrees, the principal point within the image."""
     wrong: Counter[str] = Counter()
     for image in scene.images:
@@ -67,7 +68,7 @@ def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     for reason, count in wrong.items():
         yield this.fail(
             f"{subject(count, 'image', 'has', 'have')} a camera whose {reason}.",
-            "Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
+            remedy="Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
         )
 
 
@@ -92,20 +93,20 @@ def _impossible(camera: Camera) -> str:
 
 
 @check("pose-impossible", "Every pose is a turn and a position")
-def pose_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def pose_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
     """Finite numbers, a rotation that neither stretches nor mirrors."""
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
     if names:
         yield this.fail(
             f"{subject(len(names), 'image', 'has', 'have')} a pose that is not a rotation and a position "
             "(not finite, scaled or mirrored).",
-            "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
-            names=names,
+            evidence=which(names),
+            remedy="Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
         )
 
 
 @check("poses-equal", "No two images have the same pose")
-def poses_equal(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def poses_equal(scene: Scene, this: Check) -> Iterator[Finding]:
     """Of two photos at most one is where it says."""
     by_pose: dict[object, list[str]] = {}
     for image, pose in _posed(scene):
@@ -116,13 +117,13 @@ def poses_equal(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         total = sum(map(len, same))
         yield this.warn(
             f"{total} images share their pose with another image.",
-            "Reconstruct them again, unless they were taken from a tripod.",
-            names=[" = ".join(names[:3]) for names in same],
+            evidence=which([" = ".join(names[:3]) for names in same]),
+            remedy="Reconstruct them again, unless they were taken from a tripod.",
         )
 
 
 @check("poses-one-place", "The cameras stand apart")
-def one_place(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def one_place(scene: Scene, this: Check) -> Iterator[Finding]:
     """A camera that only turns shows no depth."""
     positions = [pose.position for _, pose in _posed(scene)]
     if len(positions) < 2:
@@ -138,12 +139,12 @@ def one_place(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if spread <= _ONE_PLACE * reach:
         yield this.fail(
             "All cameras stand in one place: without parallax depth cannot be learned.",
-            "Take the photos from different positions.",
+            remedy="Take the photos from different positions.",
         )
 
 
 @check("pose-far-away", "No camera stands far from the others")
-def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def far_away(scene: Scene, this: Check) -> Iterator[Finding]:
     """The extent of a scene, by which learning rates and sizes are scaled, is that of its cameras."""
     posed = list(_posed(scene))
     if len(posed) < 4:
@@ -156,13 +157,13 @@ def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         yield this.fail(
             f"{subject(len(names), 'camera', 'is', 'are')} more than {_FAR_AWAY:.0f} times as far from the "
             "center as the others.",
-            "Remove them from the reconstruction (colmap image_deleter).",
-            names=names,
+            evidence=which(names),
+            remedy="Remove them from the reconstruction (colmap image_deleter).",
         )
 
 
 @check("poses-flipped", "The cameras look at the points")
-def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def flipped(scene: Scene, this: Check) -> Iterator[Finding]:
     """Points must lie before the cameras and within their images; else axes or units of poses and points differ."""
     shares = _shares(scene)
     if not shares:
@@ -172,27 +173,29 @@ def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         if blind:
             yield this.fail(
                 f"{subject(len(blind), 'camera', 'sees', 'see')} none of the points, while the others do.",
-                "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-                names=blind,
+                evidence=which(blind),
+                remedy="Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
             )
         if median(_widths(scene)) < _NARROW:
             yield this.fail(
                 "The points fill less than 1 % of the images' width: poses and points have different units.",
-                "Take poses and points from one export.",
+                remedy="Take poses and points from one export.",
             )
         return
     for change, cause in _TURNS.items():
         if median(_shares(scene, change).values()) > 5 * _SEEN:
-            yield this.fail(f"The cameras look away from the points: {cause}.", "Export the poses again.")
+            yield this.fail(
+                f"The cameras look away from the points: {cause}.", remedy="Export the poses again."
+            )
             return
     yield this.fail(
         "The cameras do not see the points: poses and points are from different scenes, or in different units.",
-        "Take poses and points from one export.",
+        remedy="Take poses and points from one export.",
     )
 
 
 @check("reprojection-error", "The points project to their keypoints")
-def reprojection(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def reprojection(scene: Scene, this: Check) -> Iterator[Finding]:
     """A pose, a focal length or a point that changed after the reconstruction no longer fits the keypoints in the model."""
     shares, errors = _shares(scene), _errors(scene)
     if not errors or (shares and median(shares.values()) < _SEEN):
@@ -202,14 +205,14 @@ def reprojection(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         yield this.fail(
             f"The points project {median(errors.values()):.0%} of the image's width away from their keypoints: "
             "cameras, poses or points are not those of the reconstruction.",
-            "Take cameras, images and points3D from one reconstruction.",
+            remedy="Take cameras, images and points3D from one reconstruction.",
         )
     elif off:
         yield this.fail(
             f"{subject(len(off), 'image', 'does', 'do')} not fit {verb(len(off), 'its', 'their')} keypoints: "
             "the pose or the camera is wrong.",
-            "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-            names=off,
+            evidence=which(off),
+            remedy="Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
         )
 
 
@@ -238,7 +241,7 @@ def _errors(scene: Scene) -> Mapping[str, float]:
 
 
 @check("scene-scale", "The scene has a usual size")
-def scale(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def scale(scene: Scene, this: Check) -> Iterator[Finding]:
     """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
     depths = []
     points = _some_points(scene)
@@ -252,34 +255,34 @@ def scale(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if usual < NEAR:
         yield this.fail(
             f"Points lie {usual:.2g} units in front of the cameras, and nothing nearer than {NEAR} is rendered.",
-            "Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
+            remedy="Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
         )
     elif usual > FAR:
         yield this.warn(
             f"Points lie {usual:.2g} units in front of the cameras, where float32 positions are too coarse for detail.",
-            "Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
+            remedy="Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
         )
 
 
 @check("points-none", "There are points to start from")
-def no_points(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def no_points(scene: Scene, this: Check) -> Iterator[Finding]:
     """A COLMAP model without points cannot be started from; other layouts are started from random ones."""
     if scene.damage or scene.points is None:
         return
     if not scene.points.count:
         yield this.fail(
             "The reconstruction has no points.",
-            "Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
+            remedy="Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
         )
     elif scene.points.count < _FEW_POINTS:
         yield this.warn(
             f"The reconstruction has only {scene.points.count} points to start from.",
-            "Take sharper photos with more overlap, or match them exhaustively.",
+            remedy="Take sharper photos with more overlap, or match them exhaustively.",
         )
 
 
 @check("points-wild", "The points lie where the scene is")
-def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def wild(scene: Scene, this: Check) -> Iterator[Finding]:
     """The first size of a Gaussian is the distance to its neighbors: a point far away becomes one that covers everything."""
     if scene.points is None or not scene.points.sample:
         return
@@ -288,7 +291,7 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if len(finite) < len(sample):
         yield this.fail(
             f"{len(sample) - len(finite)} of {len(sample)} points have a position that is not finite.",
-            "Remove them from points3D, and delete points3D.ply beside it.",
+            remedy="Remove them from points3D, and delete points3D.ply beside it.",
         )
     if not finite:
         return
@@ -300,26 +303,28 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         farthest = max(distances) / median(distances)
         yield this.warn(
             f"{number} of {len(sample)} points {verb(number, 'is', 'are')} up to {farthest:.0f} times as far out as the median.",
-            "Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
+            remedy="Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
         )
 
 
 @check("points-one-color", "The points have colors")
-def one_color(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def one_color(scene: Scene, this: Check) -> Iterator[Finding]:
     """Gaussians start with them."""
     if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
-        yield this.warn("All points have the same color.", "Extract the colors (colmap color_extractor).")
+        yield this.warn(
+            "All points have the same color.", remedy="Extract the colors (colmap color_extractor)."
+        )
 
 
 @check("points-stale-ply", "points3D.ply is that of the model")
-def stale_ply(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def stale_ply(scene: Scene, this: Check) -> Iterator[Finding]:
     """Inria's family makes the file once, and reads it ever after, whatever became of the model."""
     if scene.ply_points is None or scene.points is None or scene.damage:
         return
     if scene.ply_points != scene.points.count:
         yield this.warn(
             f"points3D.ply has {scene.ply_points} points and the model {scene.points.count}: trainers read the outdated file.",
-            "Delete points3D.ply; the trainer writes it again.",
+            remedy="Delete points3D.ply; the trainer writes it again.",
         )
 
 

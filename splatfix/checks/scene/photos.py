@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from splatfix.checks.scene.model import SceneCheck, check, fix_command
+from splatfix.checks.registry import Check
+from splatfix.checks.scene.model import check, fix_command, which
 from splatfix.core.words import counted, subject, verb
 from splatfix.facts.scene.model import MOST_PIXELS, ROUNDING, Photo, Scene, SceneImage, inner_stem
 from splatfix.facts.scene.photos import CAMERA_ENDINGS
@@ -20,7 +21,7 @@ def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:
 
 
 @check("photos-missing", "Every image that is named is there")
-def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def missing(scene: Scene, this: Check) -> Iterator[Finding]:
     """Trainers end at the first that is not."""
     absent = [image for image in scene.images if image.path and scene.photos.get(image.path) is None]
     if not absent:
@@ -45,11 +46,11 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             remedy = f"Convert {other} back to {PurePosixPath(image.name).suffix}, as the model names it ({image.name})."
         break
     fixable = (fix_command(scene),) if len(scene.elsewhere) == len(set(names)) else ()
-    yield this.fail(summary, remedy, *fixable, names=names)
+    yield this.fail(summary, evidence=which(names), remedy=(remedy, *fixable))
 
 
 @check("photos-unreadable", "Every photo is an image file")
-def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def unreadable(scene: Scene, this: Check) -> Iterator[Finding]:
     """Its first bytes are those of a format that Pillow and OpenCV read."""
     present = scene.present
     pointers = [path for path, photo in present.items() if photo.pointer]
@@ -62,41 +63,43 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         yield this.fail(
             f"{subject(len(outside), 'photo', 'lies', 'lie')} outside of the scene's folder: an absolute name, one with .., or a "
             "link that leads out. Who gets the scene has other files there, or none.",
-            "Name photos by paths below the scene's folder, and put the files there (cp -rL copies what links lead to).",
-            names=outside,
+            evidence=which(outside),
+            remedy="Name photos by paths below the scene's folder, and put the files there (cp -rL copies what links lead to).",
         )
     if pointers:
         summary = f"{subject(len(pointers), 'photo', 'was', 'were')} not downloaded: there is only a Git LFS pointer."
-        yield this.fail(summary, "Download with git lfs pull.", names=pointers)
+        yield this.fail(summary, evidence=which(pointers), remedy="Download with git lfs pull.")
     if others:
         summary = f"{counted(len(others), 'file')} cannot be read as an image."
-        yield this.fail(summary, "Copy the originals from the camera again.", names=others)
+        yield this.fail(summary, evidence=which(others), remedy="Copy the originals from the camera again.")
     if cameras:
         summary = f"{subject(len(cameras), 'photo', 'is', 'are')} in a raw or HEIF format, which trainers do not read."
-        yield this.fail(summary, "Convert them to JPEG or PNG, and reconstruct again.", names=cameras)
+        yield this.fail(
+            summary, evidence=which(cameras), remedy="Convert them to JPEG or PNG, and reconstruct again."
+        )
     if large:
         yield this.fail(
             f"{subject(len(large), 'photo', 'has', 'have')} more than {MOST_PIXELS / 1e6:.0f} million pixels: Pillow, with which "
             "trainers open photos, refuses it as a decompression bomb.",
-            "Scale them down, and reconstruct again.",
-            names=large,
+            evidence=which(large),
+            remedy="Scale them down, and reconstruct again.",
         )
 
 
 @check("photos-truncated", "Every photo is whole")
-def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def truncated(scene: Scene, this: Check) -> Iterator[Finding]:
     """The mark that ends a JPEG or PNG is there."""
     cut = [path for path, photo in scene.present.items() if photo.format and not photo.complete]
     if cut:
         yield this.fail(
             f"{subject(len(cut), 'photo', 'is', 'are')} truncated.",
-            "Copy the originals from the camera again.",
-            names=cut,
+            evidence=which(cut),
+            remedy="Copy the originals from the camera again.",
         )
 
 
 @check("photos-other-size", "Photos have the size that their cameras state")
-def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def other_size(scene: Scene, this: Check) -> Iterator[Finding]:
     """Another shape draws every ray wrongly; the same shape at another size is taken by most trainers."""
     shapes, scales, stated = [], [], ""
     for image, photo in of_images(scene):
@@ -113,44 +116,44 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if shapes:
         yield this.fail(
             f"{subject(len(shapes), 'photo', 'has', 'have')} another aspect ratio than the camera ({stated}).",
-            "Use the photos that were reconstructed, neither cropped nor rotated.",
-            names=shapes,
+            evidence=which(shapes),
+            remedy="Use the photos that were reconstructed, neither cropped nor rotated.",
         )
     if scales:
         yield this.warn(
             f"{subject(len(scales), 'photo', 'has', 'have')} another size than the camera ({stated}).",
-            "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4 and images_8.",
-            names=scales,
+            evidence=which(scales),
+            remedy="Put the photos that were reconstructed into images, and smaller copies into images_2, images_4 and images_8.",
         )
 
 
 @check("photos-turned", "Photos are stored upright")
-def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def turned(scene: Scene, this: Check) -> Iterator[Finding]:
     """Pillow shows pixels as they are stored; OpenCV and viewers turn them as EXIF says. Poses fit one of the two."""
     paths = [path for path, photo in scene.present.items() if photo.orientation in range(2, 9)]
     if paths:
         yield this.warn(
             f"{subject(len(paths), 'photo', 'has', 'have')} an EXIF orientation, which some programs apply "
             "and others ignore.",
-            fix_command(scene),
-            names=paths,
+            evidence=which(paths),
+            remedy=fix_command(scene),
         )
 
 
 @check("photos-not-rgb", "Photos have three colors of 8 bits")
-def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def not_rgb(scene: Scene, this: Check) -> Iterator[Finding]:
     """Gray, CMYK and 16 bits."""
     strange = [f"{path} ({photo.unusual})" for path, photo in scene.present.items() if photo.unusual]
     if strange:
         yield this.fail(
             f"{subject(len(strange), 'photo', 'is', 'are')} not 8-bit RGB: trainers fail, or read wrong colors.",
-            fix_command(scene),
-            names=strange,
+            evidence=which(strange),
+            remedy=fix_command(scene),
         )
 
 
 @check("photos-alpha", "No photo is partly transparent, or all of a Blender scene are")
-def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def alpha(scene: Scene, this: Check) -> Iterator[Finding]:
     """Inria's family multiplies the drawn picture with alpha; others drop it."""
     paths = [path for path, photo in scene.present.items() if photo.alpha]
     there = [photo for photo in scene.present.values() if photo.width]
@@ -161,20 +164,20 @@ def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if scene.layout == "blender":
         yield this.warn(
             f"{len(paths)} of {len(there)} images {verb(len(paths), 'has', 'have')} an alpha channel, the others do not.",
-            "Export all of them with alpha, or none.",
-            names=paths,
+            evidence=which(paths),
+            remedy="Export all of them with alpha, or none.",
         )
     else:
         yield this.warn(
             f"{subject(len(paths), 'photo', 'has', 'have')} an alpha channel: a mask for Inria's family, ignored "
             "by others.",
-            "Save them without alpha, unless it is meant as a mask.",
-            names=paths,
+            evidence=which(paths),
+            remedy="Save them without alpha, unless it is meant as a mask.",
         )
 
 
 @check("photos-copied", "No photo is there twice")
-def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def copied(scene: Scene, this: Check) -> Iterator[Finding]:
     """Under two names it counts twice, and may be trained on and held out."""
     same: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for path, photo in scene.present.items():
@@ -184,13 +187,13 @@ def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if groups:
         yield this.warn(
             f"{subject(len(groups), 'photo', 'is', 'are')} there twice, under different names.",
-            "Remove the duplicates, and reconstruct again.",
-            names=[" = ".join(paths[:3]) for paths in groups],
+            evidence=which([" = ".join(paths[:3]) for paths in groups]),
+            remedy="Remove the duplicates, and reconstruct again.",
         )
 
 
 @check("photos-mixed", "Photos of one camera have one size")
-def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def mixed(scene: Scene, this: Check) -> Iterator[Finding]:
     """A layout whose camera states no size takes that of the files."""
     sizes: dict[tuple[int, int], list[str]] = defaultdict(list)
     for image, photo in of_images(scene):
@@ -201,13 +204,13 @@ def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         others = [path for size, paths in sizes.items() if size != usual for path in paths]
         yield this.fail(
             f"{subject(len(others), 'image', 'is', 'are')} not {usual[0]}x{usual[1]}, as the others are.",
-            "Export all of them at one size.",
-            names=others,
+            evidence=which(others),
+            remedy="Export all of them at one size.",
         )
 
 
 @check("copies-incomplete", "Smaller copies are those of all photos")
-def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def copies(scene: Scene, this: Check) -> Iterator[Finding]:
     """``images_2``, ``images_4`` and ``images_8`` have every photo, at that fraction of its size."""
     for divisor, prepared in scene.copies.items():
         absent, sizes = [], []
@@ -222,17 +225,17 @@ def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
                     sizes.append(f"{image.name} ({copy.width}x{copy.height})")
         if absent and scene.images:
             summary = f"images_{divisor}: {subject(len(absent), 'photo', 'is', 'are')} missing."
-            yield this.fail(summary, fix_command(scene), names=absent)
+            yield this.fail(summary, evidence=which(absent), remedy=fix_command(scene))
         if sizes:
             yield this.fail(
                 f"images_{divisor}: {subject(len(sizes), 'photo', 'is', 'are')} not 1/{divisor} of the size.",
-                fix_command(scene),
-                names=sizes,
+                evidence=which(sizes),
+                remedy=fix_command(scene),
             )
 
 
 @check("masks-incomplete", "Masks fit the photos")
-def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def masks(scene: Scene, this: Check) -> Iterator[Finding]:
     """Where there is a folder of masks every image has one, of its size."""
     if not scene.masks or not scene.images:
         return
@@ -248,12 +251,12 @@ def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if absent:
         yield this.warn(
             f"{subject(len(absent), 'image', 'has', 'have')} no mask, while others have one.",
-            "Add the missing masks.",
-            names=absent,
+            evidence=which(absent),
+            remedy="Add the missing masks.",
         )
     if sizes:
         yield this.fail(
             f"{subject(len(sizes), 'mask', 'has', 'have')} another size than the photo.",
-            "Export the masks at the size of the photos.",
-            names=sizes,
+            evidence=which(sizes),
+            remedy="Export the masks at the size of the photos.",
         )
