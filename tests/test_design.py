@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What `report` may import of other rooms: modules that only define data.
 DATA_CLASSES = {
     "splatfix.context.model",
-    "splatfix.checks.inspection",
+    "splatfix.context.inspection",
     "splatfix.checks.scene.model",
     "splatfix.facts.scene.model",
     "splatfix.budget.model",

@@ -263,48 +263,34 @@ def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
-    torch = context.torch
-    if torch is None:
-        return
-    distributions = {item.name.lower(): item for item in context.distributions}
-    versions = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
-    for name in ("torch", "torchvision", "torchaudio"):
-        item = distributions.get(name)
-        for pin in item.pins if item else ():
-            other, _, expected = pin.partition("==")
-            if item is None or other not in versions:
-                continue
-            installed = versions[other]
-            plain, _, local = installed.partition("+")
-            expected_plain = expected.partition("+")[0]
-            tag = item.version.partition("+")[2]
-            report = this.fail
-            remedy: list[Step | str] = [
-                f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command."
-            ]
-            if other == "triton":
-                remedy = [pip(context.facts, "install", f"triton=={expected}")]
-            # a patch keeps the binary interface, though pip calls it a conflict
-            elif plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
-                report = this.warn
-            elif plain != expected_plain:
-                remedy = [pip(context.facts, "install", *pip_arguments(context.facts, (name,)))]
-            if plain != expected_plain and not expected_plain.endswith("*"):
-                summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
-            elif other == "torch" and tag and local and tag != local:
-                summary = f"{name} is a {tag} build, torch a {local} build."
-            else:
-                report, remedy = this.ok, []
-                summary = f"{name} {item.version} fits {other} {installed}."
-            yield report(
-                summary,
-                subject=name,
-                evidence=(
-                    Evidence(name, f"{item.version} wants {other}=={expected}", "its metadata"),
-                    Evidence(other, installed, context.environment.distributions.found_via),
-                ),
-                remedy=remedy,
-            )
+    for pin in context.companion_pins:
+        name, version, other = pin.owner.name.lower(), pin.owner.version, pin.other
+        report = this.fail
+        summary = f"{name} {version} was made for {other} {pin.expected}; {pin.installed} is installed."
+        remedy: Step | str | tuple[Step, ...] = (
+            f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command."
+        )
+        if pin.misfit == "patch":
+            report = this.warn
+        elif pin.misfit == "release" and other == "triton":
+            remedy = pip(context.facts, "install", f"triton=={pin.expected}")
+        elif pin.misfit == "release":
+            remedy = pip(context.facts, "install", *pip_arguments(context.facts, (name,)))
+        elif pin.misfit == "build":
+            tag, local = version.partition("+")[2], pin.installed.partition("+")[2]
+            summary = f"{name} is a {tag} build, torch a {local} build."
+        else:
+            report, remedy = this.ok, ()
+            summary = f"{name} {version} fits {other} {pin.installed}."
+        yield report(
+            summary,
+            subject=name,
+            evidence=(
+                Evidence(name, f"{version} wants {other}=={pin.expected}", "its metadata"),
+                Evidence(other, pin.installed, context.environment.distributions.found_via),
+            ),
+            remedy=remedy,
+        )
 
 
 @check("alloc-conf-crash", "Allocator settings are supported by this torch")

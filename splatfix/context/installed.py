@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Literal
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -26,6 +27,30 @@ SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 
 # As the tables of drivers and wheels name a system; macOS has no CUDA.
 _PLATFORMS: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
+
+
+class CompanionPin(Struct, frozen=True):
+    """The release that torch, torchvision or torchaudio was made for of another, beside the one that is installed."""
+
+    owner: Distribution
+    other: str
+    expected: str
+    installed: str
+
+    @property
+    def misfit(self) -> Literal["", "patch", "release", "build"]:
+        """In what the installed one differs: its release, its CUDA build (``+cu128``), or only its patch, which keeps the
+        binary interface, though pip calls it a conflict; "" where it fits."""
+        plain, _, local = self.installed.partition("+")
+        expected = self.expected.partition("+")[0]
+        tag = self.owner.version.partition("+")[2]
+        if plain != expected and not expected.endswith("*"):
+            if self.other != "triton" and release(plain)[:2] == release(expected)[:2]:
+                return "patch"
+            return "release"
+        if self.other == "torch" and tag and local and tag != local:
+            return "build"
+        return ""
 
 
 class Inventory(Struct, frozen=True, dict=True):
@@ -91,6 +116,22 @@ class Inventory(Struct, frozen=True, dict=True):
         if distribution is None:
             return ""
         return distribution.version
+
+    @cached_property
+    def companion_pins(self) -> tuple[CompanionPin, ...]:
+        """What torch and its companions name exactly and is installed; () without a torch."""
+        pins = []
+        for name in ("torch", *COMPANIONS):
+            owner = self.distribution(name)
+            for pin in owner.pins if owner and self.torch else ():
+                other, _, expected = pin.partition("==")
+                installed = self.version_of(other)
+                # torch need not have been installed by pip; what its own files say is what is imported
+                if other == "torch":
+                    installed = self.torch_version
+                if owner and installed:
+                    pins.append(CompanionPin(owner, other, expected, installed))
+        return tuple(pins)
 
     @property
     def packages(self) -> tuple[SplatPackage, ...]:

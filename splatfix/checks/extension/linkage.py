@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.registry import REGISTERED, Check, checks_of
-from splatfix.checks.torch import torch_companions
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
 from splatfix.core.words import counted
-from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Status, Torch
+from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Torch
 
 check = checks_of("extension")
 
@@ -235,8 +234,8 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
 
 
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
-    mismatches = torch_companions(context, REGISTERED["torch-companions-mismatch"])
-    told = {one.subject for one in mismatches if one.status is Status.FAIL}
+    # torch-companions-mismatch tells of them
+    told = {pin.owner.name.lower() for pin in context.companion_pins if pin.misfit in ("release", "build")}
     for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         bundled = re.match(r"lib(c10|torch)", item.path.rpartition("/")[2])
