@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, torch_version, variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.context.compilers import family_of
+from splatfix.context.compilers import family_of, msc_version, newest_for_nvcc
 from splatfix.core.step import Command, PlainStep, Step, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import cpp_extension, host_compilers
@@ -48,7 +48,7 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     if toolkit is None or compiler is None:
         return
     family, major = family_of(compiler), release(compiler.version)[0]
-    limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family)
+    limit = newest_for_nvcc(toolkit, family)
     nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
     evidence = (
         host_compiler(compiler),
@@ -117,18 +117,16 @@ def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
     by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
-    toolkit = context.build_toolkit
-    compiler = context.host_compiler
+    toolkit, compiler = context.build_toolkit, context.host_compiler
     if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
         return
-    parts = release(compiler.version)
-    if len(parts) < 2:
+    number = msc_version(compiler)
+    if len(release(compiler.version)) < 2:
         yield this.unknown(
             "The version of cl is not known.",
             evidence=Evidence(compiler.path, compiler.error or "no version"),
         )
         return
-    number = parts[0] * 100 + parts[1]  # 19.40 is _MSC_VER 1940
     evidence = (
         Evidence("host compiler", f"{compiler.path} (_MSC_VER {number})", ", ".join(compiler.found_via)),
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),

@@ -32,7 +32,7 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
     driver, cuda, torch = context.machine.driver.value, context.torch_cuda, context.torch
     # gpu-without-driver reports a missing driver
-    if not context.has_nvidia_gpu or torch is None or cuda is None or driver is None:
+    if not context.nvidia_gpus or torch is None or cuda is None or driver is None:
         return
     if driver.version is None:
         unknown = Evidence("driver", "unknown", context.machine.driver.error)

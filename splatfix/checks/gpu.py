@@ -326,7 +326,7 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
     /dev/dxg instead. Where the host's driver shows through /proc too, driver-library-missing says it."""
     machine = context.machine
-    if machine.container is None or context.has_nvidia_gpu or not machine.driver.absent:
+    if machine.container is None or context.nvidia_gpus or not machine.driver.absent:
         return
     requested = context.variables.get("NVIDIA_VISIBLE_DEVICES")
     cards_of_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
@@ -368,7 +368,7 @@ def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Findin
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
     toolkit = context.machine.container_toolkit
-    if toolkit.value is None or not context.has_nvidia_gpu or context.machine.container is not None:
+    if toolkit.value is None or not context.nvidia_gpus or context.machine.container is not None:
         return
     evidence = Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via)
     if toolkit.value:

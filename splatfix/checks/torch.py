@@ -87,7 +87,7 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
     if torch is None or torch.cuda:
         return
     gpu = " or ".join(map(str, context.goal.targets))
-    if context.has_nvidia_gpu:
+    if context.nvidia_gpus:
         gpu = "this machine's GPU"
     if gpu:
         yield this.fail(

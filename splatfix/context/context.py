@@ -10,12 +10,12 @@ from functools import cached_property
 from splatfix.context.commands import install_sources, sources_of
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.coverage import Coverage, judge
-from splatfix.context.model import Choice, Goal, Target
+from splatfix.context.model import Choice, Goal, NotHere, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step
+from splatfix.core.step import Step, say
 from splatfix.facts import Fatbin
 from splatfix.knowledge import AUTO, Arch
 from splatfix.knowledge.torch_releases import TorchBuild
@@ -29,8 +29,16 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """What the person asked for; failing that, this machine's GPUs that are used, each architecture once."""
-        return self.find_targets(self.goal.targets, self.goal.device)
+        """What the person asked for, in that order, each architecture once; failing that, :attr:`own_targets`."""
+        own = {target.arch: target for target in self.own_targets}
+        targets: dict[Arch, Target] = {}
+        for item in self.goal.targets or (AUTO,):
+            if isinstance(item, Arch):
+                targets.setdefault(item, Target(item, f"{item.sm} (--target)", item.plain in own))
+                continue
+            for arch, target in own.items():
+                targets.setdefault(arch, target)
+        return tuple(targets.values())
 
     @cached_property
     def archs(self) -> tuple[Arch, ...]:
@@ -38,16 +46,36 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
     @cached_property
     def own_targets(self) -> tuple[Target, ...]:
-        """This machine's GPUs that are used, whatever was asked for."""
-        return self.find_targets((), self.goal.device)
+        """This machine's GPUs that are used, whatever was asked for; each architecture once."""
+        targets = []
+        for arch, names in self.own_archs(self.goal.device).items():
+            targets.append(Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
+        return tuple(targets)
 
     @cached_property
-    def no_target(self) -> Rejected | None:
+    def no_target(self) -> NotHere | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
         # --target auto beside a named GPU still promises that this machine has one
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):
             return None
-        return self.no_gpu_problem()
+        gpus = self.machine.gpus
+        others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
+        todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
+        if gpus.value is None and gpus.error:
+            problem = f"Which GPUs this machine has is not known ({gpus.error})."
+        elif self.nvidia_gpus:
+            problem = f"The compute capability of {self.nvidia_gpus[0].name} could not be read."
+        elif self.unused_cards:
+            card = self.unused_cards[0]
+            problem = f"{card.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
+            example = Arch.known(card.cc)
+            if example:
+                todo = say(f"To build for it all the same, name it: --target {example.sm}")
+        elif others:
+            problem = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
+        else:
+            problem = "This machine shows no NVIDIA GPU to build for."
+        return NotHere.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
     def judge(self, code: Iterable[Fatbin | FatbinGroup], arch: Arch) -> Coverage:
         """Whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""

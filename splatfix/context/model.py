@@ -1,6 +1,5 @@
 """The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
 
-from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -39,6 +38,18 @@ class Fit(Struct, frozen=True):
     reason: str
 
 
+class NotHere(Rejected, frozen=True, kw_only=True):
+    """This machine or environment rules out a native build, whatever was asked for."""
+
+
+class NoToolkit(NotHere, frozen=True, kw_only=True):
+    """No toolkit that is here fits; another would."""
+
+
+class UnknownArch(NotHere, frozen=True, kw_only=True):
+    """The installed torch builds nothing that serves a target."""
+
+
 class BinaryFit(Struct, frozen=True):
     """One binary with GPU code, judged for every GPU."""
 
@@ -57,11 +68,6 @@ class BinaryMatrix(Struct, frozen=True):
     binaries: tuple[BinaryFit, ...] = ()
     unread: tuple[str, ...] = ()
     """Binaries that could not be read, with the reason."""
-
-
-def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Considered, ...]:
-    """The alternatives of a kind (``toolkit``), by name with what speaks against each."""
-    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections)
 
 
 class Choice(Struct, Generic[T], frozen=True):
