@@ -110,12 +110,18 @@ class Inventory(Struct, frozen=True, dict=True):
         """The installed distribution of that name, in any of its spellings."""
         return self._by_name.get(canonicalize_name(name))
 
+    @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of what is installed, by normalised name. Torch's is what its own files say, which is what is imported: it
+        need not have been installed by pip."""
+        versions = {name: item.version for name, item in self._by_name.items()}
+        if self.torch:
+            versions["torch"] = self.torch.version
+        return versions
+
     def version_of(self, name: str) -> str:
         """The version of an installed distribution; "" where it is not installed."""
-        distribution = self.distribution(name)
-        if distribution is None:
-            return ""
-        return distribution.version
+        return self.versions.get(canonicalize_name(name), "")
 
     @cached_property
     def companion_pins(self) -> tuple[CompanionPin, ...]:
@@ -126,9 +132,6 @@ class Inventory(Struct, frozen=True, dict=True):
             for pin in owner.pins if owner and self.torch else ():
                 other, _, expected = pin.partition("==")
                 installed = self.version_of(other)
-                # torch need not have been installed by pip; what its own files say is what is imported
-                if other == "torch":
-                    installed = self.torch_version
                 if owner and installed:
                     pins.append(CompanionPin(owner, other, expected, installed))
         return tuple(pins)
@@ -178,24 +181,15 @@ def installed_driver(facts: Facts) -> str:
 
 
 def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
-    """Versions on which Python code depends: of ``python`` itself, and of every installed distribution by its name."""
+    """Return the versions on which Python code depends: of ``python`` itself, and of all that is installed, by name."""
     here = Inventory(facts)
-    versions: dict[str, tuple[int, ...]] = {}
-    for item in here.distributions:
-        versions[canonicalize_name(item.name)] = release(item.version)
-    if here.torch:
-        versions["torch"] = release(here.torch.version)
+    versions = {name: release(version) for name, version in here.versions.items()}
     if here.interpreter:
         versions["python"] = release(here.interpreter.version)
     return versions
 
 
 def torch_family(facts: Facts) -> dict[str, str]:
-    """Versions of torch and its companions that are installed, by name."""
-    here = Inventory(facts)
-    versions = {item.name.lower(): item.version for item in here.distributions}
-    family = {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}
-    # torch need not have been installed by pip; what its own files say is what is imported
-    if here.torch:
-        family["torch"] = here.torch.version
-    return family
+    """Return the versions of torch and its companions that are installed, by name."""
+    versions = Inventory(facts).versions
+    return {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}

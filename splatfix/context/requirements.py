@@ -43,16 +43,8 @@ def name_of(requirement: str) -> str:
 
 
 def version_of(facts: Facts, name: str) -> str | None:
-    """The installed version of a distribution in the target environment, or None."""
+    """Return the installed version of a distribution in the target environment, or None."""
     return Inventory(facts).version_of(name) or None
-
-
-def version_there(facts: Facts, name: str) -> str | None:
-    """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
-    torch = facts.environment.torch.value
-    if torch is not None and canonicalize_name(name) == "torch":
-        return torch.version
-    return version_of(facts, name)
 
 
 def needs_wheel(facts: Facts) -> bool:
@@ -76,7 +68,7 @@ def met(facts: Facts, text: str) -> bool:
         theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
     if requirement.marker is not None and not requirement.marker.evaluate(theirs):
         return True
-    installed = version_there(facts, requirement.name)
+    installed = version_of(facts, requirement.name)
     if installed is None:
         return False
     try:

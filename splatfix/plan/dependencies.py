@@ -19,7 +19,6 @@ from splatfix.context.requirements import (
     outgrown,
     unmet,
     version_of,
-    version_there,
 )
 from splatfix.core.errors import SplatfixError
 from splatfix.core.step import Step, run, say
@@ -136,7 +135,7 @@ def require_build_tools(
     lacks = _lacks_of(facts, source, together)
     if not built:
         lacks = replace(lacks, to_build=(), by_setup=MissingModules())
-    installed = version_there(facts, "torch")
+    installed = version_of(facts, "torch")
     for text in (*lacks.to_build, *lacks.to_import):
         if name_of(text) == "torch" and installed is not None:
             raise SplatfixError.of(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
 from splatfix.checks.registry import Check
-from splatfix.checks.scene.model import check, which
-from splatfix.core.words import subject, verb
+from splatfix.checks.scene.model import check, listed
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
 from splatfix.model import Finding
@@ -34,6 +33,7 @@ _FEW_POINTS = 300
 _OFF = 0.05
 """Of an image's width: COLMAP leaves less than a hundredth of that, and distortion some hundredths at the corners."""
 _FEWEST_KEYPOINTS = 8
+_LEAVE_OUT = "Remove them from the reconstruction (colmap image_deleter), or reconstruct again."
 _MODELS = {name for name, _ in MODELS.values()}
 _PERSPECTIVE = {"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"}
 
@@ -44,12 +44,8 @@ def camera_unknown(scene: Scene, this: Check) -> Iterator[Finding]:
     if scene.damage:
         return
     names = [image.name for image in scene.images if image.camera is None]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'image', 'refers', 'refer')} to a camera that the model does not have.",
-            evidence=which(names),
-            remedy="Copy or export the reconstruction again, with all of its files.",
-        )
+    remedy = "Copy or export the reconstruction again, with all of its files."
+    yield from listed(this.fail, names, "Images of a camera that the model does not have", remedy)
     models = {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     for model in sorted(models - _MODELS):
         yield this.fail(
@@ -67,7 +63,7 @@ def camera_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
             wrong[reason] += 1
     for reason, count in wrong.items():
         yield this.fail(
-            f"{subject(count, 'image', 'has', 'have')} a camera whose {reason}.",
+            f"Images of a camera whose {reason}: {count}.",
             remedy="Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
         )
 
@@ -96,13 +92,12 @@ def _impossible(camera: Camera) -> str:
 def pose_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
     """Finite numbers, a rotation that neither stretches nor mirrors."""
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'image', 'has', 'have')} a pose that is not a rotation and a position "
-            "(not finite, scaled or mirrored).",
-            evidence=which(names),
-            remedy="Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
-        )
+    yield from listed(
+        this.fail,
+        names,
+        "Images whose pose is not a rotation and a position (not finite, scaled or mirrored)",
+        "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
+    )
 
 
 @check("poses-equal", "No two images have the same pose")
@@ -113,13 +108,12 @@ def poses_equal(scene: Scene, this: Check) -> Iterator[Finding]:
         rounded = tuple(round(value, 9) for row in (*pose.rotation, pose.translation) for value in row)
         by_pose.setdefault(rounded, []).append(image.path)
     same = [names for names in by_pose.values() if len(set(names)) > 1]
-    if same:
-        total = sum(map(len, same))
-        yield this.warn(
-            f"{total} images share their pose with another image.",
-            evidence=which([" = ".join(names[:3]) for names in same]),
-            remedy="Reconstruct them again, unless they were taken from a tripod.",
-        )
+    yield from listed(
+        this.warn,
+        [" = ".join(names[:3]) for names in same],
+        "Poses that several images share",
+        "Reconstruct them again, unless they were taken from a tripod.",
+    )
 
 
 @check("poses-one-place", "The cameras stand apart")
@@ -153,13 +147,10 @@ def far_away(scene: Scene, this: Check) -> Iterator[Finding]:
     distances = {image.name: math.dist(pose.position, middle) for image, pose in posed}
     limit = _FAR_AWAY * median(distances.values())
     names = [name for name, distance in distances.items() if distance > limit > 0]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'camera', 'is', 'are')} more than {_FAR_AWAY:.0f} times as far from the "
-            "center as the others.",
-            evidence=which(names),
-            remedy="Remove them from the reconstruction (colmap image_deleter).",
-        )
+    summary = f"Cameras more than {_FAR_AWAY:.0f} times as far from the center as the others"
+    yield from listed(
+        this.fail, names, summary, "Remove them from the reconstruction (colmap image_deleter)."
+    )
 
 
 @check("poses-flipped", "The cameras look at the points")
@@ -170,12 +161,9 @@ def flipped(scene: Scene, this: Check) -> Iterator[Finding]:
         return
     if median(shares.values()) >= _SEEN:
         blind = [name for name, share in shares.items() if share == 0.0]
-        if blind:
-            yield this.fail(
-                f"{subject(len(blind), 'camera', 'sees', 'see')} none of the points, while the others do.",
-                evidence=which(blind),
-                remedy="Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-            )
+        yield from listed(
+            this.fail, blind, "Cameras that see none of the points, while the others do", _LEAVE_OUT
+        )
         if median(_widths(scene)) < _NARROW:
             yield this.fail(
                 "The points fill less than 1 % of the images' width: poses and points have different units.",
@@ -207,13 +195,9 @@ def reprojection(scene: Scene, this: Check) -> Iterator[Finding]:
             "cameras, poses or points are not those of the reconstruction.",
             remedy="Take cameras, images and points3D from one reconstruction.",
         )
-    elif off:
-        yield this.fail(
-            f"{subject(len(off), 'image', 'does', 'do')} not fit {verb(len(off), 'its', 'their')} keypoints: "
-            "the pose or the camera is wrong.",
-            evidence=which(off),
-            remedy="Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-        )
+    else:
+        summary = "Images that do not fit their keypoints, by a wrong pose or camera"
+        yield from listed(this.fail, off, summary, _LEAVE_OUT)
 
 
 def _errors(scene: Scene) -> Mapping[str, float]:
@@ -302,7 +286,7 @@ def wild(scene: Scene, this: Check) -> Iterator[Finding]:
     if number:
         farthest = max(distances) / median(distances)
         yield this.warn(
-            f"{number} of {len(sample)} points {verb(number, 'is', 'are')} up to {farthest:.0f} times as far out as the median.",
+            f"Points up to {farthest:.0f} times as far out as the median: {number} of {len(sample)}.",
             remedy="Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
         )
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from splatfix.checks.registry import Check
-from splatfix.checks.scene.model import check, fix_command, which
+from splatfix.checks.scene.model import check, fix_command, listed
 from splatfix.core.step import run
-from splatfix.core.words import counted, few, subject, verb
+from splatfix.core.words import counted, few
 from splatfix.facts.scene.colmap import PARTS
 from splatfix.facts.scene.model import Scene
 from splatfix.model import Finding
@@ -54,7 +54,7 @@ def damaged(scene: Scene, this: Check) -> Iterator[Finding]:
         missing = [part for part in PARTS if f"{part}{scene.model.suffix}" not in scene.model.files]
         if missing:
             names = [f"{scene.model.folder}/{part}{scene.model.suffix}" for part in missing]
-            yield this.fail("The COLMAP model is incomplete.", evidence=which(names), remedy=again)
+            yield from listed(this.fail, names, "Files missing of the COLMAP model", again)
             return
     yield this.fail(f"The reconstruction cannot be read: {scene.damage}.", remedy=again)
 
@@ -133,16 +133,11 @@ def few_registered(scene: Scene, this: Check) -> Iterator[Finding]:
         path for path in scene.present if path not in registered and file_stem(path) not in missing
     )
     total = len(beside) + len(registered)
-    if not beside:
-        return
-    summary = f"{len(beside)} of {total} photos {verb(len(beside), 'is', 'are')} not in the reconstruction and will not be used"
+    summary = f"Photos that are not in the reconstruction and will not be used, of {total}"
     if len(beside) > total / 4:
-        yield this.warn(
-            f"{summary}.",
-            evidence=which(beside),
-            remedy="Match them again (exhaustive instead of sequential matching), or take photos in between.",
-        )
-    else:
+        remedy = "Match them again (exhaustive instead of sequential matching), or take photos in between."
+        yield from listed(this.warn, beside, summary, remedy)
+    elif beside:
         yield this.skip(f"{summary}: {few(beside)}.")
 
 
@@ -159,13 +154,9 @@ def split(scene: Scene, this: Check) -> Iterator[Finding]:
         return
     held_out = {image.path for image in scene.images if image.held_out}
     both = sorted(image.path for image in scene.images if not image.held_out and image.path in held_out)
-    if both:
-        yield this.fail(
-            f"{subject(len(both), 'image', 'is', 'are')} both trained on and held out.",
-            evidence=which(both),
-            remedy="Remove them from one of the two files.",
-        )
-    elif not held_out:
+    remedy = "Remove them from one of the two files."
+    yield from listed(this.fail, both, "Images that are both trained on and held out", remedy)
+    if not held_out:
         yield this.warn("transforms_test.json has no frames.", remedy="Move some frames there.")
 
 
@@ -174,12 +165,7 @@ def named_twice(scene: Scene, this: Check) -> Iterator[Finding]:
     """Two entries of one file are one view that counts twice."""
     counts = Counter((image.path, image.held_out) for image in scene.images if image.path)
     twice = sorted(path for (path, _), count in counts.items() if count > 1)
-    if twice:
-        yield this.warn(
-            f"{subject(len(twice), 'image', 'is', 'are')} listed more than once.",
-            evidence=which(twice),
-            remedy="Remove the second entry.",
-        )
+    yield from listed(this.warn, twice, "Images that are named more than once", "Remove the second entry.")
 
 
 @check("scene-names-collide", "Names differ in more than their folder or ending")
@@ -190,9 +176,5 @@ def names_collide(scene: Scene, this: Check) -> Iterator[Finding]:
         if image.path and scene.layout != "blender":
             paths.setdefault(image.path.rsplit("/", 1)[-1].split(".")[0], set()).add(image.path)
     same = sorted(path for group in paths.values() if len(group) > 1 for path in group)
-    if same:
-        yield this.warn(
-            f"{len(same)} images differ only in folder or ending, and trainers of Inria's family mix them up.",
-            evidence=which(same),
-            remedy="Give every photo a unique name, and reconstruct again.",
-        )
+    summary = "Images that differ only in folder or ending, which trainers of Inria's family mix up"
+    yield from listed(this.warn, same, summary, "Give every photo a unique name, and reconstruct again.")

@@ -1,6 +1,6 @@
 """Checks of a scene, how they are registered, and the document of what they find."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -18,9 +18,20 @@ less than the scene could give; one that is skipped: to know, and nothing to men
 check = checks_of("scene", SCENE_CHECKS)
 
 
-def which(names: Sequence[str]) -> Evidence:
-    """Name the first of the files or images that a finding is about."""
-    return Evidence("which", few(names, most=5))
+def listed(
+    report: Callable[..., Finding],
+    names: Sequence[str],
+    summary: str,
+    remedy: str | Step | Iterable[str | Step],
+) -> Iterator[Finding]:
+    """Yield a finding about files or images where there are any: how many, and the first of them as evidence.
+
+    Args:
+        summary: what they are, without a full stop.
+    """
+    if names:
+        evidence = Evidence("which", few(names, most=5))
+        yield report(f"{summary}: {len(names)}.", evidence=evidence, remedy=remedy)
 
 
 def fix_command(scene: Scene) -> Step:
