@@ -12,7 +12,7 @@ from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _OF_MACHINE = (
-    *("gpu", "gpu_health", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
+    *("gpu", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
     *("extension.linkage", "extension.modules", "extension.jit_cache", "extension.packages"),
 )
 _OF_CHECKOUT = tuple(

@@ -101,17 +101,6 @@ def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-def _newer_gcc(context: Context, oldest: int) -> Step:
-    toolkit, newest = context.build_toolkit, None
-    if toolkit is not None:
-        newest = toolkit.gcc_max
-    compiler = _best_here(context, "gcc", oldest, newest)
-    if compiler:
-        return _use(compiler)
-    ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
-    return say(f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it.")
-
-
 @check("host-msvc-too-new", "nvcc supports Visual Studio's compiler")
 def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
@@ -197,22 +186,33 @@ def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, 
     return toolkit, compiler
 
 
+def _newer_gcc(context: Context, oldest: int) -> Step:
+    """Advise a gcc that torch's headers take; nvcc has its own limit, where there is a toolkit."""
+    toolkit, newest = context.build_toolkit, None
+    if toolkit is not None:
+        newest = toolkit.gcc_max
+    ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
+    install = f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it."
+    return _compiler_within(context, "gcc", oldest, newest, install)
+
+
 def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> Step:
-    """An accepted compiler that is already here, else the one to install."""
+    """Advise a compiler that a toolkit takes, up to this major."""
     oldest, name = None, f"clang-{limit}"
     if family == "gcc":
-        name = f"g++-{limit}"
-        oldest = host_compilers.oldest_gcc_of_torch(context.torch_version)
-    compiler = _best_here(context, family, oldest, limit)
-    if compiler:
-        return _use(compiler)
-    return say(
-        f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
-    )
+        oldest, name = host_compilers.oldest_gcc_of_torch(context.torch_version), f"g++-{limit}"
+    use = f"Install {name} and set CC, CXX and CUDAHOSTCXX to it"
+    newer = f"use a newer CUDA toolkit than {toolkit.version}"
+    return _compiler_within(context, family, oldest, limit, f"{use}; or {newer}.")
 
 
-def _best_here(context: Context, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
-    """The newest C++ compiler of a family that is here and lies within these majors."""
+def _compiler_within(
+    context: Context, family: str, oldest: int | None, newest: int | None, otherwise: str
+) -> Step:
+    """Use the newest C++ compiler of a family that is here and lies within these majors; else say what a person is to do.
+
+    torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else.
+    """
     fitting = []
     for compiler in context.machine.compilers.value or ():
         version = release(compiler.version)
@@ -220,14 +220,12 @@ def _best_here(context: Context, family: str, oldest: int | None, newest: int | 
             continue
         if (oldest or 0) <= version[0] <= (newest or 999):
             fitting.append(compiler)
-    return max(fitting, key=lambda compiler: release(compiler.version), default=None)
-
-
-def _use(compiler: Compiler) -> Step:
-    """torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else."""
-    folder, slash, name = compiler.path.rpartition("/")
+    if not fitting:
+        return say(otherwise)
+    best = max(fitting, key=lambda compiler: release(compiler.version))
+    folder, slash, name = best.path.rpartition("/")
     c_compiler = folder + slash + name.replace("clang++", "clang").replace("g++", "gcc")
-    by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), compiler.path)
+    by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), best.path)
     return PlainStep(command=Command(env=(("CC", c_compiler), *by_name.items())))
 
 

@@ -1,4 +1,4 @@
-"""Checks of the GPUs: are they present, driven, visible, free, and passed to the container."""
+"""Checks of the GPUs: are they present, driven, visible, free, passed to the container, and sound."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,10 +67,22 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     elif not cards:
         yield _no_card(context, this)
     for gpu in cards:
-        if gpu.nvml_error is not None:
-            yield _lost(context, this, gpu)
-        else:
+        if gpu.nvml_error is None:
             yield _present(context, this, gpu)
+            continue
+        # with another card that answers, programs still run
+        report = this.warn
+        if context.all_lost:
+            report = this.fail
+        yield report(
+            f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
+            subject=f"GPU {gpu.index}",
+            evidence=_gpu_evidence(context, gpu),
+            remedy=(
+                run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
+                "Reboot; a card that is lost again has a fault in power, cooling or seat.",
+            ),
+        )
 
 
 def _on_bus(cards: Sequence[Gpu]) -> Evidence:
@@ -100,22 +112,6 @@ def _no_card(context: Context, this: Check) -> Finding:
     return this.skip(
         f"No NVIDIA GPU on this machine{instead}; {hint}.{brush}",
         evidence=Evidence("GPUs", others or "none", context.machine.gpus.found_via),
-    )
-
-
-def _lost(context: Context, this: Check, gpu: Gpu) -> Finding:
-    # with another card that answers, programs still run
-    report = this.warn
-    if context.all_lost:
-        report = this.fail
-    return report(
-        f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
-        subject=f"GPU {gpu.index}",
-        evidence=_gpu_evidence(context, gpu),
-        remedy=(
-            run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
-            "Reboot; a card that is lost again has a fault in power, cooling or seat.",
-        ),
     )
 
 
@@ -481,3 +477,62 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=remedy,
         )
+
+
+@check("gpu-xid", "The driver has logged no fault of a GPU")
+def gpu_xid(context: Context, this: Check) -> Iterator[Finding]:
+    """NVIDIA's driver writes each error of a GPU into the kernel's log with a number, its Xid. Most are a program's own, such as
+    13 and 31; those that speak of the card or its connection are told here. The log is that of the running system, as far as it
+    goes back: a fault that was mended by a reset is still in it, so that this is a warning. Where only root may read the log,
+    nothing is said. Source: NVIDIA's Xid catalog."""
+    xids = context.machine.xids
+    for xid in xids.value or ():
+        means = drivers.meaning_of_xid(xid.code)
+        if means is None:
+            continue
+        yield this.warn(
+            f"The GPU at {xid.bus_id} had a fault: Xid {xid.code}, {means}.",
+            subject=f"{xid.bus_id} Xid {xid.code}",
+            evidence=Evidence(f"Xid {xid.code}", f"{xid.count} times since the start", xids.found_via),
+            remedy=(
+                run("sudo", "dmesg", text="Read the lines with NVRM"),
+                run(
+                    "sudo",
+                    "nvidia-smi",
+                    "--gpu-reset",
+                    text="Reset the GPU once no program uses it, or reboot",
+                ),
+            ),
+        )
+
+
+@check("gpu-memory-errors", "The GPUs' memory has no errors that were not corrected")
+def gpu_memory_errors(context: Context, this: Check) -> Iterator[Finding]:
+    """Cards with ECC count the errors that it could not correct since the driver was loaded, and replace rows of memory by spare
+    ones (Ampere and newer): a row that waits for a reset is still in use, and a card whose spare rows are used up is to be
+    replaced. Source: NVML's nvmlDeviceGetTotalEccErrors and nvmlDeviceGetRemappedRows; NVIDIA GPU Memory Error Management."""
+    via = context.machine.gpus.found_via
+    for gpu in context.nvidia_gpus:
+        card = f"GPU {gpu.index}"
+        if gpu.remap_failed:
+            yield this.fail(
+                f"{card} ({gpu.name}) cannot replace a damaged row of its memory: no spare row is left for it.",
+                subject=card,
+                evidence=Evidence(card, "row remapping failed", via),
+                remedy="Have the card replaced; nothing else helps.",
+            )
+        elif gpu.remap_pending or gpu.uncorrected_errors:
+            evidence = Evidence(card, f"{gpu.uncorrected_errors or 0} errors that ECC could not correct", via)
+            yield this.warn(
+                f"{card} ({gpu.name}) had errors in its memory that ECC could not correct.",
+                subject=card,
+                evidence=evidence,
+                remedy=run(
+                    *("sudo", "nvidia-smi", "--gpu-reset", "-i", str(gpu.index)),
+                    text="Reset the GPU once no program uses it, or reboot",
+                ),
+            )
+        elif gpu.uncorrected_errors == 0:
+            yield this.ok(
+                f"{card} has no uncorrected memory errors.", subject=card, evidence=Evidence(card, "0", via)
+            )
