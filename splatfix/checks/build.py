@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import set_or_unset, variable
 from splatfix.checks.registry import Check, checks_of
-from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
 from splatfix.context.architectures import own_choice, own_variables, understood, written
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
+from splatfix.context.coverage import usual_archs
 from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
@@ -30,8 +30,7 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
     12.0+PTX). Source: `_get_cuda_arch_flags` of torch/utils/cpp_extension.py, which a test holds this against."""
     text, torch = context.variables.get(_NAME), context.torch
     if text and torch is not None and context.torch_cuda is not None:
-        result = expand_arch_list(text, torch.version)
-        evidence = variable(context, _NAME)
+        result, evidence = context.arch_list, variable(context, _NAME)
         if isinstance(result, ArchList):
             entries = " ".join(map(str, result.entries))
             yield this.ok(f"torch reads {_NAME} as {entries}.", evidence=evidence)
@@ -142,13 +141,13 @@ def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
     torch, targets = context.torch, context.own_targets
     if torch is None or not targets or context.goal.targets or context.has_working_gpu is not True:
         return
-    result = arch_list_by_itself(context, torch)
+    result, own_archs = context.own_arch_list, usual_archs(torch.code)
     evidence = (
         variable(context, _NAME),
-        Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"),
+        Evidence("torch's own code", " ".join(own_archs), "fat binaries of libtorch_cuda"),
     )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
-    if isinstance(result, ArchListError) and result.item in own_archs(torch):
+    if isinstance(result, ArchListError) and result.item in own_archs:
         yield this.fail(
             f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
             evidence=evidence,
@@ -210,14 +209,9 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
     """What the variable asks torch for; () when it is unset or not understood."""
-    torch = context.torch
-    text = context.variables.get(_NAME)
-    if not text or torch is None or context.torch_cuda is None:
+    if not isinstance(context.arch_list, ArchList):
         return ()
-    result = expand_arch_list(text, torch.version)
-    if not isinstance(result, ArchList):
-        return ()
-    return result.entries
+    return context.arch_list.entries
 
 
 def _serves(entry: ArchEntry, target: Target, context: Context) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import lack_for_builds, reason, torch_cuda
 from splatfix.checks.registry import Check, checks_of
-from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
@@ -152,8 +151,7 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         return
     evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
     # without a list torch would have this nvcc compile for what it chooses itself, known to it or not
-    by_itself = context.torch and arch_list_by_itself(context, context.torch)
-    asked_for = by_itself.cubins if isinstance(by_itself, ArchList) else ()
+    asked_for = context.own_arch_list.cubins if isinstance(context.own_arch_list, ArchList) else ()
     asks_for_more = any(arch.plain.sm not in toolkit.archs for arch in asked_for)
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:

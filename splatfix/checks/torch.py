@@ -16,8 +16,8 @@ from splatfix.core.step import Step, fill_in, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
-from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
-from splatfix.model import Evidence, Finding, Pin, Status, Torch
+from splatfix.knowledge.cpp_extension import ArchListError
+from splatfix.model import Evidence, Finding, Pin, Status
 
 check = checks_of("torch")
 
@@ -122,7 +122,7 @@ def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
         if verdict.usable:
             report = this.ok
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-            if verdict.ptx_unsure and not context.goal.targets:
+            if verdict.runs is None and not context.goal.targets:
                 report = this.unknown
             yield report(f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence)
             continue
@@ -159,7 +159,7 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
             )
             continue
         status, consequence = Status.SKIP, ""
-        if not context.goal.targets and isinstance(arch_list_by_itself(context, torch), ArchListError):
+        if not context.goal.targets and isinstance(context.own_arch_list, ArchListError):
             status, consequence = Status.WARN, ", at which a build without an arch list stops"
         yield this.finding(
             status,
@@ -169,25 +169,6 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=set_variable("TORCH_CUDA_ARCH_LIST", older.cc),
         )
-
-
-def own_archs(torch: Torch) -> tuple[str, ...]:
-    """torch's list of its own architectures: those that most of its fatbins have (single kernels may have more)."""
-    total = sum(group.count for group in torch.code)
-    counts: dict[str, int] = {}
-    for group in torch.code:
-        for entry in group.entries:
-            counts[entry.arch] = counts.get(entry.arch, 0) + group.count
-    return tuple(name for name, count in counts.items() if 2 * count >= total)
-
-
-def arch_list_by_itself(context: Context, torch: Torch) -> ArchList | ArchListError | None:
-    """The architectures that torch works out where no list is set; None: a list is set, or torch has no CUDA code."""
-    # "native" is torch's own word for an unset list
-    if context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
-        return None
-    archs = [target.arch for target in context.own_targets]
-    return visible_gpu_arch_list(archs, own_archs(torch), torch.version)
 
 
 def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]:

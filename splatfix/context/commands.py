@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import PureWindowsPath
 
 from splatfix.context.installed import Inventory
-from splatfix.core.step import Step, fill_in, run, say, target_options
-from splatfix.knowledge import Arch
+from splatfix.core.step import Step, run, say
 from splatfix.model import Facts, Installer, Interpreter
 
 BY_RELEASE = {"gsplat": "1.5.3"}
@@ -13,25 +12,6 @@ BY_RELEASE = {"gsplat": "1.5.3"}
 wheel compiles at the first import, so the source is fetched and built ahead of that."""
 TRAINING_NEEDS = ("torch", "numpy", "pillow")
 """Distributions that ``splatfix certify`` needs in the target environment to train."""
-
-
-def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: str = "") -> Step:
-    """``splatfix install SOURCE --python ... --target sm_120``; a command only where nothing of it is left to a person.
-
-    Args:
-        archs: none given: ``ARCH`` stands there.
-        sources: none given, since only the person knows them: ``SOURCE`` stands there.
-    """
-    targets = target_options(dict.fromkeys(archs))
-    python = facts.environment.interpreter.value
-    refuses, environment = False, python_option(facts)
-    # it takes an environment of its own, which only the person can name
-    if python is not None and python.externally_managed:
-        refuses, environment = True, ("--python", "FOLDER")
-    argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
-    if targets and sources and not refuses:
-        return run(*argv, *targets, text=text)
-    return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
 
 
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:

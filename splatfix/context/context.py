@@ -7,17 +7,26 @@ still to be built. Here is what depends on the goal.
 from collections.abc import Iterable
 from functools import cached_property
 
-from splatfix.context.commands import install_sources, sources_of
+from splatfix.context.architectures import TORCH_VARIABLE
+from splatfix.context.commands import python_option, sources_of
 from splatfix.context.compilers import HostCompilers, choose_compilers
-from splatfix.context.coverage import Coverage, judge
+from splatfix.context.coverage import Coverage, judge, usual_archs
 from splatfix.context.model import Choice, Goal, NotHere, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, say
+from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.facts import Fatbin
 from splatfix.knowledge import AUTO, Arch
+from splatfix.knowledge.cpp_extension import (
+    ArchList,
+    ArchListError,
+    ArchListResult,
+    UsesVisibleGpus,
+    expand_arch_list,
+    visible_gpu_arch_list,
+)
 from splatfix.knowledge.torch_releases import TorchBuild
 from splatfix.model import Facts, FatbinGroup
 
@@ -82,9 +91,17 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return judge(code, arch, driver_cuda=self.driver_level(arch), build_cuda=self.torch_cuda)
 
     def install(self, *sources: str, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
-        """``splatfix install SOURCE`` for the target environment and the targets, or only those given here."""
-        archs = [target.arch for target in targets or self.targets]
-        return install_sources(self.facts, archs, *sources, text=text)
+        """``splatfix install SOURCE --python ... --target sm_120`` for the targets, or those given here; a command only where
+        nothing of it is left to a person: ``SOURCE`` and ``ARCH`` stand for what is not known."""
+        archs = target_options(dict.fromkeys(target.arch for target in targets or self.targets))
+        refuses, environment = False, python_option(self.facts)
+        # it takes an environment of its own, which only the person can name
+        if self.interpreter is not None and self.interpreter.externally_managed:
+            refuses, environment = True, ("--python", "FOLDER")
+        argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+        if archs and sources and not refuses:
+            return run(*argv, *archs, text=text)
+        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
         """``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
@@ -108,6 +125,22 @@ class Context(PendingBuilds, frozen=True, dict=True):
         if torch is None or chosen is None:
             return Choice(None, problem=self.toolkit.problem)
         return choose_compilers(self.facts, torch, chosen.toolkit)
+
+    @cached_property
+    def arch_list(self) -> ArchListResult | None:
+        """TORCH_CUDA_ARCH_LIST as torch reads it; None without a CUDA build of a torch whose rules are known."""
+        if self.torch is None or self.torch_cuda is None:
+            return None
+        return expand_arch_list(self.variables.get(TORCH_VARIABLE), self.torch.version)
+
+    @cached_property
+    def own_arch_list(self) -> ArchList | ArchListError | None:
+        """The architectures that torch works out where no list is set; None: a list is set, or torch has no CUDA code."""
+        torch = self.torch
+        if torch is None or not torch.code or not isinstance(self.arch_list, UsesVisibleGpus):
+            return None
+        archs = [target.arch for target in self.own_targets]
+        return visible_gpu_arch_list(archs, usual_archs(torch.code), torch.version)
 
     @cached_property
     def torch_wheels(self) -> tuple[TorchBuild, ...]:

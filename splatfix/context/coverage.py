@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -33,6 +34,13 @@ class Coverage(Struct, frozen=True):
     """Some fatbin depends on PTX, and whether the driver can compile it is not known."""
     total: int
     """How many fatbins hold code."""
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether it runs; None where that depends on PTX, and it is not known whether the driver compiles it."""
+        if self.usable and self.ptx_unsure:
+            return None
+        return self.usable
 
     @property
     def reason(self) -> str:
@@ -138,6 +146,16 @@ def targets_by_module(
     if all(named.values()) and covered != set(targets):
         named = {}  # some target has no module of its own: each must serve all
     return {binary.path: named.get(binary.path) or targets for binary in binaries}
+
+
+def usual_archs(groups: Sequence[FatbinGroup]) -> tuple[str, ...]:
+    """Return the architectures that most fatbins have, as torch lists its own: single kernels may have more."""
+    total = sum(group.count for group in groups)
+    counts: Counter[str] = Counter()
+    for group in groups:
+        for entry in group.entries:
+            counts[entry.arch] += group.count
+    return tuple(name for name, count in counts.items() if 2 * count >= total)
 
 
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:

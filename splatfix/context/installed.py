@@ -17,6 +17,7 @@ from splatfix.model import (
     EnvironmentFacts,
     Facts,
     Interpreter,
+    JitCache,
     MachineFacts,
     SplatPackage,
     Torch,
@@ -139,6 +140,11 @@ class Inventory(Struct, frozen=True, dict=True):
     @property
     def packages(self) -> tuple[SplatPackage, ...]:
         return self.environment.packages.value or ()
+
+    @property
+    def jit_caches(self) -> tuple[JitCache, ...]:
+        """What was compiled at first use, by the Python and CUDA that are here."""
+        return tuple(item for item in self.environment.jit_caches.value or () if item.current)
 
     @property
     def torch(self) -> Torch | None:

@@ -4,6 +4,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from splatfix.context.coverage import Coverage
 from splatfix.core.errors import Rejected
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.model import Considered
@@ -30,14 +31,6 @@ class Target(Struct, frozen=True):
     """A GPU of this architecture is in this machine, and no variable hides it."""
 
 
-class Fit(Struct, frozen=True):
-    """Whether a binary's code runs on one GPU."""
-
-    usable: bool | None
-    """None where it depends on PTX, and it is not known whether the driver compiles that."""
-    reason: str
-
-
 class NotHere(Rejected, frozen=True, kw_only=True):
     """This machine or environment rules out a native build, whatever was asked for."""
 
@@ -56,7 +49,7 @@ class BinaryFit(Struct, frozen=True):
     path: str
     code: str
     """What it carries, for people: ``sm_86, sm_90``."""
-    fits: tuple[Fit, ...]
+    verdicts: tuple[Coverage, ...]
     """As many as there are GPUs, in their order."""
 
 

@@ -233,7 +233,7 @@ def _judged(
     if verdict.usable:
         report = this.ok
         # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-        if verdict.ptx_unsure and not context.goal.targets:
+        if verdict.runs is None and not context.goal.targets:
             report = this.unknown
         return report(f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
     if item.optional or not item.links_torch:

@@ -124,12 +124,7 @@ def one_place(scene: Scene, this: Check) -> Iterator[Finding]:
         return
     middle = _middle(positions)
     spread = max(math.dist(position, middle) for position in positions)
-    reach = 1.0
-    if scene.points is not None and scene.points.sample:
-        distances = [
-            math.dist(point, middle) for point in scene.points.sample if all(map(math.isfinite, point))
-        ]
-        reach = median(distances or [1.0])
+    reach = median([math.dist(point, middle) for point in _finite(scene)] or [1.0])
     if spread <= _ONE_PLACE * reach:
         yield this.fail(
             "All cameras stand in one place: without parallax depth cannot be learned.",
@@ -227,12 +222,7 @@ def _errors(scene: Scene) -> Mapping[str, float]:
 @check("scene-scale", "The scene has a usual size")
 def scale(scene: Scene, this: Check) -> Iterator[Finding]:
     """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
-    depths = []
-    points = _some_points(scene)
-    for _, pose in list(_posed(scene))[:_CAMERAS]:
-        before = [depth for depth in (pose.seen_from(point)[2] for point in points) if depth > 0]
-        if before:
-            depths.append(median(before))
+    depths = [median(depth for _, _, depth in before) for _, before in _before_cameras(scene)]
     if not depths:
         return
     usual = median(depths)
@@ -270,8 +260,7 @@ def wild(scene: Scene, this: Check) -> Iterator[Finding]:
     """The first size of a Gaussian is the distance to its neighbors: a point far away becomes one that covers everything."""
     if scene.points is None or not scene.points.sample:
         return
-    sample = scene.points.sample
-    finite = [point for point in sample if all(map(math.isfinite, point))]
+    sample, finite = scene.points.sample, _finite(scene)
     if len(finite) < len(sample):
         yield this.fail(
             f"{len(sample) - len(finite)} of {len(sample)} points have a position that is not finite.",
@@ -324,11 +313,24 @@ def _middle(points: Sequence[Vector]) -> Vector:
     return x, y, z
 
 
+def _finite(scene: Scene) -> Sequence[Vector]:
+    """The points that were looked at, without those whose position is no number."""
+    sample = scene.points.sample if scene.points else ()
+    return [point for point in sample if all(map(math.isfinite, point))]
+
+
 def _some_points(scene: Scene) -> Sequence[Vector]:
-    if scene.points is None or not scene.points.sample:
-        return ()
-    sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    return sample[:: max(1, len(sample) // _POINTS)]
+    finite = _finite(scene)
+    return finite[:: max(1, len(finite) // _POINTS)]
+
+
+def _before_cameras(scene: Scene) -> Iterator[tuple[SceneImage, Sequence[Vector]]]:
+    """For some cameras, which have any before them, the points there, as they see them."""
+    points = _some_points(scene)
+    for image, pose in list(_posed(scene))[:_CAMERAS]:
+        before = [point for point in map(pose.seen_from, points) if point[2] > 0]
+        if before:
+            yield image, before
 
 
 def _looking_back(pose: Pose) -> Pose:
@@ -376,10 +378,8 @@ def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mappi
 def _widths(scene: Scene) -> Sequence[float]:
     """For some cameras the part of the image's width that the middle half of the points before it takes."""
     widths = []
-    points = _some_points(scene)
-    for image, pose in list(_posed(scene))[:_CAMERAS]:
+    for image, before in _before_cameras(scene):
         focal = image.camera and image.camera.focal_lengths
-        before = [point for point in map(pose.seen_from, points) if point[2] > 0]
         if image.camera is None or not focal or len(before) < 4 or not image.camera.width:
             continue
         columns = sorted(focal[0] * x / depth for x, _, depth in before)
