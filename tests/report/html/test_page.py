@@ -14,8 +14,8 @@ from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
-from splatfix.context.matrix import binary_matrix
 from splatfix.context.coverage import Coverage
+from splatfix.context.matrix import binary_matrix
 from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.proof import Rung, RungName
