@@ -208,7 +208,7 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
-    """What the variable asks torch for; () when it is unset or not understood."""
+    """Return what the variable asks torch for; () when it is unset or not understood."""
     if not isinstance(context.arch_list, ArchList):
         return ()
     return context.arch_list.entries
@@ -225,7 +225,7 @@ def _serves(entry: ArchEntry, target: Target, context: Context) -> bool:
 
 
 def _may_be_known(item: str, torch: Torch) -> bool:
-    """The installed torch itself lists the number; or it is newer than splatfix's tables, and the item looks like a name."""
+    """Tell whether this torch lists the number, or is newer than splatfix's tables and the item looks like a name."""
     rules = behaviour(torch.version)
     newer = rules is None or not rules.same_minor
     a_name = re.fullmatch(r"[A-Z][a-z]+(\+\w+)*", item) is not None
@@ -245,7 +245,7 @@ def _what_is_wrong(item: str) -> str:
 
 
 def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
-    """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
+    """Mend the list to what was meant, where torch would take that; else without the entries that torch does not know."""
     entries = [entry for entry in re.split(r"[^\w.+]+", text) if entry]
     dotted = [
         re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", entry) for entry in entries
@@ -486,7 +486,7 @@ def disk_full(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _jobs_ahead(context: Context) -> tuple[int, str]:
-    """How many compilers the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
+    """Count the compilers that the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
     cores = context.machine.resources.cores
     setting = context.variables.get("MAX_JOBS", "")
     if cores is None or not context.builds_ahead:

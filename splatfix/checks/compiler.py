@@ -179,7 +179,7 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
 
 
 def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
-    """The toolkit a build would use and this compiler, when both versions are known."""
+    """Return the toolkit a build would use and this compiler, when both versions are known."""
     toolkit = context.build_toolkit
     if compiler is None or not release(compiler.version) or family_of(compiler) == "cl":
         return toolkit, None

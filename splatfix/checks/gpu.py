@@ -86,7 +86,7 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _on_bus(cards: Sequence[Gpu]) -> Evidence:
-    """Cards that no driver tells of, as the kernel lists them."""
+    """Show cards that no driver tells of, as the kernel lists them."""
     listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards)
     return Evidence("PCI bus", listed, "/sys/bus/pci/devices")
 
@@ -96,7 +96,7 @@ def _names(cards: Iterable[Gpu]) -> str:
 
 
 def _no_card(context: Context, this: Check) -> Finding:
-    """No NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
+    """Report no NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
     hint = "give --target sm_120 to judge for a GPU elsewhere"
     if context.goal.targets:
         hint = "binaries are judged for --target"
@@ -170,7 +170,7 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
-    """Cards that one kernel driver, or none, is bound to."""
+    """Report cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
     names = _names(cards)
     it, subject, version, loaded = "it", "", "none", ""
@@ -226,7 +226,7 @@ def _install_driver(context: Context, note: str = "") -> str:
 
 
 def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
-    """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
+    """Take cards back. Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
     remedy: list[str | Step] = [
         f"Work in the virtual machine that has {it}. To give {it} back to this system:"
     ]
@@ -250,7 +250,7 @@ _BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 
 
 def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
-    """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
+    """Say what a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
     archs = Arch.known_among(gpu.cc or "" for gpu in cards)
     floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
@@ -291,7 +291,7 @@ def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _instances(gpu: Gpu) -> str:
-    """What MIG leaves of a card for one program, in words; "" where MIG is off."""
+    """Say what MIG leaves of a card for one program, in words; "" where MIG is off."""
     if not gpu.mig:
         return ""
     if not gpu.mig_devices:

@@ -111,7 +111,7 @@ class Check(Struct, frozen=True):
         remedy: str | Step | Iterable[str | Step] = (),
         link: str = "",
     ) -> Finding:
-        """A finding of this check. Text in ``remedy`` is a step that only a person can take."""
+        """Build a finding of this check. Text in ``remedy`` is a step that only a person can take."""
         facts = (evidence,) if isinstance(evidence, Evidence) else tuple(evidence)
         parts = (remedy,) if isinstance(remedy, (str, Step)) else remedy
         steps = tuple(say(part) if isinstance(part, str) else part for part in parts)

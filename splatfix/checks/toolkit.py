@@ -71,8 +71,8 @@ def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
     if choice is None or choice.root is None:
         # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
         would_stumble = torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME")
-        wrapped = [toolkit for toolkit in context.toolkits if toolkit.wrapper]
-        for toolkit in wrapped[:1] if would_stumble else ():
+        wrapped = [toolkit for toolkit in context.toolkits if toolkit.wrapper and would_stumble]
+        for toolkit in wrapped[:1]:
             yield this.warn(
                 "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
                 evidence=(

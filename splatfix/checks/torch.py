@@ -172,7 +172,7 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]:
-    """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
+    """Say which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
     One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
     one GPU what it gives to the other.
@@ -208,7 +208,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
 
 
 def pinned_torch(context: Context) -> Pin | None:
-    """The exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
+    """Return the exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
     if context.checkout is None or context.environment.torch_installed.value is not False:
         return None
     for pin in context.checkout.pins:

@@ -117,7 +117,7 @@ def _compiler_objection(compiler: Compiler, torch: Torch, toolkit: Toolkit) -> s
 
 
 def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
-    """The C compiler beside this C++ compiler: same folder and version, name without the pluses; cl is both."""
+    """Return the C compiler beside this C++ compiler: same folder and version, name without the pluses; cl is both."""
     if cxx.kind == "cl":
         return cxx.path
     folder, _, name = cxx.path.replace("\\", "/").rpartition("/")
@@ -132,7 +132,7 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
 
 
 def compiler_to_install(facts: Facts, torch: Torch, toolkit: Toolkit) -> tuple[Step, ...]:
-    """Which host compiler to get for a toolkit and a torch."""
+    """Say which host compiler to get for a toolkit and a torch."""
     version = release(toolkit.version)
     if facts.machine.system == "windows":
         bounds = limits(version)
@@ -195,7 +195,7 @@ def msc_version(compiler: Compiler) -> int:
 
 
 def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
-    """How this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
+    """Say how this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
 
     A distribution's own package, whose root is ``/usr``, is patched to fit.
     """
@@ -207,5 +207,5 @@ def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
 
 
 def brings_own_glibc(compiler: Compiler) -> bool:
-    """It is conda's, which compiles against the older glibc that comes with it."""
+    """Tell whether it is conda's, which compiles against the older glibc that comes with it."""
     return "conda" in f"{compiler.path} {' '.join(compiler.found_via)}"

@@ -87,12 +87,12 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return NotHere.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
     def judge(self, code: Iterable[Fatbin | FatbinGroup], arch: Arch) -> Coverage:
-        """Whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
+        """Judge whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
         return judge(code, arch, driver_cuda=self.driver_level(arch), build_cuda=self.torch_cuda)
 
     def install(self, *sources: str, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
-        """``splatfix install SOURCE --python ... --target sm_120`` for the targets, or those given here; a command only where
-        nothing of it is left to a person: ``SOURCE`` and ``ARCH`` stand for what is not known."""
+        """Build ``splatfix install SOURCE --python ... --target sm_120`` for the targets, or those given here; a command only
+        where nothing of it is left to a person: ``SOURCE`` and ``ARCH`` stand for what is not known."""
         archs = target_options(dict.fromkeys(target.arch for target in targets or self.targets))
         refuses, environment = False, python_option(self.facts)
         # it takes an environment of its own, which only the person can name
@@ -104,7 +104,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
-        """``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
+        """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
         return self.install(*sources_of(self.facts, distributions), text=text, targets=targets)
 
     @cached_property
@@ -154,5 +154,5 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
 
 def make_context(facts: Facts, goal: Goal | None = None) -> Context:
-    """The context of these facts for a goal; without one for the machine's own GPUs."""
+    """Make the context of these facts for a goal; without one for the machine's own GPUs."""
     return Context(facts, goal or Goal())

@@ -113,7 +113,7 @@ def _runs_by(
     level: tuple[int, int] | None,
     build_cuda: tuple[int, int] | None,
 ) -> tuple[str, bool]:
-    """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
+    """Say how this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     best = ("none", True)
     for entry in fatbin.entries:
         arch = archs.Arch.known(entry.arch)
@@ -137,7 +137,7 @@ def _runs_by(
 def targets_by_module(
     binaries: Sequence[Binary], targets: Sequence[archs.Arch]
 ) -> dict[str, Sequence[archs.Arch]]:
-    """The targets that each module must serve: those it is named after (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
+    """Return the targets that each module must serve: those in its name (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
     named: dict[str, Sequence[archs.Arch]] = {}
     for binary in binaries:
         name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
@@ -159,7 +159,7 @@ def usual_archs(groups: Sequence[FatbinGroup]) -> tuple[str, ...]:
 
 
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:
-    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
+    """Write ``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
     total = sum(group.count for group in groups)
     counts: dict[tuple[bool, str, str, tuple[int, int] | None], int] = {}
     for group in groups:

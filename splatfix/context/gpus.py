@@ -145,7 +145,7 @@ class Gpus(Inventory, frozen=True, dict=True):
         return reasons
 
     def gpu_of(self, device: str) -> Gpu | None:
-        """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
+        """Return the GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is open."""
         # torch's own syntax of a device; "cuda" alone is its first
         match = re.fullmatch(r"cuda(?::(\d*))?", device, re.ASCII)
         if match is None:
@@ -160,8 +160,8 @@ class Gpus(Inventory, frozen=True, dict=True):
         return self.visible_gpus[index]
 
     def own_archs(self, device: str = "") -> dict[Arch, list[str]]:
-        """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
-        programs see, or of the one that ``device`` (``cuda:1``) means."""
+        """Return the architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those
+        that programs see, or of the one that ``device`` (``cuda:1``) means."""
         chosen = self.gpu_of(device)
         gpus = self.visible_gpus or self._without_variable or self.nvidia_gpus
         if chosen is not None:
@@ -191,8 +191,8 @@ class Gpus(Inventory, frozen=True, dict=True):
         return max(cards, key=lambda card: card[1], default=None)
 
     def driver_level(self, target: Arch) -> str | None:
-        """The CUDA level whose PTX this machine's driver compiles for a GPU, such as ``13.0``; None: not known, as for a GPU
-        elsewhere.
+        """Return the CUDA level whose PTX this machine's driver compiles for a GPU, such as ``13.0``; None: not known, as for a
+        GPU elsewhere.
 
         The driver says it itself; where neither NVML nor libcuda answered, and while it waits for its reboot, its version
         tells (knowledge/data/drivers.json).
@@ -211,7 +211,7 @@ class Gpus(Inventory, frozen=True, dict=True):
         return dotted(level or ()) or driver.cuda
 
     def compiles_ptx(self, toolkit_version: str | None, arch: Arch) -> bool | None:
-        """Whether this machine's driver compiles the PTX that nvcc of this version writes, for a GPU; None: not known."""
+        """Tell whether this machine's driver compiles the PTX that nvcc of this version writes, for a GPU; None: not known."""
         isa = drivers.ptx_isa_of_cuda(major_minor(toolkit_version) or (0, 0))
         if isa is None:
             return None
@@ -219,7 +219,7 @@ class Gpus(Inventory, frozen=True, dict=True):
 
 
 def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """The GPU of each device, each once: by bus, else by UUID (a MIG instance has its card's), else by name."""
+    """Return the GPU of each device, each once: by bus, else by UUID (a MIG instance has its card's), else by name."""
     remaining = list(gpus)
     matched = []
     for device in devices:

@@ -120,8 +120,8 @@ def pip_arguments(
     if torch is None or not set(COMPANIONS) & set(arguments):
         return tuple(arguments)
     # torch says "+cu130" of itself also where it came from PyPI, whose builds of all have no such part
-    by_pip = Inventory(facts).distribution("torch")
-    tag = (by_pip.version if by_pip else torch.version).partition("+")[2]
+    by_pip = Inventory(facts).distribution("torch") or torch
+    tag = by_pip.version.partition("+")[2]
     pin = f"torch=={torch.version.partition('+')[0]}"
     if replacement is not None:
         tag = replacement.tag

@@ -108,7 +108,7 @@ class Inventory(Struct, frozen=True, dict=True):
         return {canonicalize_name(item.name): item for item in reversed(self.distributions)}
 
     def distribution(self, name: str) -> Distribution | None:
-        """The installed distribution of that name, in any of its spellings."""
+        """Return the installed distribution of that name, in any of its spellings."""
         return self._by_name.get(canonicalize_name(name))
 
     @cached_property
@@ -121,19 +121,21 @@ class Inventory(Struct, frozen=True, dict=True):
         return versions
 
     def version_of(self, name: str) -> str:
-        """The version of an installed distribution; "" where it is not installed."""
+        """Return the version of an installed distribution; "" where it is not installed."""
         return self.versions.get(canonicalize_name(name), "")
 
     @cached_property
     def companion_pins(self) -> tuple[CompanionPin, ...]:
         """What torch and its companions name exactly and is installed; () without a torch."""
-        pins = []
+        pins: list[CompanionPin] = []
         for name in ("torch", *COMPANIONS):
             owner = self.distribution(name)
-            for pin in owner.pins if owner and self.torch else ():
+            if owner is None or self.torch is None:
+                continue
+            for pin in owner.pins:
                 other, _, expected = pin.partition("==")
                 installed = self.version_of(other)
-                if owner and installed:
+                if installed:
                     pins.append(CompanionPin(owner, other, expected, installed))
         return tuple(pins)
 
@@ -179,7 +181,7 @@ class Inventory(Struct, frozen=True, dict=True):
 
 
 def installed_driver(facts: Facts) -> str:
-    """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+    """Return the driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
     driver = facts.machine.driver.value
     if driver is None:
         return ""

@@ -7,7 +7,7 @@ from splatfix.model import FatbinGroup
 
 
 def binary_matrix(context: Context) -> BinaryMatrix:
-    """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
+    """Judge torch, the extensions, and what was compiled at first use as the checks judge it."""
     with_code: list[tuple[str, tuple[FatbinGroup, ...]]] = []
     if context.torch:
         with_code.append((f"torch {context.torch.version} (libtorch_cuda)", context.torch.code))

@@ -71,7 +71,7 @@ class Choice(Struct, Generic[T], frozen=True):
     problem: Rejected | None = None
 
     def required(self) -> T:
-        """The value.
+        """Return the value.
 
         Raises:
             SplatfixError: the problem, where there is none.

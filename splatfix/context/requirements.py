@@ -12,13 +12,13 @@ from splatfix.model import Facts, Source
 
 
 def unmet(facts: Facts, source: Source) -> tuple[str, ...]:
-    """What a source declares that it needs when it is imported, and the environment does not have."""
+    """Return what a source declares that it needs when it is imported, and the environment does not have."""
     newer = outgrown(facts, source)
     return tuple(text for text in source.requires if not met(facts, text) and text not in newer)
 
 
 def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
-    """What a source declares with an upper limit that the installed version is past, torch apart.
+    """Return what a source declares with an upper limit that the installed version is past, torch apart.
 
     Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
     """
@@ -38,7 +38,7 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
 
 
 def name_of(requirement: str) -> str:
-    """The normalised name in ``gsplat[cu]>=1.5; python_version < "3.12"``."""
+    """Return the normalised name in ``gsplat[cu]>=1.5; python_version < "3.12"``."""
     return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement.strip())[0])
 
 
@@ -48,12 +48,12 @@ def version_of(facts: Facts, name: str) -> str | None:
 
 
 def needs_wheel(facts: Facts) -> bool:
-    """The wheel project has to be there: before 70.1, which took over its bdist_wheel, setuptools alone makes no wheel."""
+    """Tell whether the wheel project is needed: before 70.1, which took over its bdist_wheel, setuptools alone makes no wheel."""
     return release(version_of(facts, "setuptools"))[:2] < (70, 1)
 
 
 def met(facts: Facts, text: str) -> bool:
-    """The environment satisfies a requirement, or its marker leaves it out."""
+    """Tell whether the environment satisfies a requirement, or its marker leaves it out."""
     # slow, and a diagnosis seldom comes here
     from packaging.requirements import InvalidRequirement, Requirement
 

@@ -10,7 +10,7 @@ from splatfix.model import Compiler, Toolkit
 
 
 def compiles_for(toolkit: Toolkit, arch: Arch) -> bool:
-    """What nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
+    """Tell what nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
     if toolkit.archs and not arch.variant:
         return arch.sm in toolkit.archs
     version = release(toolkit.version)
@@ -40,7 +40,7 @@ class Toolchain(Gpus, frozen=True, dict=True):
         return None
 
     def best_toolkit(self, cuda: tuple[int, int] | None) -> Toolkit | None:
-        """The toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
+        """Return the toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
         fitting = self.toolkits
         minor = 0
         if cuda is not None:
@@ -95,6 +95,6 @@ class Toolchain(Gpus, frozen=True, dict=True):
         return self.host_compiler
 
     def _compilers_by(self, *origins: str) -> list[Compiler]:
-        """The compilers that were found by these variables, or on PATH, those of the first first."""
+        """Return the compilers that were found by these variables, or on PATH, those of the first first."""
         compilers = self.machine.compilers.value or ()
         return [compiler for origin in origins for compiler in compilers if origin in compiler.found_via]

@@ -85,7 +85,9 @@ def choose_toolkit(
         newest_first = [-number for number in choice.version]
         return distance(choice), len(choice.toolkit.missing), newest_first
 
-    toolkits = (instead,) if instead is not None else _candidates(facts, cuda_home)
+    toolkits = _candidates(facts, cuda_home)
+    if instead is not None:
+        toolkits = (instead,)
     if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
     fitting, rejected = _sorted_out(toolkits, with_machine_code)
@@ -130,7 +132,7 @@ def _sorted_out(
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
-    """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
+    """Return the target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
     toolkit know them; None when there is none. A torch whose list is not known takes the target."""
     known = [Arch.parse(name) for name in torch.knows_archs]
 
@@ -172,7 +174,7 @@ def _objection_to(
     *,
     any_major: bool = False,
 ) -> str | None:
-    """What speaks against compiling for these architectures with this toolkit beside a torch of this CUDA."""
+    """Say what speaks against compiling for these architectures with this toolkit beside a torch of this CUDA."""
     version = release(toolkit.version)
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
@@ -251,7 +253,7 @@ def _no_toolkit(
 
 
 def _last_major(arch: Arch) -> int | None:
-    """The last CUDA major that compiles for an architecture; None while the newest still does."""
+    """Return the last CUDA major that compiles for an architecture; None while the newest still does."""
     info = arch_info(arch)
     if info is None or info.last_toolkit is None:
         return None
@@ -261,7 +263,7 @@ def _last_major(arch: Arch) -> int | None:
 def choose_ptx(
     facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None = None
 ) -> Choice[BuildToolkit]:
-    """A toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
+    """Choose a toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
 
     Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
     driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.

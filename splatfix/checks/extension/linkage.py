@@ -169,7 +169,7 @@ def shared_lib_not_found(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool:
-    """Another check tells why a library is missing."""
+    """Tell whether another check says why a library is missing."""
     if _DRIVER_LIBRARY.match(library):
         return True
     if not context.environment.torch_installed.value and TORCH_LIBRARY.match(library):
@@ -244,13 +244,13 @@ def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
 
 
 def _is_module(item: Extension) -> bool:
-    """A module that is imported by its name; a plain library may be one of several for different machines (torchcodec
-    brings one for each FFmpeg), of which its package loads the one that fits."""
+    """Tell a module that is imported by its name from a library, which may be one of several for different machines
+    (torchcodec brings one for each FFmpeg), of which its package loads the one that fits."""
     return item.importable and not item.path.rpartition("/")[2].startswith("lib")
 
 
 def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
-    """It was compiled for the other of libstdc++'s two ABIs; False where either is not known."""
+    """Tell whether it was compiled for the other of libstdc++'s two ABIs; False where either is not known."""
     known = torch.cxx11_abi is not None and linkage.cxx11_abi is not None
     return known and torch.cxx11_abi != linkage.cxx11_abi
 
@@ -258,7 +258,7 @@ def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
 def _runtime(
     context: Context, this: Check, families: tuple[str, ...], library: str, remedy: Step
 ) -> Iterator[Finding]:
-    """Extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
+    """Yield the extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
     libraries = {item.name: item for item in reversed(context.environment.runtime_libraries.value or ())}
     here = libraries.get(library)
     newest = {text.partition("_")[0]: text for text in here.versions} if here else {}
@@ -290,7 +290,7 @@ def _runtime(
 
 
 def _name(item: Extension) -> str:
-    """Its package; the distribution's name where that says the same or the file lies by itself."""
+    """Name its package; the distribution's name where that says the same or the file lies by itself."""
     folder, _, file = item.path.rpartition("/")
     if "/" in folder:
         return folder.replace("/", ".")

@@ -69,7 +69,7 @@ def camera_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
 
 
 def _impossible(camera: Camera) -> str:
-    """What is wrong with it; "" for nothing."""
+    """Say what is wrong with it; "" for nothing."""
     if not all(map(math.isfinite, camera.parameters)):
         return "parameters are not finite numbers"
     focal, center = camera.focal_lengths, camera.center
@@ -196,8 +196,8 @@ def reprojection(scene: Scene, this: Check) -> Iterator[Finding]:
 
 
 def _errors(scene: Scene) -> Mapping[str, float]:
-    """By image: the median distance of its points from their keypoints, as a share of its width. Distortion is left out, and
-    wide-angle models with it; so is a common factor, for many scale cameras and photos and leave the keypoints."""
+    """Return by image the median distance of its points from their keypoints, as a share of its width. Distortion is left out,
+    and wide-angle models with it; so is a common factor, for many scale cameras and photos and leave the keypoints."""
     if scene.points is None:
         return {}
     positions = dict(zip(scene.points.numbers, scene.points.sample, strict=True))
@@ -308,15 +308,16 @@ def _posed(scene: Scene) -> Iterator[tuple[SceneImage, Pose]]:
 
 
 def _middle(points: Sequence[Vector]) -> Vector:
-    """The median along each axis: of outliers it takes no notice."""
+    """Return the median along each axis: of outliers it takes no notice."""
     x, y, z = (median(axis) for axis in zip(*points, strict=True))
     return x, y, z
 
 
 def _finite(scene: Scene) -> Sequence[Vector]:
-    """The points that were looked at, without those whose position is no number."""
-    sample = scene.points.sample if scene.points else ()
-    return [point for point in sample if all(map(math.isfinite, point))]
+    """Return the points that were looked at, without those whose position is no number."""
+    if scene.points is None:
+        return []
+    return [point for point in scene.points.sample if all(map(math.isfinite, point))]
 
 
 def _some_points(scene: Scene) -> Sequence[Vector]:
@@ -325,7 +326,7 @@ def _some_points(scene: Scene) -> Sequence[Vector]:
 
 
 def _before_cameras(scene: Scene) -> Iterator[tuple[SceneImage, Sequence[Vector]]]:
-    """For some cameras, which have any before them, the points there, as they see them."""
+    """Yield for some cameras, which have any before them, the points there, as they see them."""
     points = _some_points(scene)
     for image, pose in list(_posed(scene))[:_CAMERAS]:
         before = [point for point in map(pose.seen_from, points) if point[2] > 0]
@@ -334,7 +335,7 @@ def _before_cameras(scene: Scene) -> Iterator[tuple[SceneImage, Sequence[Vector]
 
 
 def _looking_back(pose: Pose) -> Pose:
-    """Of axes with y up and z backwards."""
+    """Turn a pose of axes with y up and z backwards."""
     right, down, forward = pose.rotation
     x, y, z = pose.translation
     return Pose((right, _negative(down), _negative(forward)), (x, -y, -z))
@@ -345,7 +346,7 @@ def _negative(axis: Vector) -> Vector:
 
 
 def _inverse(pose: Pose) -> Pose:
-    """Of a camera-to-world pose that was written where world-to-camera is read."""
+    """Invert a camera-to-world pose that was written where world-to-camera is read."""
     first, second, third = zip(*pose.rotation, strict=True)
     return Pose((first, second, third), pose.position)
 
@@ -357,7 +358,7 @@ _TURNS: Mapping[Callable[[Pose], Pose], str] = {
 
 
 def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mapping[str, float]:
-    """For some cameras the share of the points that they see."""
+    """Return for some cameras the share of the points that they see."""
     points = _some_points(scene)
     if not points:
         return {}
@@ -376,7 +377,7 @@ def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mappi
 
 
 def _widths(scene: Scene) -> Sequence[float]:
-    """For some cameras the part of the image's width that the middle half of the points before it takes."""
+    """Return for some cameras the part of the image's width that the middle half of the points before it takes."""
     widths = []
     for image, before in _before_cameras(scene):
         focal = image.camera and image.camera.focal_lengths

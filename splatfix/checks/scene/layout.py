@@ -117,7 +117,7 @@ def few_views(scene: Scene, this: Check) -> Iterator[Finding]:
 
 
 def file_stem(path: str) -> str:
-    """The name of a photo without folders, of either system, and without its ending."""
+    """Return the name of a photo without folders, of either system, and without its ending."""
     return PurePosixPath(path.replace("\\", "/")).stem
 
 

@@ -35,7 +35,7 @@ def listed(
 
 
 def fix_command(scene: Scene) -> Step:
-    """``splatfix scenes fix`` for a scene."""
+    """Build ``splatfix scenes fix`` for a scene."""
     return run("splatfix", "scenes", "fix", scene.folder, "--out", f"{scene.folder}-fixed")
 
 

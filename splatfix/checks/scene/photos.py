@@ -12,7 +12,7 @@ from splatfix.model import Finding
 
 
 def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:
-    """The images whose photo is there."""
+    """Yield the images whose photo is there."""
     for image in scene.images:
         photo = scene.photos.get(image.path)
         if photo is not None:

@@ -91,7 +91,7 @@ def _of_model(scene: Scene, model: Model, reader: SceneReader) -> Iterator[Refus
 
 
 def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[Refusal]:
-    """The first photo that the loader does not find, and the first that it cannot read."""
+    """Name the first photo that the loader does not find, and the first that it cannot read."""
     refusal = partial(_refusal, scene, reader)
     for image in scene.images:
         folder, _, inner = image.path.partition("/")
@@ -136,7 +136,7 @@ def _of_photos(scene: Scene, reader: SceneReader) -> Iterator[Refusal]:
 
 
 def _rounding(scene: Scene, image: SceneImage) -> str:
-    """How nerfstudio must round the size of copies to take this one; "" for down, which it does unasked."""
+    """Say how nerfstudio must round the size of copies to take this one; "" for down, which it does unasked."""
     photo, camera = scene.photos.get(image.path), image.camera
     divisor = image.path.partition("/")[0].removeprefix("images_")
     if photo is None or camera is None or not (photo.width and camera.width and divisor.isdigit()):
