@@ -8,7 +8,7 @@ from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.core.words import counted
+from splatfix.core.words import counted, few
 from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Torch
 
 check = checks_of("extension")
@@ -41,7 +41,7 @@ def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             reported.add(owner)
             lacking = "needs " + ", ".join(unused.unresolved)
             if unused.torch_missing:
-                lacking = "imports " + _few(unused.torch_missing)
+                lacking = "imports " + few(unused.torch_missing, 3)
             yield this.warn(
                 f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
                 f"importing {owner} leaves it alone.",
@@ -68,7 +68,7 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
             folder = torch.folder
         if len(linkage.torch_missing) == 1:
             are = "is"
-        symbols = "imports " + _few(linkage.torch_missing)
+        symbols = "imports " + few(linkage.torch_missing, 3)
         yield this.fail(
             f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
             f"{are} not in torch {context.torch_version}.",
@@ -116,7 +116,7 @@ def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         if torch is None or not other_cxx11_abi(torch, linkage):
             continue
         own, of_torch = _ABIS[bool(linkage.cxx11_abi)], _ABIS[bool(torch.cxx11_abi)]
-        symbols = _few(linkage.torch_missing) or "names of its imports"
+        symbols = few(linkage.torch_missing, 3) or "names of its imports"
         yield this.fail(
             f"{_name(item)} was compiled for {own}, torch {torch.version} for {of_torch}.",
             subject=_name(item),
@@ -134,10 +134,10 @@ def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
     for item, linkage in _linked(context):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
-            symbols = "imports " + _few(linkage.own_missing)
+            symbols = "imports " + few(linkage.own_missing, 3)
             yield this.fail(
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
-                f"{_few(linkage.own_missing, 1)}.",
+                f"{few(linkage.own_missing, 1)}.",
                 subject=_name(item),
                 evidence=Evidence(item.path, symbols, "its dynamic symbol table"),
                 remedy=(
@@ -308,10 +308,3 @@ def _count(symbols: tuple[str, ...]) -> str:
     if len(symbols) >= 20:
         return "20 or more symbols"
     return counted(len(symbols), "symbol")
-
-
-def _few(symbols: tuple[str, ...], number: int = 3) -> str:
-    shown = ", ".join(symbols[:number])
-    if len(symbols) > number:
-        shown += f" and {len(symbols) - number} more"
-    return shown
