@@ -9,7 +9,7 @@ from splatfix.context.compilers import family_of, msc_version, newest_for_nvcc
 from splatfix.core.step import Command, PlainStep, Step, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import cpp_extension, host_compilers
-from splatfix.model import Compiler, Evidence, Finding, Toolkit
+from splatfix.model import Evidence, Finding, Toolkit
 
 check = checks_of("compiler")
 
@@ -44,10 +44,12 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
     gcc on PATH; CXX alone does not change that."""
-    toolkit, compiler = _pair(context, context.nvcc_host_compiler)
-    if toolkit is None or compiler is None:
+    toolkit, compiler = context.build_toolkit, context.nvcc_host_compiler
+    if toolkit is None or compiler is None or not release(compiler.version):
         return
     family, major = family_of(compiler), release(compiler.version)[0]
+    if family == "cl":
+        return
     limit = newest_for_nvcc(toolkit, family)
     nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
     evidence = (
@@ -142,12 +144,11 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
     in a torch that was built from source, it does not look."""
-    toolkit, compiler = _pair(context, context.host_compiler)
-    torch = context.torch
+    toolkit, compiler, torch = context.build_toolkit, context.host_compiler, context.torch
     if toolkit is None or compiler is None or torch is None or context.machine.system != "linux":
         return
     rules, family = cpp_extension.behaviour(torch.version), family_of(compiler)
-    if rules is None or family not in ("gcc", "clang"):
+    if rules is None or family == "cl" or not release(compiler.version):
         return
     setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     skipped = host_compilers.compiler_check_skipped(torch.version, setting)
@@ -176,14 +177,6 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
         evidence=evidence,
         remedy=remedy,
     )
-
-
-def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
-    """Return the toolkit a build would use and this compiler, when both versions are known."""
-    toolkit = context.build_toolkit
-    if compiler is None or not release(compiler.version) or family_of(compiler) == "cl":
-        return toolkit, None
-    return toolkit, compiler
 
 
 def _newer_gcc(context: Context, oldest: int) -> Step:

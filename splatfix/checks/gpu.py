@@ -1,7 +1,7 @@
 """Checks of the GPUs: are they present, driven, visible, free, passed to the container, and sound."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.registry import Blocks, Check, checks_of
@@ -91,16 +91,12 @@ def _on_bus(cards: Sequence[Gpu]) -> Evidence:
     return Evidence("PCI bus", listed, "/sys/bus/pci/devices")
 
 
-def _names(cards: Iterable[Gpu]) -> str:
-    return ", ".join(gpu.name for gpu in cards)
-
-
 def _no_card(context: Context, this: Check) -> Finding:
     """Report no NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
     hint = "give --target sm_120 to judge for a GPU elsewhere"
     if context.goal.targets:
         hint = "binaries are judged for --target"
-    instead, others = "", _names(context.machine.gpus.value or ())
+    instead, others = "", ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
     if others:
         instead = f", but {others}: CUDA extensions cannot run on it"
     # wgpu also lists renderers in software, which are no help
@@ -121,15 +117,23 @@ def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
         parts[1] = f"compute capability {gpu.cc}"
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total / 2**30:.1f} GiB")
-    summary = f"GPU {gpu.index}: {', '.join(parts)}{_instances(gpu)}"
-    if gpu.index in context.left_aside:
-        summary += f"; {context.left_aside[gpu.index]}"
-    # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
+    summary = f"GPU {gpu.index}: {', '.join(parts)}"
     report, remedy = this.ok, list[Step]()
+    if not gpu.cc:
+        report = this.unknown
+    # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
     if gpu.mig and not gpu.mig_devices:
         report, remedy = this.unknown, [run("nvidia-smi", "-L")]
-    elif not gpu.cc:
-        report = this.unknown
+        summary += (
+            "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
+        )
+    elif gpu.mig:
+        names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
+        if len(gpu.mig_devices) > 1:
+            names = f"one of {names}"
+        summary += f"; a program gets {names} of it, with its share of the memory"
+    if gpu.index in context.left_aside:
+        summary += f"; {context.left_aside[gpu.index]}"
     return report(summary, subject=f"GPU {gpu.index}", evidence=_gpu_evidence(context, gpu), remedy=remedy)
 
 
@@ -172,7 +176,7 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
 def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
     """Report cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
-    names = _names(cards)
+    names = ", ".join(gpu.name for gpu in cards)
     it, subject, version, loaded = "it", "", "none", ""
     if len(cards) > 1:
         it = "them"
@@ -288,18 +292,6 @@ def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=(mode, Evidence("programs on it", str(gpu.compute_processes), "NVML")),
                 remedy=(run("nvidia-smi", text="Wait for the program, or end it"), reopen),
             )
-
-
-def _instances(gpu: Gpu) -> str:
-    """Say what MIG leaves of a card for one program, in words; "" where MIG is off."""
-    if not gpu.mig:
-        return ""
-    if not gpu.mig_devices:
-        return "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
-    names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
-    if len(gpu.mig_devices) > 1:
-        names = f"one of {names}"
-    return f"; a program gets {names} of it, with its share of the memory"
 
 
 def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
