@@ -189,11 +189,14 @@ def _imported_files(path: Path, files: Collection[str]) -> set[str]:
     return imported & set(files)
 
 
+REFUSALS = ("SplatfixError.of", "Rejected.of", "NotHere.of", "NoToolkit.of", "UnknownArch.of")
+
+
 def test_errors_get_the_values_of_their_blanks() -> None:
     """Each row of an errors.toml is raised somewhere, with exactly the values that its sentences name."""
     given: dict[str, set[str]] = {}
     for path, node in nodes("splatfix"):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("SplatfixError.of", "Rejected.of"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in REFUSALS:
             if not isinstance(node.args[0], ast.Constant):
                 continue  # SplatfixError.of itself
             place = ast.literal_eval(node.args[0])

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from splatfix.context.model import Choice, NotHere
+from splatfix.context.model import Choice, NotHere, rejected_all
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
@@ -14,7 +14,7 @@ from splatfix.core.words import few
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
-from splatfix.model import Compiler, Considered, Facts, Toolkit, Torch
+from splatfix.model import Compiler, Facts, Toolkit, Torch
 
 Family = Literal["gcc", "clang", "cl"]
 _FAMILIES: Mapping[str, Family] = {
@@ -41,7 +41,7 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
     CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
     Where none fits, the problem is ``no-host-compiler`` with every candidate and why it was rejected.
     """
-    rejected: list[Considered] = []
+    objections: dict[str, str] = {}
     compilers = facts.machine.compilers.value or ()
     candidates = [item for item in compilers if item.kind in ("g++", "clang++", "cl")]
     for cxx in sorted(candidates, key=_preference):
@@ -57,10 +57,11 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
             via = ", ".join(cxx.found_via)
             reason = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {via}"
             chosen = HostCompilers(cc, cxx.path, cxx.version or "", reason)
-            return Choice(chosen, tuple(rejected))
-        rejected.append(Considered(f"compiler {cxx.path}", objection or ""))
-    if rejected:
-        looked_at = few([f"{item.what.removeprefix('compiler ')}: {item.why}" for item in rejected], 4, "; ")
+            return Choice(chosen, rejected_all("compiler", objections))
+        objections[cxx.path] = objection or ""
+    rejected = rejected_all("compiler", objections)
+    if objections:
+        looked_at = few([f"{path}: {objection}" for path, objection in objections.items()], 4, "; ")
     elif facts.machine.compilers.value is not None:
         looked_at = "none was found"
     else:
@@ -70,9 +71,9 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
         nvcc=toolkit.version,
         candidates=looked_at,
         todo=compiler_to_install(facts, torch, toolkit),
-        details={"rejected": to_json(tuple(rejected))},
+        details={"rejected": to_json(rejected)},
     )
-    return Choice(None, tuple(rejected), problem)
+    return Choice(None, rejected, problem)
 
 
 def _preference(compiler: Compiler) -> tuple[int, list[int], str]:

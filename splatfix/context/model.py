@@ -1,5 +1,6 @@
 """The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -61,6 +62,11 @@ class BinaryMatrix(Struct, frozen=True):
     binaries: tuple[BinaryFit, ...] = ()
     unread: tuple[str, ...] = ()
     """Binaries that could not be read, with the reason."""
+
+
+def rejected_all(kind: str, objections: Mapping[str, str]) -> tuple[Considered, ...]:
+    """Return the alternatives of a kind (``toolkit``), by name with what speaks against each."""
+    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections.items())
 
 
 class Choice(Struct, Generic[T], frozen=True):

@@ -1,6 +1,6 @@
 """Which toolkit a build by splatfix uses: of torch's CUDA major, complete, and able to compile for the targets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, NoToolkit, UnknownArch
+from splatfix.context.model import Choice, NoToolkit, UnknownArch, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
@@ -20,7 +20,7 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.archs import arch_info, known_archs, newest_serving
 from splatfix.knowledge.cpp_extension import first_release_for_arch
 from splatfix.knowledge.drivers import ptx_isa_of_cuda
-from splatfix.model import Considered, Facts, Toolkit, Torch
+from splatfix.model import Facts, Toolkit, Torch
 
 
 class BuildToolkit(Struct, frozen=True):
@@ -90,18 +90,18 @@ def choose_toolkit(
         toolkits = (instead,)
     if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
-    fitting, rejected = _sorted_out(toolkits, with_machine_code)
+    fitting, objections = _sorted_out(toolkits, with_machine_code)
     if not fitting:
-        problem = _no_toolkit(facts, torch, targets, rejected, cuda_home)
-        return Choice(None, tuple(rejected), problem)
+        problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
+        return Choice(None, rejected_all("toolkit", objections), problem)
     best, *others = sorted(fitting, key=rank)
     for other in others:
         farther = "farther from"
         if distance(other) == distance(best):
             farther = "no nearer to"
         reason = f"also fits (CUDA {other.toolkit.version}), {farther} torch's CUDA {torch.cuda}"
-        rejected.append(Considered(f"toolkit {other.toolkit.root}", reason))
-    return Choice(best, tuple(rejected))
+        objections[other.toolkit.root] = reason
+    return Choice(best, rejected_all("toolkit", objections))
 
 
 def _candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Rejected:
@@ -118,17 +118,17 @@ def _candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Re
 
 def _sorted_out(
     toolkits: Iterable[Toolkit], decide: Callable[[Toolkit], BuildToolkit | str]
-) -> tuple[list[BuildToolkit], list[Considered]]:
-    """Return the toolkits with which a build is decided, and the others, each with what speaks against it."""
+) -> tuple[list[BuildToolkit], dict[str, str]]:
+    """Return the toolkits with which a build is decided, and the roots of the others with what speaks against each."""
     fitting: list[BuildToolkit] = []
-    rejected: list[Considered] = []
+    objections: dict[str, str] = {}
     for toolkit in toolkits:
         decision = decide(toolkit)
         if isinstance(decision, str):
-            rejected.append(Considered(f"toolkit {toolkit.root}", decision))
+            objections[toolkit.root] = decision
         else:
             fitting.append(decision)
-    return fitting, rejected
+    return fitting, objections
 
 
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
@@ -206,10 +206,10 @@ _VITAL = (
 )
 
 
-def _looked_at(facts: Facts, rejected: Sequence[Considered]) -> str:
+def _looked_at(facts: Facts, objections: Mapping[str, str]) -> str:
     """Say what was looked at; that nothing could be looked at is another thing than that nothing is there."""
-    if rejected:
-        return "; ".join(f"{item.what.removeprefix('toolkit ')}: {item.why}" for item in rejected)
+    if objections:
+        return "; ".join(f"{root}: {objection}" for root, objection in objections.items())
     if facts.machine.toolkits.value is None:
         return f"which are here is not known ({facts.machine.toolkits.error})"
     return "none was found"
@@ -219,7 +219,7 @@ def _no_toolkit(
     facts: Facts,
     torch: Torch,
     targets: Sequence[Arch],
-    rejected: Sequence[Considered],
+    objections: Mapping[str, str],
     cuda_home: str | None,
 ) -> Rejected:
     cuda = torch.cuda or ""
@@ -247,8 +247,8 @@ def _no_toolkit(
         cuda=cuda,
         major=major,
         targets=tuple(targets),
-        considered=_looked_at(facts, rejected),
-        details={"rejected": to_json(tuple(rejected))},
+        considered=_looked_at(facts, objections),
+        details={"rejected": to_json(rejected_all("toolkit", objections))},
     )
 
 
@@ -286,16 +286,17 @@ def choose_ptx(
     toolkits = _candidates(facts, cuda_home)
     if isinstance(toolkits, Rejected):
         return Choice(None, problem=toolkits)
-    fitting, rejected = _sorted_out(toolkits, with_ptx)
+    fitting, objections = _sorted_out(toolkits, with_ptx)
+    rejected = rejected_all("toolkit", objections)
     if fitting:
-        return Choice(min(fitting, key=rank), tuple(rejected))
+        return Choice(min(fitting, key=rank), rejected)
     problem = Rejected.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
-        considered=_looked_at(facts, rejected),
+        considered=_looked_at(facts, objections),
         todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
     )
-    return Choice(None, tuple(rejected), problem)
+    return Choice(None, rejected, problem)
 
 
 def _ptx_with(facts: Facts, toolkit: Toolkit, torch: Torch, targets: Sequence[Arch]) -> BuildToolkit | str:
