@@ -96,5 +96,7 @@ class Toolchain(Gpus, frozen=True, dict=True):
 
     def _compilers_by(self, *origins: str) -> list[Compiler]:
         """Return the compilers that were found by these variables, or on PATH, those of the first first."""
-        compilers = self.machine.compilers.value or ()
-        return [compiler for origin in origins for compiler in compilers if origin in compiler.found_via]
+        compilers: list[Compiler] = []
+        for origin in origins:
+            compilers += (item for item in self.machine.compilers.value or () if origin in item.found_via)
+        return compilers

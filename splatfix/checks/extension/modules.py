@@ -67,8 +67,8 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
                     evidence=evidence,
                 )
             elif named.plain != target.arch.plain:
-                meant = f"{item.path} is meant for {named.sm} alone."
-                yield this.skip(meant, subject=subject, evidence=evidence)
+                summary = f"{item.path} is meant for {named.sm} alone."
+                yield this.skip(summary, subject=subject, evidence=evidence)
             else:
                 yield this.fail(
                     f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",

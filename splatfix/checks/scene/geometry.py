@@ -222,7 +222,9 @@ def _errors(scene: Scene) -> Mapping[str, float]:
 @check("scene-scale", "The scene has a usual size")
 def scale(scene: Scene, this: Check) -> Iterator[Finding]:
     """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
-    depths = [median(depth for _, _, depth in before) for _, before in _before_cameras(scene)]
+    depths = []
+    for _, before in _before_cameras(scene):
+        depths.append(median(depth for _, _, depth in before))
     if not depths:
         return
     usual = median(depths)
