@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.limits import MOST_JSON
-from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes
+from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
 from splatfix.core.words import few
@@ -146,6 +146,12 @@ def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
         return parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
         raise SplatfixError.of("core.not-json", path=path, what=what, error=error) from error
+
+
+def object_in(path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds; empty where it cannot be read, or holds another text."""
+    text = read_text(path, MOST_JSON)
+    return json_object(text) if isinstance(text, str) else {}
 
 
 def sha256_of(path: Path) -> str:

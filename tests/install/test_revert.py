@@ -42,7 +42,7 @@ def test_the_preview_of_all_is_what_is_then_done(
     assert told(preview) == EVERYTHING and all(one.dry_run for one in preview)
     assert snapshot(environment) == held and journal.entries() == entries
     with monkeypatch.context() as without_locks:
-        without_locks.setattr("splatfix.core.lock.try_lock", lambda handle: None)
+        without_locks.setattr("splatfix.core.holder.try_lock", lambda handle: None)
         first = revert(environment.python, dry_run=True)
     assert told((first,)) == EVERYTHING[:1] and snapshot(environment) == held
     assert len(first.notes) == 1 and not preview[0].notes
