@@ -71,33 +71,13 @@ _SHAPES = re.compile(
     r")"
 )
 _BEGINNINGS = (
-    "hf_",
-    "gh",
-    "github_pat_",
-    "gl",
-    "sk",
-    "pypi-",
-    "nvapi-",
-    "rk_",
-    "xox",
-    "xapp-",
-    ":A",
-    "hooks.slack",
-    "/webhooks/",
-    "npm_",
-    "dckr_",
-    "AIza",
-    "AKIA",
-    "ASIA",
-    "eyJ",
+    *("hf_", "gh", "github_pat_", "gl", "sk", "pypi-", "nvapi-", "rk_", "xox", "xapp-", ":A", "hooks.slack"),
+    *("/webhooks/", "npm_", "dckr_", "AIza", "AKIA", "ASIA", "eyJ"),
 )
-
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH(?!OR)",
     re.IGNORECASE,
 )
-
-
 # no path, no number, no plain word
 _SECRET_VALUE = re.compile(r"(?=[^/\\]*[A-Za-z])(?:.{16}|.*\d|.*[a-z].*[A-Z]|.*[A-Z].*[a-z])")
 

@@ -8,13 +8,12 @@ from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
 from splatfix.facts import read_source
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.knowledge import KnowledgeError, load_overrides
 from splatfix.knowledge.breakages import source_patterns
 from tests.explain.test_build_output import LOGS
 
 from . import binaries
 from .checkouts import FILES
-from .documents import TOML, read_log, read_wheel, wheels
+from .documents import read_log, read_wheel, wheels
 from .scenes import ply_files, read_ply
 
 Read = Callable[[bytes, Path], None]
@@ -79,14 +78,6 @@ def _ply(data: bytes, folder: Path) -> None:
     read_ply(folder / "p.ply")
 
 
-def _overrides(data: bytes, folder: Path) -> None:
-    (folder / "extra.toml").write_bytes(data)
-    try:
-        load_overrides(folder / "extra.toml")
-    except KnowledgeError as error:
-        assert "extra.toml" in str(error)
-
-
 def _wheel(data: bytes, folder: Path) -> None:
     (folder / "pkg-1-py3-none-any.whl").write_bytes(data)
     read_wheel(folder / "pkg-1-py3-none-any.whl")
@@ -109,6 +100,5 @@ READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
         lambda data, _: read_log(data),
         lambda: {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)},
     ),
-    "overrides": (_overrides, lambda: {"example": TOML}),
     "wheels": (_wheel, wheels),
 }
