@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from splatfix.core.redact import redacted, without_credentials
 from splatfix.core.step import Step, step_json, step_of
@@ -83,7 +82,14 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
     def error(self) -> SplatfixError:
         """The exception that ends a command with it."""
-        return SplatfixError(**asdict(self))
+        return SplatfixError(
+            self.code,
+            self.what,
+            meaning=self.meaning,
+            todo=self.todo,
+            exit_code=self.exit_code,
+            details=dict(self.details),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As :meth:`SplatfixError.to_json`."""
@@ -112,14 +118,14 @@ class SplatfixError(Exception):
         meaning: str = "",
         todo: tuple[Step, ...] = (),
         exit_code: Exit = Exit.FAILURE,
-        details: Mapping[str, Any] | None = None,
+        details: dict[str, Any] | None = None,
     ) -> None:
         self.code = code
         self.what = without_credentials(what)
         self.meaning = without_credentials(meaning)
         self.todo = redacted(todo)
         self.exit_code = exit_code
-        self.details = redacted(dict(details or {}))
+        self.details = redacted(details or {})
         super().__init__(self.what)
 
     def __reduce__(self) -> Any:
