@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable
 from difflib import get_close_matches
-from types import ModuleType
+from functools import cache
 
 from splatfix.checks import (
     build,
@@ -32,28 +32,20 @@ from splatfix.core.errors import SplatfixError
 from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
-_OF_MACHINE = (
+_MODULES = (
     *(gpu, gpu_health, driver, container, environment, torch, toolkit, compiler, build),
     *(linkage, modules, jit_cache, packages),
+    *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
 )
-_OF_CHECKOUT = (submodules, rasterizer, colmap, cuda_code, python_code, sources, stack)
 
 
-def _checks_of(rooms: Iterable[ModuleType]) -> tuple[Check, ...]:
-    checks: list[Check] = []
-    for module in rooms:
-        checks.extend(check for check in REGISTERED.values() if check.function.__module__ == module.__name__)
-    return tuple(checks)
-
-
-def checks_without_checkout() -> tuple[Check, ...]:
-    """Return those that look at the machine and its environment."""
-    return _checks_of(_OF_MACHINE)
-
-
+@cache
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which a report shows them: family by family."""
-    return _checks_of((*_OF_MACHINE, *_OF_CHECKOUT))
+    checks: list[Check] = []
+    for module in _MODULES:
+        checks += (check for check in REGISTERED.values() if check.function.__module__ == module.__name__)
+    return tuple(checks)
 
 
 def check_named(code: str) -> Check:
