@@ -71,7 +71,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def dumps(document: Any) -> str:
-    """The one JSON text form splatfix prints and stores: keys in the order given, indented, final newline.
+    """Return the one JSON text form splatfix prints and stores: keys in the order given, indented, final newline.
 
     What no terminal should obey is escaped, so that it is UTF-8 and reads as it was, names that are no text included.
     """
@@ -155,7 +155,7 @@ def object_in(path: Path) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
+    """Return the SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
 
     Raises:
         OSError: as :func:`read_blocks`.

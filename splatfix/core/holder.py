@@ -32,7 +32,7 @@ class Holder(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """It has ended for certain: of another machine, or another container, nothing can be said."""
+        """Tell whether it has ended for certain: of another machine, or another container, nothing can be said."""
         if os.name != "posix" or self.host != _here():
             return False
         try:
@@ -78,7 +78,7 @@ def keep_through_exec(path: str) -> None:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process has the lock, or may have it.
+    """Tell whether a process has the lock, or may have it.
 
     Raises:
         OSError: when the file cannot be opened.
@@ -112,7 +112,7 @@ def _here() -> str:
 
 
 def this_process() -> Holder:
-    """What this process writes of itself."""
+    """Return what this process writes of itself."""
     return Holder(_here(), os.getpid(), _started(os.getpid()))
 
 

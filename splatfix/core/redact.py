@@ -104,7 +104,7 @@ def without_credentials(text: str) -> str:
 
 
 def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
-    """The pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
+    """Return the pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
     piece and ends in another."""
     held = ""
     for piece in pieces:
@@ -123,7 +123,7 @@ def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def safe_cut(text: str) -> int:
-    """Where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
+    """Return where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
     whole, cut = without_credentials(text), max(0, len(text) - _LONGEST)
     for _ in range(16):
         if cut <= 0 or without_credentials(text[:cut]) + without_credentials(text[cut:]) == whole:

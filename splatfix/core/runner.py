@@ -51,7 +51,7 @@ class Completed(Struct, frozen=True):
         return self.returncode == 0
 
     def why(self) -> str:
-        """One line that says how it failed, for a person; "" when it did not."""
+        """Return one line that says how it failed, for a person; "" when it did not."""
         if self.ok:
             return ""
         if self.error:
@@ -218,7 +218,7 @@ class _Start:
 
 
 def _start(command: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[bytes]:
-    """A child that :func:`interrupt` can end, from the first moment on."""
+    """Start a child that :func:`interrupt` can end, from the first moment on."""
     if threading.current_thread() is not threading.main_thread():
         process = subprocess.Popen(command, **options)
         _living[process] = mark

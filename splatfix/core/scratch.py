@@ -53,7 +53,7 @@ class ScratchFolder:
 
 @contextmanager
 def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator[Path]:
-    """A temporary folder for a block.
+    """Make a temporary folder for a block.
 
     Args:
         base: where, if not where temporary files go; what killed runs left there under this prefix is removed now.
@@ -83,7 +83,7 @@ _of_process: list[ScratchFolder] = []
 
 
 def process_folder() -> Path | None:
-    """One folder for temporary files of this process and its children; None where none can be made (a full disk).
+    """Return one folder for temporary files of this process and its children; None where none can be made (a full disk).
 
     The first call removes what killed runs left.
     """
