@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterable
 from difflib import get_close_matches
-from functools import cache
 
 from splatfix.checks import (
     build,
@@ -39,7 +38,6 @@ _MODULES = (
 )
 
 
-@cache
 def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which a report shows them: family by family."""
     checks: list[Check] = []
