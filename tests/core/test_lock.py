@@ -56,17 +56,6 @@ def test_a_file_stands_for_a_lock_that_is_not_to_be_had(without_flock: int, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_a_reused_process_number_is_not_the_holder(without_flock: int, tmp_path: Path) -> None:
-    """filelock writes when the process was started; of another machine it cannot tell."""
-    lock, held = Lock(tmp_path / "lock"), tmp_path / "lock.held"
-    number, host, *started = held.read_text().splitlines()
-    if not started:
-        pytest.skip("no /proc tells when a process was started")
-    held.write_text(f"{number}\n{host}\n1\n")
-    Lock(tmp_path / "lock").release()
-    lock.release()
-
-
 @pytest.mark.parametrize("content", ["", "no name", "999999999\nanother\n"])
 def test_who_cannot_be_asked_is_not_said_to_work(without_flock: int, tmp_path: Path, content: str) -> None:
     (tmp_path / "lock.held").write_text(content)
@@ -84,21 +73,3 @@ def test_a_program_that_others_wait_for_writes_its_name(without_flock: int, tmp_
     assert is_held(path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "started": "earlier"}))
     assert not is_held(path)
-
-
-def test_a_removed_lock_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last holder removes it between the opening and the lock of the next one."""
-    import fcntl
-
-    first, flock = Lock(tmp_path / "lock"), fcntl.flock
-
-    def remove_first(handle: int, operation: int) -> None:
-        monkeypatch.setattr(fcntl, "flock", flock)
-        first.release(remove=True)
-        flock(handle, operation)
-
-    monkeypatch.setattr(fcntl, "flock", remove_first)
-    second = Lock(tmp_path / "lock")
-    with pytest.raises(Locked):
-        Lock(tmp_path / "lock")
-    second.release()
