@@ -174,9 +174,8 @@ def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
     compiling = [source for source in sources if _compiles(source)]
     parts, reason = [total.count] * len(compiling), total.why
     if len(compiling) > 1:
-        # files that are compiled one by one; none where setup.py computes the list
-        files = (sum(len(module.sources) for module in source.modules) for source in compiling)
-        parts = shares(total.count, [number or total.count for number in files])
+        # files that are compiled one by one, as far as setup.py names them; none where it computes the list
+        parts = shares(total.count, [len(source.files) or total.count for source in compiling])
         reason = f"its share of {total.count} ({total.why})"
     left = iter(parts)
     jobs = []

@@ -93,8 +93,8 @@ def sources_in(
                 raise SplatfixError.of(
                     "plan.source-unreadable", source_folder=source.folder, error=source.error
                 )
-            if source.lacking:
-                raise incomplete(source.label, Path(source.folder), source.lacking)
+            if source.missing_folders:
+                raise incomplete(source.label, Path(source.folder), source.missing_folders)
             if len(source.setups) > 1:
                 # pip builds one package of a folder; what below it can be built is named
                 below = walk_extensions(path, below=True).found

@@ -32,9 +32,8 @@ def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
 def test_our_own_fixture() -> None:
     found = read_source(FIXTURES / "splat_probe")
     assert (found.name, found.version, found.packages) == ("splat_probe", "1.0", ("splat_probe",))
-    (module,) = found.modules
-    assert module.name == "splat_probe._C" and module.cuda and not module.missing
-    assert module.sources == ("cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp")
+    assert found.modules == ("splat_probe._C",)
+    assert set(found.files) == {"cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp"}
     assert found.uses_torch_builder and found.needs_cuda
     assert found.nvcc_flags == ("-I", "third_party/tinymath/")
     assert found.reads == () and found.missing_folders == () and found.error == ""
@@ -48,7 +47,7 @@ def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
         found.nvcc_flags
     )
     assert not any("documentation" in text for text in found.nvcc_flags)
-    assert found.modules[0].missing == ("ext.cpp",)
+    assert found.files == ("ssim.cu",)
 
 
 @pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
@@ -108,7 +107,7 @@ def test_modules_that_cmake_builds(tmp_path: Path) -> None:
         "pyproject.toml": "[project]\nname = 'mcubes'\n",
     }
     found = read_source(put(tmp_path, files))
-    assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
+    assert found.modules == ("mcubes_module", "other") and found.needs == ()
 
 
 def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
     (tmp_path / "CMakeLists.txt").write_text(f"{CMAKE}{fetch}")
     found = read_source(tmp_path)
-    assert (found.needs_cuda, [module.name for module in found.modules]) == (cuda, ["gicp"])
+    assert (found.needs_cuda, found.modules) == (cuda, ("gicp",))
     reader = FolderReader()
     script = read_setup_script(tmp_path / "setup.py", reader)
     cmake = read_cmake(tmp_path, script, reader)
@@ -217,7 +216,7 @@ def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None
         "setup.cfg": "[metadata]\nname = foam-package\n",
     }
     found = source(tmp_path, setup, **files)
-    assert [item.name for item in found.modules] == ["foam.torch_bindings"]
+    assert found.modules == ("foam.torch_bindings",)
     assert (found.name, found.libraries) == ("foam-package", ("cuda",))
     assert not found.uses_torch_builder
 
