@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from splatfix.context.architectures import ArchChoice, Decider, choose_archs, ow
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import version_there
-from splatfix.core.errors import Rejected, SplatfixError, require
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import few
@@ -29,7 +29,7 @@ from splatfix.facts import (
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
-from splatfix.plan.build_environment import Jobs, build_environment
+from splatfix.plan.build_environment import Jobs, build_environment, variables_removed
 from splatfix.plan.edits import Cures, build_conditions, edited, needed_cures
 from splatfix.plan.tools import Tools
 
@@ -44,15 +44,17 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     assert tools.compilers is not None
     archs, cures = _archs_and_cures(source, context.facts, tools)
     downloads = _require_headers(source, context.facts, tools, cures.edits)
-    environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
+    variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     repository, of_copy, copy_reasons = _copy_of(source)
-    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
-    curing: dict[str, str] = {}
-    cure_reasons = []
+    reasons += [*copy_reasons, *_fetching(downloads)]
+    variables |= of_copy
     for record in cures.by_variables:
-        curing.update(record.variables)
         for name, value in record.variables.items():
-            cure_reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+            variables[name] = value
+            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+    reasons += [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
+    interpreter, toolkit = context.facts.environment.interpreter.value, tools.chosen.toolkit
+    assert interpreter is not None
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
@@ -60,12 +62,15 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
         targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
-        variables={**environment.variables, **of_copy, **curing},
-        unset=tuple(name for name in environment.unset if name not in curing),
-        path_first=environment.path_first,
+        variables=variables,
+        unset=tuple(name for name in variables_removed(context.facts, source) if name not in variables),
+        path_first=(
+            str(PurePath(interpreter.executable).parent),
+            str(PurePath(toolkit.nvcc or "nvcc").parent),
+        ),
         edits=cures.edits,
         downloads=downloads,
-        reasons=(*environment.reasons, *copy_reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
+        reasons=tuple(reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -85,14 +90,15 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
     conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
     cures = needed_cures(source, conditions)
-    choice = _choose_archs(source, tools)
+    by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
+    choice = choose_archs(source, *by)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
     without = needed_cures(source, replace(conditions, arch_missing=True))
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
-        without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
+        without_numbers = require(choose_archs(read_source(Path(source.folder), text), *by))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(without_numbers, why=reason), without
@@ -122,11 +128,6 @@ def _waits_for_gpu(source: Source, facts: Facts) -> bool:
     """It would compile none of its CUDA code here, and reads no variable that changes that."""
     waits = source.switches.by_gpu and not source.switches.on
     return waits and make_context(facts).has_working_gpu is not True
-
-
-def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Rejected:
-    chosen = tools.chosen
-    return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
 
 
 def _require_headers(
