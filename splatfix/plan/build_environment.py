@@ -179,8 +179,8 @@ def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
 def shares(total: int, files: Sequence[int]) -> list[int]:
     """How many of ``total`` compilers each build gets, in order, when all files take equally long.
 
-    By the number of files (0: it compiles nothing), never more than a build has, and at least one: those for whom none is left wait until
-    an earlier one has ended.
+    By the number of files (0: it compiles nothing), never more than a build has, and at least one: those for whom none is
+    left wait until an earlier one has ended.
     """
     parts: list[int] = []
     free = total
