@@ -161,8 +161,6 @@ class RenderCall(Struct, frozen=True, forbid_unknown_fields=True):
     """Keywords of the Settings call."""
     settings_positional: int = 0
     """How many settings come by position; -1 where the call hides them, or was not found."""
-    constructor: tuple[str, ...] = ()
-    """Keywords that the rasterizer is made with, besides its settings."""
     forward: tuple[str, ...] = ()
     """Keywords of the rasterizer's call."""
     forward_positional: int = 0

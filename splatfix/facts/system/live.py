@@ -257,8 +257,7 @@ class CachingSystem:
         self.name, self.machine, self.python = system.name, system.machine, system.python
         self.env = system.env
         self._kept: dict[str, dict[tuple[Any, ...], Any]] = {}
-        self._under_way: set[tuple[str, tuple[Any, ...]]] = set()
-        self._changed = threading.Condition()
+        self._asking: dict[tuple[str, tuple[Any, ...]], threading.Lock] = {}
         self.unreadable, self.leave_out = system.unreadable, system.leave_out
 
     read = _once(System.read)
@@ -281,22 +280,12 @@ class CachingSystem:
         arguments = tuple(item if isinstance(item, (str, float, int)) else tuple(item) for item in arguments)
         key = portable(arguments[0]) if name == "run" else arguments
         kept = self._kept.setdefault(name, {})
-        if key not in kept:
-            with self._changed:
-                while (name, key) in self._under_way:
-                    self._changed.wait()
-                is_first = key not in kept
-                if is_first:
-                    self._under_way.add((name, key))
-            if is_first:
+        with self._asking.setdefault((name, key), threading.Lock()):
+            if key not in kept:
                 try:
-                    answer = getattr(self._system, name)(*arguments)
+                    kept[key] = getattr(self._system, name)(*arguments)
                 except Exception as error:  # noqa: BLE001 - raised again in everyone who asks
-                    answer = error
-                with self._changed:
-                    kept[key] = answer
-                    self._under_way.discard((name, key))
-                    self._changed.notify_all()
+                    kept[key] = error
         answer = kept[key]
         if isinstance(answer, Exception):
             raise answer

@@ -11,8 +11,11 @@ from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
 from splatfix.model import JitCache
+from tests.tables import data
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
+
+TABLE = data(__file__)
 
 GONE = "_ZN3c104goneEv"
 # Lines of a build.ninja in the form that torch.utils.cpp_extension writes.
@@ -114,14 +117,7 @@ def test_without_a_home_there_is_no_cache() -> None:
 
 @needs_gcc
 @pytest.mark.parametrize(
-    ("init", "exports", "optional"),
-    [
-        ("import os\n", (), True),  # open3d: torch.ops loads it in open3d.ml.torch
-        ("import importlib.util\nimportlib.util.find_spec('torch')\n", (), True),  # open3d 0.20
-        ("import os\nimport torch\ntorch.ops.load_library('x')\n", (), False),  # torch_scatter
-        ("import os\n", ("PyInit_some_ops",), False),
-        (None, (), False),
-    ],
+    ("init", "exports", "optional"), TABLE["a-library-that-importing-its-package-does-not-load"]
 )
 def test_a_library_that_importing_its_package_does_not_load(
     empty_venv: Path, site_packages: Path, init: str | None, exports: tuple[str, ...], optional: bool

@@ -13,6 +13,9 @@ from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel
 from tests.facts.conftest import MachineOf
+from tests.tables import data
+
+TABLE = data(__file__)
 
 GIB = 2**30
 MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
@@ -105,18 +108,7 @@ def test_musl_is_told_from_glibc(machine_of: MachineOf) -> None:
     assert found.glibc is None
 
 
-@pytest.mark.parametrize(
-    ("given", "container"),
-    [
-        ({"exists": ["/.dockerenv"]}, "docker"),
-        ({"exists": ["/run/.containerenv"]}, "podman"),
-        ({"exists": ["/.singularity.d/libs"]}, "apptainer"),
-        ({"env": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "exists": ["/.dockerenv"]}, "kubernetes"),
-        ({"files": {"/proc/1/cgroup": "12:memory:/kubepods/besteffort/pod1\n"}}, "kubernetes"),
-        ({"env": {"container": "lxc"}}, "lxc"),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("given", "container"), TABLE["containers"])
 def test_containers(machine_of: MachineOf, given: dict[str, object], container: str | None) -> None:
     assert machine.probe(machine_of(**given)).container == container
 

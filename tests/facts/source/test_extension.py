@@ -119,15 +119,7 @@ def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: 
     assert read_source(tmp_path / "other").missing_folders == ()
 
 
-@pytest.mark.parametrize(
-    ("file", "requires"),
-    [
-        ('"needs.txt"', ("numpy", "PyGLM>=2")),
-        ('["needs.txt"]', ("numpy", "PyGLM>=2")),
-        ('"../needs.txt"', ()),
-        ("7", ()),
-    ],
-)
+@pytest.mark.parametrize(("file", "requires"), TABLE["requirements-that-setuptools-takes-from-a-file"])
 def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: str, requires: Names) -> None:
     """As fast_gauss, which was built, and did not import without them."""
     dynamic = f"[project]\nname='a'\ndynamic=['dependencies']\n[tool.setuptools.dynamic]\ndependencies = {{file = {file}}}"

@@ -12,6 +12,9 @@ from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
 from splatfix.model import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from tests.files import put
+from tests.tables import data
+
+TABLE = data(__file__)
 
 SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"
 
@@ -50,17 +53,7 @@ def test_a_header_that_torch_lost(root: Path, here: IncludeFolders) -> None:
     assert lost(root, here, **{"a.cu": "\n#include <THC/THC.h>\n"}) == [("THC/THC.h", "a.cu", 2, ())]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "#include <cuda_runtime.h>\n#include <thrust/sort.h>\n#include <ATen/ATen.h>\n#include <vector>\n",
-        "#if CUDA_VERSION < 13000\n#include <cuda_texture_types.h>\n#endif\n",
-        "#ifdef OLD\n#include <THC/THC.h>\n#else\n#include <THC/THCAtomics.cuh>\n#endif\n",
-        "// #include <cuda_texture_types.h>\n/*\n#include <THC/THC.h>\n*/\n",
-        "#include <Eigen/Dense>\n#include <helper_math.h>\n#include <cudnn.h>\n#include <opencv2/core.hpp>\n",
-        "#include <../THC/THC.h>\n",
-    ],
-)
+@pytest.mark.parametrize("text", TABLE["what-is-not-missing"])
 def test_what_is_not_missing(root: Path, here: IncludeFolders, text: str) -> None:
     assert lost(root, here, **{"a.cu": text}) == []
 
