@@ -82,9 +82,10 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
 def test_what_a_source_says(
     tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]
 ) -> None:
-    found = source(tmp_path, code, **files)
+    put(tmp_path, {"x/setup.py": code} if code else {})
+    found = read_source(put(tmp_path / "x", files))
     assert {name: getattr(found, name) for name in told} == told
-    assert found.label == (found.name or tmp_path.name)
+    assert found.label == (found.name or "x")
 
 
 def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
@@ -95,28 +96,6 @@ def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
     assert read_source(tmp_path).missing_folders == ("third_party/glm",), "an empty folder is as good as none"
     (tmp_path / "third_party" / "glm" / "glm.hpp").write_text("")
     assert read_source(tmp_path).missing_folders == ()
-
-
-def test_modules_that_cmake_builds(tmp_path: Path) -> None:
-    """torchmcubes' own torchmcubes_module was told to be missing, and that its README would say what brings it."""
-    files = {
-        "CMakeLists.txt": 'set(BUILD_TARGET "mcubes_module")\nadd_subdirectory(cxx)\n',
-        "cxx/CMakeLists.txt": "Python_add_library(${BUILD_TARGET} MODULE WITH_SOABI a.cu)\n"
-        "pybind11_add_module(other MODULE b.cpp)\npybind11_add_module(${NOT_KNOWN} c.cpp)\n",
-        "mcubes/__init__.py": "import mcubes_module\n",
-        "pyproject.toml": "[project]\nname = 'mcubes'\n",
-    }
-    found = read_source(put(tmp_path, files))
-    assert found.modules == ("mcubes_module", "other") and found.needs == ()
-
-
-def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
-    """torch-ngp's ffmlp: 28 wheels were installed before its build ended without cutlass."""
-    modules = '[submodule "c"]\npath = ffmlp/dependencies/cutlass\nurl = https://example.org/c\n'
-    setup = "setup(ext_modules=[CUDAExtension('_ffmlp', include_dirs=[join(here, 'dependencies/cutlass/include')])])"
-    put(tmp_path, {".gitmodules": modules, ".git/HEAD": "", "other/setup.py": "setup()"})
-    assert source(tmp_path / "ffmlp", setup).missing_folders == ("dependencies/cutlass",)
-    assert read_source(tmp_path / "other").missing_folders == ()
 
 
 @pytest.mark.parametrize(("file", "requires"), TABLE["requirements-that-setuptools-takes-from-a-file"])
@@ -195,29 +174,6 @@ def test_a_library_that_setup_py_downloads(tmp_path: Path, call: str, address: s
     assert found == ([("libeigen3-dev", address)] if address else [])
     put(tmp_path, {"usr/eigen3/Eigen/Core": ""})
     assert missing() == []
-
-
-def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None:
-    """radfoam imports radfoam, of which no README said what brings it."""
-    setup = "setup(ext_modules=[CMakeExtension(name='Bindings', install_prefix='foam')], cmdclass=dict(build_ext=BuildExtension))"
-    files = {
-        ".gitmodules": '[submodule "tbb"]\npath = ext/tbb\nurl = https://example.org/t\n',
-        "CMakeLists.txt": "add_subdirectory(src)\n",
-        "src/CMakeLists.txt": "pybind11_add_module(torch_bindings MODULE a.cpp)\ntarget_link_libraries(x CUDA::cuda_driver)\n",
-        "ext/tbb/CMakeLists.txt": "pybind11_add_module(of_tbb MODULE b.cpp)\n",
-        "setup.cfg": "[metadata]\nname = foam-package\n",
-    }
-    found = source(tmp_path, setup, **files)
-    assert found.modules == ("foam.torch_bindings",)
-    assert (found.name, found.libraries) == ("foam-package", ("cuda",))
-    assert not found.uses_torch_builder
-
-
-def test_pyproject(tmp_path: Path) -> None:
-    text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
-    found = read_source(put(tmp_path, {"pyproject.toml": text}))
-    assert found.build_files == ("pyproject.toml",)
-    assert (found.name, found.build_requires) == ("p", ("setuptools", "torch"))
 
 
 @pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])
