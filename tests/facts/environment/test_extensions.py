@@ -18,16 +18,6 @@ from .native_files import NEW_ABI, library, needs_gcc, torch_in
 TABLE = data(__file__)
 
 GONE = "_ZN3c104goneEv"
-# Lines of a build.ninja in the form that torch.utils.cpp_extension writes.
-NINJA = """\
-ninja_required_version = 1.3
-cxx = c++
-nvcc = /usr/local/cuda-13.0/bin/nvcc
-
-cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -isystem {torch}/include/torch/csrc/api/include
-cuda_cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -gencode=arch=compute_90,code=sm_90 \
--gencode=arch=compute_90,code=compute_90 --compiler-options '-fPIC'
-"""
 
 
 def caches(python: Path, **env: str) -> dict[str, JitCache]:
@@ -74,7 +64,7 @@ def test_a_cache_of_this_and_of_other_environments(
     good = library(root / own / "good" / "good.so", (), [NEW_ABI], links=[lib / "libc10.so"])
     stale = library(root / own / "stale" / "stale.so", (), [NEW_ABI, GONE], links=[older / "libc10.so"])
     library(root / "py38_cu117" / "other" / "other.so", (), [GONE], links=[older / "libc10.so"])
-    (good.parent / "build.ninja").write_text(NINJA.format(torch=site_packages / "torch"))
+    (good.parent / "build.ninja").write_text(TABLE["texts"]["ninja"].format(torch=site_packages / "torch"))
     (stale.parent / "lock").touch()
     os.utime(good, (1_700_000_000, 1_700_000_000))
     found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path / "cache"))

@@ -28,18 +28,8 @@ from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
 TABLE = data(__file__)
 
-MANIFEST = {
-    "schema_version": 1,
-    "kind": "built",
-    "targets": ["sm_120"],
-    "edits": ["type-is-cuda"],
-    "built_with": {"torch": "2.11.0+cu130 13.0", "toolkit": "12.8.93"},
-    "cuda_mismatch": "toolkit 12.8, torch 13.0",
-}
-
-
 # A rasterizer's Python side in the shape that all of them have; the text is this test's own.
-RASTERIZER: str = data(__file__)["texts"]["rasterizer"]
+RASTERIZER: str = TABLE["texts"]["rasterizer"]
 
 
 def probe(python: Path) -> EnvironmentFacts:
@@ -265,7 +255,7 @@ TINY = "tiny-1.0.dist-info"
 
 
 def test_how_it_was_built(tmp_path: Path) -> None:
-    found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(MANIFEST)})
+    found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(TABLE["manifest"])})
     assert found.made_by_splatfix == "built"
     assert found.built == BuildRecord(
         targets=("sm_120",),

@@ -16,35 +16,18 @@ from splatfix.facts.system.playback import PlaybackSystem
 from splatfix.model import Fact, Toolkit
 from tests.facts.conftest import MachineOf
 from tests.files import put
+from tests.tables import data
 
-# Verbatim lines of nvcc 13.0.88's answers.
-NVCC_13 = """\
-    #!/bin/sh
-    here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
-    case "$1" in
-      --version) echo "nvcc: NVIDIA (R) Cuda compiler driver"
-                 echo "Cuda compilation tools, release 13.0, V13.0.88" ;;
-      --list-gpu-code) printf 'sm_75\\nsm_80\\nsm_90\\nsm_120\\n' ;;
-      --dryrun) echo "#$ _HERE_=$here" >&2; echo "#$ TOP=$here/.." >&2 ;;
-    esac
-"""
 Script = Callable[[Path, str], Path]
 
-HOST_CONFIG = """
-#if __GNUC__ > 15
-#error -- unsupported GNU version! gcc versions later than 15 are not supported!
-#endif
-#if (__clang_major__ >= 21) || (__clang_major__ < 7)
-#error -- unsupported clang version!
-#endif
-"""
+TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
 @pytest.fixture
 def toolkit(tmp_path: Path, script: Script) -> Path:
     """A toolkit folder with a stand-in nvcc that gives recorded answers, complete but for cuSPARSE."""
     root = tmp_path / "cuda-13.0"
-    script(root / "bin" / "nvcc", NVCC_13)
+    script(root / "bin" / "nvcc", TEXTS["nvcc-13"])
     parts = [
         "bin/ptxas",
         "bin/cudafe++",
@@ -53,7 +36,7 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
         "lib64/libcudart.so",
     ]
     parts += [f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"]
-    return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": HOST_CONFIG})
+    return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": TEXTS["host-config"]})
 
 
 def system(**env: str) -> LiveSystem:
@@ -112,19 +95,6 @@ def test_a_cpu_build_of_torch_chooses_nothing(toolkit: Path) -> None:
     assert "without CUDA" in choice.rule
 
 
-ASK_TORCH = """
-import json, os, sys
-from torch.utils import cpp_extension
-answers = []
-for env in json.loads(sys.argv[1]):
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        os.environ.pop(name, None)
-    os.environ.update(env)
-    answers.append(cpp_extension._find_cuda_home())
-print(json.dumps(answers))
-"""
-
-
 def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script) -> None:
     """torch's `_find_cuda_home` and ours, over a grid of environments: variables set, empty, wrong; nvcc behind a
     wrapper, a link, nothing."""
@@ -146,7 +116,7 @@ def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script)
                 env.update({"CUDA_PATH": other} if other is not None else {})
                 grid.append(env)
     done = subprocess.run(
-        [sys.executable, "-c", ASK_TORCH, json.dumps(grid)],
+        [sys.executable, "-c", TEXTS["ask-torch"], json.dumps(grid)],
         capture_output=True,
         text=True,
         check=True,
