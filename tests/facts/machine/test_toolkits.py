@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,8 @@ from tests.tables import data
 
 Script = Callable[[Path, str], Path]
 
-TEXTS: dict[str, str] = data(__file__)["texts"]
+TABLE = data(__file__)
+TEXTS: dict[str, str] = TABLE["texts"]
 
 
 @pytest.fixture
@@ -152,53 +154,17 @@ def roots(machine: PlaybackSystem, *brought: toolkits.Packaged) -> dict[str, too
     return {item.root: item for item in toolkits.probe(machine, *brought).value or ()}
 
 
-def test_the_hpc_sdk(machine_of: MachineOf) -> None:
-    root = "/opt/nvidia/hpc_sdk/Linux_x86_64/24.5/cuda/12.4"
-    box = machine_of(
-        files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[f"{root}/bin/nvcc"],
-        commands={(f"{root}/bin/nvcc", "--version"): VERSION},
-    )
-    item = roots(box)[root]
-    assert (item.version, item.gcc_max, item.msvc_max) == ("12.4.131", 13, 1949)
-    assert item.found_via == ("/opt/nvidia/hpc_sdk",)
+@pytest.mark.parametrize(("root", "given", "told", "missing", "there"), TABLE["layouts"])
+def test_layouts(
+    machine_of: MachineOf, root: str, given: dict[str, Any], told: dict[str, Any], missing: str, there: str
+) -> None:
+    """The HPC SDK's folders; conda's, which keeps headers under targets, also without an nvcc."""
+    item = roots(machine_of(**given))[root]
+    assert {name: getattr(item, name) for name in told} == told
+    assert missing in item.missing and there not in item.missing
 
 
-def test_conda_keeps_headers_under_targets(machine_of: MachineOf) -> None:
-    prefix = "/conda"
-    base = f"{prefix}/targets/x86_64-linux"
-    box = machine_of(
-        env={"CONDA_PREFIX": prefix},
-        files={f"{base}/include/crt/host_config.h": LIMITS},
-        exists=[f"{prefix}/bin/nvcc", f"{base}/include/cuda_runtime.h", f"{base}/lib/libcudart.so"],
-        commands={(f"{prefix}/bin/nvcc", "--version"): VERSION},
-    )
-    item = roots(box)[prefix]
-    assert item.version == "12.4.131"
-    assert "lib64/libcudart.so" not in item.missing
-    assert "include/cuda_runtime.h" not in item.missing
-    assert "include/cublas_v2.h" in item.missing
-
-
-def test_runtime_headers_without_nvcc_are_told_as_such(machine_of: MachineOf) -> None:
-    base = "/conda/targets/x86_64-linux"
-    box = machine_of(
-        env={"CONDA_PREFIX": "/conda"},
-        files={f"{base}/include/crt/host_config.h": LIMITS},
-        exists=[f"{base}/include/cuda_runtime.h"],
-    )
-    item = roots(box)[base]
-    assert item.nvcc is None
-    assert "bin/nvcc" in item.missing
-
-
-@pytest.mark.parametrize(
-    ("version", "elsewhere"),
-    [
-        ("12.4", {"cublas_v2.h": "cublas/include", "cusparse.h": "cusparse/include"}),
-        ("13.0", {"cublasLt.h": "cu13/include", "cub/cub.cuh": "cu13/include/cccl"}),
-    ],
-)
+@pytest.mark.parametrize(("version", "elsewhere"), TABLE["elsewhere"].items())
 def test_missing_headers_in_the_environments_packages(
     machine_of: MachineOf, version: str, elsewhere: dict[str, str]
 ) -> None:

@@ -120,12 +120,11 @@ def test_submodules_of_an_archive(
     assert {item.path: getattr(item, field) for item in found.submodules} == told
 
 
-CONDA: str = data(__file__)["texts"]["conda"]
-
-
 def test_pins(tmp_path: Path) -> None:
     requirements = "torch == 2.1.2 ; python_version < '3.12'\n-r other.txt\n# no\ngsplat[dev]~=1.4\n./local\n"
-    found = read(put(tmp_path / "r", {"environment.yml": CONDA, "requirements.txt": requirements}))
+    found = read(
+        put(tmp_path / "r", {"environment.yml": TABLE["texts"]["conda"], "requirements.txt": requirements})
+    )
     pins = {item.name: item.spec for item in found.pins}
     assert pins == {
         "cudatoolkit": "==11.6",
@@ -139,11 +138,8 @@ def test_pins(tmp_path: Path) -> None:
     }
 
 
-SOURCES: dict[str, str] = data(__file__)["sources"]
-
-
 def test_sources_and_their_passages(tmp_path: Path) -> None:
-    (item,) = read(put(tmp_path / "r", SOURCES)).sources
+    (item,) = read(put(tmp_path / "r", TABLE["sources"])).sources
     assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
     assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
     assert [(one.breakage, one.file, one.line) for one in item.matches] == [
@@ -158,11 +154,8 @@ def test_sources_and_their_passages(tmp_path: Path) -> None:
     )
 
 
-PYTHON: dict[str, str] = data(__file__)["python"]
-
-
 def test_python_files(tmp_path: Path) -> None:
-    found = read(put(tmp_path / "r", PYTHON))
+    found = read(put(tmp_path / "r", TABLE["python"]))
     assert found.imports == ("diff_gaussian_rasterization", "simple_knn")
     assert [(item.file, item.module, item.catches) for item in found.guarded] == [
         ("train.py", "fused_ssim", "everything")

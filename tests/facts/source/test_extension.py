@@ -22,8 +22,6 @@ TABLE = data(__file__)
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
-OWN_CHOICE: str = data(__file__)["texts"]["own-choice"]
-
 
 def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
     return read_source(put(folder, {"setup.py": setup, **dict.fromkeys(empty, ""), **files}))
@@ -41,7 +39,7 @@ def test_our_own_fixture() -> None:
 
 
 def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
-    found = source(tmp_path, OWN_CHOICE, "ssim.cu")
+    found = source(tmp_path, TABLE["texts"]["own-choice"], "ssim.cu")
     assert found.reads == ("CUDA_ARCHITECTURES",)
     assert {"-gencode=arch=compute_", "-arch=sm_%d%d", "-gencode=arch=compute_80,code=sm_80"} <= set(
         found.nvcc_flags
@@ -109,24 +107,16 @@ def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: st
     assert read_source(tmp_path / "a").requires == requires
 
 
-CMAKE: str = data(__file__)["texts"]["cmake"]
-
-
 @pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])
 def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str, cuda: bool) -> None:
     """fast_gicp's bindings have no CUDA code, and its kernels include what CUDA 13 lacks: only an option turns those on."""
     setup = (
         f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\nsetup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
     )
-    for name, text in {
-        "setup.py": setup,
-        "CMakeLists.txt": CMAKE,
-        "a.cu": "#include <thrust/gone.h>\n",
-    }.items():
-        (tmp_path / name).write_text(text)
+    lists = TABLE["texts"]["cmake"]
     fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
-    (tmp_path / "CMakeLists.txt").write_text(f"{CMAKE}{fetch}")
-    found = read_source(tmp_path)
+    files = {"CMakeLists.txt": f"{lists}{fetch}", "a.cu": "#include <thrust/gone.h>\n"}
+    found = source(tmp_path, setup, **files)
     assert (found.needs_cuda, found.modules) == (cuda, ("gicp",))
     reader = FolderReader()
     script = read_setup_script(tmp_path / "setup.py", reader)
@@ -140,7 +130,7 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     fetched, *missing = missing_headers(tmp_path, found, script, tmp_path, searched, reader)
     assert (fetched.header, fetched.address) == ("pybind11", "https://example.org/pybind11")
     assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
-    line = CMAKE[: CMAKE.index("find_package(PCL")].count("\n") + 1
+    line = lists[: lists.index("find_package(PCL")].count("\n") + 1
     first = missing[0]
     assert (first.package, first.file, first.line) == ("libpcl-dev", "CMakeLists.txt", line)
     config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
