@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.build_environment import Jobs, build_environment, variables_removed
-from splatfix.plan.edits import Cures, build_conditions, edited, needed_cures
+from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
 from splatfix.plan.tools import Tools
 
 
@@ -46,7 +46,10 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     downloads = _require_headers(source, context.facts, tools, cures.edits)
     variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     repository, of_copy, copy_reasons = _copy_of(source)
-    reasons += [*copy_reasons, *_fetching(downloads)]
+    reasons += [
+        *copy_reasons,
+        *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+    ]
     variables |= of_copy
     for record in cures.by_variables:
         for name, value in record.variables.items():
@@ -80,24 +83,25 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
 
 def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
     """Who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
-    require_gpu(source, facts)
     versions = dict(python_versions(facts))
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
-    torch = release(tools.torch.version)
-    archs, system = tools.chosen.build_archs, facts.machine.system
-    conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
-    conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
-    cures = needed_cures(source, conditions)
+    versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
+    if archs := tools.chosen.build_archs:
+        versions["arch"] = divmod(min(arch.number for arch in archs), 10)
+    waits = require_gpu(source, facts)
+    conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
+    texts = dict(source_texts(Path(source.folder)))
+    cures = require(needed_cures(source, texts, conditions))
     by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
     choice = choose_archs(source, *by)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = needed_cures(source, replace(conditions, arch_missing=True))
+    without = require(needed_cures(source, texts, replace(conditions, arch_missing=True)))
     if any("setup.py" in edit.files for edit in without.edits):
-        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
+        text = edited("setup.py", texts["setup.py"], without.edits)
         without_numbers = require(choose_archs(read_source(Path(source.folder), text), *by))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
@@ -105,14 +109,16 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     return require(choice), cures
 
 
-def require_gpu(source: Source, facts: Facts) -> None:
-    """Refuse a build that stops, or leaves its CUDA code out, for want of a GPU in sight, and that no edit changes.
+def require_gpu(source: Source, facts: Facts) -> bool:
+    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes.
 
     Raises:
-        SplatfixError: ``gpu-needed-to-build``.
+        SplatfixError: ``gpu-needed-to-build`` where no edit does.
     """
-    if not _waits_for_gpu(source, facts):
-        return
+    # a variable that changes that is set
+    waits = source.switches.by_gpu and not source.switches.on
+    if not waits or make_context(facts).has_working_gpu is True:
+        return False
     find = breakage("gpu-at-build").find
     assert find is not None
     is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
@@ -122,12 +128,7 @@ def require_gpu(source: Source, facts: Facts) -> None:
         raise SplatfixError.of(
             "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
         )
-
-
-def _waits_for_gpu(source: Source, facts: Facts) -> bool:
-    """It would compile none of its CUDA code here, and reads no variable that changes that."""
-    waits = source.switches.by_gpu and not source.switches.on
-    return waits and make_context(facts).has_working_gpu is not True
+    return True
 
 
 def _require_headers(
@@ -181,10 +182,6 @@ def _require_headers(
     )
 
 
-def _fetching(downloads: Mapping[str, str]) -> list[Reason]:
-    return [Reason(f"its build downloads {address}", "its text") for address in downloads]
-
-
 def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do.
 
@@ -201,7 +198,12 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         variables={"MAX_JOBS": str(jobs.count), **of_copy},
         path_first=(scripts,),
         downloads=downloads,
-        reasons=(no_cuda, jobs.reason, *copy_reasons, *_fetching(downloads)),
+        reasons=(
+            no_cuda,
+            jobs.reason,
+            *copy_reasons,
+            *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+        ),
     )
 
 
