@@ -247,6 +247,8 @@ def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
     if repository != folder:
         copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
+    if "setup.py" in source.build_files:
+        reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     variables = {}
     if source.version_from_git:
         around = (git_folder(path) for path in (folder, *folder.parents))

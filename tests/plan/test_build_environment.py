@@ -96,6 +96,7 @@ def test_what_makes_it_compile_cuda_code_is_set(tmp_path: Path) -> None:
     )
     assert build.variables["FORCE_CUDA"] == "1"
     assert any(reason.text.startswith("FORCE_CUDA=1: ") for reason in build.reasons)
+    assert any("sources and flags: known once" in reason.text for reason in build.reasons)
     assert set(build.unset) == {"MY_NO_CUDA", "MY_CUDA_ARCHS"} and not build.edits
 
 
