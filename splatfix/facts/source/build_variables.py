@@ -37,13 +37,13 @@ def environment_reads(script: SetupScript) -> dict[str, str]:
                 key, _ = _key_and_default(inner, {"environ"})
                 if isinstance(key, ast.Name) and key.id in parameters:
                     position_of_name[node.name] = parameters.index(key.id)
-    found, by_function = [], []
+    plain, by_function = [], []
     for node in script.nodes:
-        found.append(_key_and_default(node, environ))
+        plain.append(_key_and_default(node, environ))
         if isinstance(node, ast.Call) and last_name(node.func) in position_of_name:
             position = position_of_name[last_name(node.func)]
             by_function.append((*node.args[position : position + 2], None, None)[:2])
-    for key, default in (*found, *by_function):
+    for key, default in (*plain, *by_function):
         name = text_constant(key)
         if name is not None:
             reads[name] = reads.get(name) or text_constant(default) or ""
@@ -63,7 +63,7 @@ def environment_writes(script: SetupScript) -> dict[str, str | None]:
             if name not in holding and len(holding) < _MOST_VARIABLES:
                 holding[name] = script.holding(quoted(name))
             depends_on = [*script.conditions(statement), *([] if value is None else [value])]
-            if not any(holding.get(name, set()) & script.words(expression) for expression in depends_on):
+            if not any(holding.get(name, set()) & script.markers(expression) for expression in depends_on):
                 written[name] = "" if value is None else text_constant(value)
     return written
 
@@ -96,7 +96,7 @@ def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches
         elif compared and not (name in _NO_SWITCHES or is_arch_variable(name) or switches_off(name)):
             # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
             holding = script.holding(quoted(name))
-            if any(holding & script.words(left) for left in compared):
+            if any(holding & script.markers(left) for left in compared):
                 also[name] = _value_for_on(name, script)
     asks_gpu = any(
         # or computes on it, as SparseConvNet's setup.py does
@@ -147,7 +147,7 @@ def _arch_variable(name: str, default: str, script: SetupScript) -> ArchVariable
     separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
     for call in script.calls("split", "int", "float"):
         converted = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), call)
-        if not holding & script.words(converted):
+        if not holding & script.markers(converted):
             continue
         function = last_name(call.func)
         split_at = (script.text(call.args[0]) if call.args else " ") if function == "split" else ""
@@ -171,7 +171,7 @@ def _value_for_on(name: str, script: SetupScript) -> str:
     for node in script.nodes:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.In)):
             continue
-        if not holding & script.words(node.left):
+        if not holding & script.markers(node.left):
             continue
         texts = [text_constant(inner) for inner in ast.walk(node.comparators[0])]
         values = [text for text in texts if text is not None]
@@ -192,12 +192,12 @@ def _gpu_decides(script: SetupScript) -> bool:
     decided = script.holding(GPU_IN_SIGHT, on_condition=True)
     for node in script.nodes:
         if last_name(node) in ("CUDAExtension", "CppExtension"):
-            if any(decided & script.words(test) for test in script.conditions(node)):
+            if any(decided & script.markers(test) for test in script.conditions(node)):
                 return True
         elif isinstance(node, ast.If) and any(isinstance(item, ast.Raise) for item in node.body):
             denials = [part for part in ast.walk(node.test) if isinstance(part, ast.UnaryOp)]
             if not any(
-                isinstance(part.op, ast.Not) and decided & script.words(part.operand) for part in denials
+                isinstance(part.op, ast.Not) and decided & script.markers(part.operand) for part in denials
             ):
                 continue
             # for AMD's GPUs a build may well need to see one, to learn which it is
@@ -208,7 +208,7 @@ def _gpu_decides(script: SetupScript) -> bool:
     pending: list[ast.AST] = [node for node in script.nodes if isinstance(node, ast.Module)]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.Assert) and decided & script.words(node.test):
+        if isinstance(node, ast.Assert) and decided & script.markers(node.test):
             return True
         if isinstance(node, ast.Call) and (name := last_name(node.func)) in functions:
             pending += functions.pop(name).body

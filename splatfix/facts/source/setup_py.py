@@ -92,7 +92,7 @@ class SetupScript:
         """Every node, from the outside inwards."""
         self._paths: dict[int, str | None] = {}
         self._path_depth = 0
-        self._words: dict[int, frozenset[str]] = {}
+        self._markers: dict[int, frozenset[str]] = {}
 
     # -- what its text has ------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class SetupScript:
             elif isinstance(node, ast.JoinedStr) and node.values:
                 start = node.values[0]
             flag = text_constant(start) or ""
-            if flag.startswith("-I") and own_folder & self.words(node):
+            if flag.startswith("-I") and own_folder & self.markers(node):
                 return True
         return False
 
@@ -314,36 +314,36 @@ class SetupScript:
                     bindings.append(Binding(node, name, key, values))
         return tuple(bindings)
 
-    def words(self, expression: ast.AST) -> frozenset[str]:
+    def markers(self, expression: ast.AST) -> frozenset[str]:
         """Everything by which a name can come to hold something of this: names, and texts in quotes."""
-        if id(expression) not in self._words:
-            words = set[str]()
+        if id(expression) not in self._markers:
+            markers = set[str]()
             for node in ast.walk(expression):
                 name, text = dotted_name(node), text_constant(node)
-                words.add(name if text is None else quoted(text))
+                markers.add(name if text is None else quoted(text))
                 if name == "is_available" or name.endswith("cuda.is_available"):
-                    words.add(GPU_IN_SIGHT)
+                    markers.add(GPU_IN_SIGHT)
                 if name == "__file__" or last_name(node) in _WORKING_FOLDER:
-                    words.add(_OWN_FOLDER)
-            self._words[id(expression)] = frozenset(words - {""})
-        return self._words[id(expression)]
+                    markers.add(_OWN_FOLDER)
+            self._markers[id(expression)] = frozenset(markers - {""})
+        return self._markers[id(expression)]
 
-    def holding(self, word: str, *, on_condition: bool = False) -> set[str]:
-        """A word and every name that holds something made of it.
+    def holding(self, marker: str, *, on_condition: bool = False) -> set[str]:
+        """A marker and every name that holds something made of it.
 
         A name stands for all that it is ever bound to, in whatever order: functions run in an order that the text does not tell.
 
         Args:
             on_condition: also what is bound only where a condition holds that is made of it.
         """
-        holding = {word}
+        holding = {marker}
         for _ in range(_MOST_PASSES):
             before = len(holding)
             for binding in self.bindings:
                 made_of = binding.values
                 if on_condition:
                     made_of += self.conditions(binding.node)
-                if binding.name not in holding and any(holding & self.words(item) for item in made_of):
+                if binding.name not in holding and any(holding & self.markers(item) for item in made_of):
                     holding.add(binding.name)
             if len(holding) == before:
                 break
@@ -471,7 +471,7 @@ def given(call: ast.Call, keyword: str, position: int | None = None) -> ast.expr
 
 
 def quoted(text: str) -> str:
-    """A text among the words of an expression."""
+    """A text among the markers of an expression."""
     return f'"{text}"'
 
 
