@@ -112,6 +112,9 @@ class System(Protocol):
 class LiveSystem:
     """The machine splatfix runs on."""
 
+    read_binary, symbol_needs = staticmethod(read_binary), staticmethod(read_needs)
+    provided_versions, contains = staticmethod(provided_versions), staticmethod(held_texts)
+
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
         self._runner = runner or ProcessRunner()
         self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
@@ -155,20 +158,8 @@ class LiveSystem:
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
         return self._runner.run(argv, timeout=timeout, env=self.env)
 
-    def read_binary(self, path: str) -> Binary:
-        return read_binary(path)
-
-    def symbol_needs(self, path: str) -> SymbolNeeds:
-        return read_needs(path)
-
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
         return missing_exports(names, [Path(library) for library in libraries])
-
-    def provided_versions(self, path: str) -> tuple[str, ...]:
-        return provided_versions(path)
-
-    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        return held_texts(path, texts)
 
     def modified(self, path: str) -> float | None:
         try:
