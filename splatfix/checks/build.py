@@ -498,9 +498,7 @@ def _jobs_ahead(context: Context) -> tuple[int, str]:
             limit = int(setting)
     most, name = 0, ""
     for item in context.sources_to_build:
-        files = 0
-        for module in item.source.modules:
-            files += sum(file.endswith(".cu") for file in module.sources)
+        files = sum(file.endswith(".cu") for file in item.source.files)
         if min(limit, files) > most:
             most, name = min(limit, files), item.source.label
     if "gsplat" in context.compiles_at_first_use:

@@ -104,7 +104,7 @@ def brought_by(sources: Iterable[Source]) -> frozenset[str]:
     """Top-level modules that these sources install."""
     names: set[str] = set()
     for source in sources:
-        names |= {source.name or "", *source.packages, *(module.name for module in source.modules)}
+        names |= {source.name or "", *source.packages, *source.modules}
     return frozenset(name.partition(".")[0].replace("-", "_") for name in names if name)
 
 

@@ -132,8 +132,6 @@ class SceneImage(Struct, frozen=True):
     """None: its numbers are no rotation and position."""
     held_out: bool | None = None
     """Whether the layout itself keeps it for testing; None where the layout has no split."""
-    mask: str = ""
-    """The path of its mask, where the layout names one."""
     keypoints: tuple[Keypoint, ...] = ()
     """Some of those that have a point."""
 
