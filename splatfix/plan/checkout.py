@@ -22,7 +22,7 @@ from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
-from splatfix.core.errors import Rejected
+from splatfix.core.errors import Exit, Rejected
 from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.core.versions import dotted, release
@@ -262,31 +262,35 @@ def _no_folder(text: str) -> NoFolder:
     """Say what to do with a package by name, the address of a repository, and what does not exist."""
     text = without_credentials(text)
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
+    todo: list[Step] = []
     if name in BY_RELEASE:
-        return NoFolder.of("plan.name-of-releases", text=text, name=name, release=install_name(name))
-    if _ADDRESS.match(text):
+        release_of_it = ("splatfix", "install", install_name(name), "--target", "ARCH")
+        todo.append(fill_in(*release_of_it, text="Name the release to build"))
+        todo.append(run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler"))
+    elif _ADDRESS.match(text):
         address = text.removeprefix("git+").partition("#")[0]
         commit = ""
         if "@" in address.rpartition("/")[2]:
             address, _, commit = address.rpartition("@")
         folder = address.rpartition("/")[2].removesuffix(".git") or "FOLDER"
+        todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
         if commit:
-            return NoFolder.of(
-                "plan.address-at-a-commit", text=text, address=address, folder=folder, commit=commit
-            )
-        return NoFolder.of("plan.address", text=text, address=address, folder=folder)
-    todo = [say("Name the folder with the extension's setup.py, or a checkout.")]
+            todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
+        todo.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
+    if todo:
+        return NoFolder.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
+    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
         by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
         todo.append(by_name)
     if name.isidentifier():
-        wheels = ("splatfix", "install", text, "--backend", "wheels", "--dry-run")
-        todo.append(run(*wheels, text="For a prebuilt wheel of that name"))
-    problem = "does not exist"
+        argv = ("splatfix", "install", text, "--backend", "wheels", "--dry-run")
+        todo.append(run(*argv, text="For a prebuilt wheel of that name"))
+    what = f"{text} does not exist."
     if is_file(text):
-        problem = "is a file, not a folder"
-    return NoFolder.of("plan.not-a-folder", text=text, problem=problem, todo=tuple(todo))
+        what = f"{text} is a file, not a folder."
+    return NoFolder(code="not-a-folder", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
 
 
 def install_name(extension: str) -> str:
@@ -392,14 +396,15 @@ def no_checkout(folder: Path, *options: str) -> Rejected:
     Args:
         options: of ``splatfix install``, to be given with each.
     """
+    problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
     if not below:
-        return _other_kind(folder) or NoExtension.of("plan.not-an-extension", folder=folder)
+        return _other_kind(folder) or NoExtension.of("plan.not-an-extension", problem=problem)
     todo = [say("Name one of those that it holds:")]
     todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
     if len(below) > _MOST_NAMED:
         todo.append(say("There are more of them."))
-    return NoExtension.of("plan.some-inside", folder=folder, todo=tuple(todo))
+    return NoExtension(code="not-a-checkout", what=f"{problem}.", todo=tuple(todo), exit_code=Exit.USAGE)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -440,7 +445,8 @@ def _nothing_found(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> 
             todo.append(run(*clone, text="Its README clones this; install its folder"))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     todo += [say(f"Not looked into, because it cannot be read: {path}") for path in unreadable]
-    return NoExtension.of("plan.nothing-found", folder=folder, todo=tuple(todo))
+    what = f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one."
+    return NoExtension(code="not-an-extension", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
 
 
 def incomplete(
@@ -562,12 +568,11 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         checked.append(_checked(need, machine.adapters, names))
     marks = {True: "✓", False: "✗", None: "?"}
     lines = [f"{marks[met]} {text}" for met, text in checked]
-    return Rejected.of(
-        "plan.not-a-python-extension",
-        folder=folder,
-        name=known.name,
-        note=known.note,
-        needs="\n  ".join(lines),
+    return Rejected(
+        code="not-a-python-extension",
+        what=f"{folder} is a checkout of {known.name}: {known.note}.",
+        meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
+        todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
 
