@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.console import Console
 
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
-from splatfix.app.options import options_after, sources_of_checkout
 from splatfix.app.result import Result
-from splatfix.checks import checks_without_checkout, run_checks, select
+from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.codec import to_json
@@ -26,10 +24,13 @@ from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Fact, Facts, Finding, Status
-from splatfix.plan import NO_SOURCES, Options, has_stack_files
+from splatfix.plan import Options, has_stack_files
 from splatfix.report import diagnosis
-from splatfix.report.annotations import of_findings
 from splatfix.report.diagnosis_document import diagnosis_document
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 _OF_CHECKOUTS = ("train.py", "setup.py", "pyproject.toml", "CMakeLists.txt", "Cargo.toml", ".gitmodules")
 
@@ -73,11 +74,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     """
     if request.repo is None and request.facts_file is None:
         request = replace(request, repo=_checkout_here())
-    selected = request.only or request.skip
-    if selected or request.repo or request.facts_file:
-        checks = select(request.only, request.skip)
-    else:
-        checks = checks_without_checkout()
+    checks = select(request.only, request.skip)
     facts = _facts(request)
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
@@ -85,40 +82,52 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         write_json(request.save, to_json(facts))
     context = make_context(facts, Goal(request.targets))
     findings = run_checks(context, checks)
-    options, sources = None, NO_SOURCES
+    options = None
+    sources: tuple[str, ...] = ()
     if any(finding.status is Status.FAIL for finding in findings):
-        sources = sources_of_checkout(request.repo, context)
-        options = options_after(findings, context, sources)
+        # containers and certify come with it, a quarter of a diagnosis, and of no use where nothing has to be done
+        from splatfix.app.options import options_after, sources_of_checkout
+
+        summary = sources_of_checkout(request.repo, context)
+        options, sources = options_after(findings, context, summary), summary.named
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
     findings = tuple(
         replace(item, status=Status.SKIP) if item.code in mended and item.status is not Status.PASS else item
         for item in findings
     )
-    here = request.facts_file is None and not selected
-    python, interpreter = request.python, context.interpreter
-    if python and interpreter:  # as every other command on the screen names it
-        python = interpreter.executable
+
+    def data() -> dict[str, Any]:
+        return diagnosis_document(facts, context.goal, findings, options)
 
     def text(console: Console) -> None:
+        here = request.facts_file is None and not request.only and not request.skip
+        python, interpreter = request.python, facts.environment.interpreter.value
+        if python and interpreter:  # as every other command on the screen names it
+            python = interpreter.executable
         diagnosis.show(
             console,
             facts,
             findings,
             options=options,
-            why=why_step(replace(request, python=python), sources.named),
+            why=why_step(replace(request, python=python), sources),
             aside=context.left_aside,
             next_steps=next_steps(facts, python) if here else (),
             note=not_examined,
             verbose=verbose,
         )
 
+    def annotations() -> str:
+        from splatfix.report.annotations import of_findings  # certify comes with it
+
+        return of_findings(findings)
+
     return Diagnosis(
         command="diagnose",
-        data=partial(diagnosis_document, facts, context.goal, findings, options),
+        data=data,
         text=text,
         exit_code=exit_code_of(findings),
-        forms={"github": partial(of_findings, findings)},
+        forms={"github": annotations},
         facts=facts,
         findings=findings,
         options=options,
@@ -144,10 +153,10 @@ def _checkout_here() -> Path | None:
         identity = machine_facts.read_identity(folder).value
         if identity is not None and identity.imports:
             return folder.absolute()
-    if machine_facts.has_build_file(folder) and any(
-        module.cuda for module in machine_facts.read_source(folder).modules
-    ):
-        return folder.absolute()
+    if machine_facts.has_build_file(folder):
+        source = machine_facts.read_source(folder)
+        if source.modules and source.needs_cuda:
+            return folder.absolute()
     return folder.absolute() if has_stack_files(folder) else None
 
 

@@ -317,7 +317,9 @@ def _prepare(
     context = make_context(facts, Goal(to_install.targets))
     wheels = find_prebuilt(to_install, context, request.indexes)
     # a name that only an index can serve
-    by_index = to_install.backend == "native" and to_install.indexes and any(map(is_package, to_install.sources))
+    by_index = (
+        to_install.backend == "native" and to_install.indexes and any(map(is_package, to_install.sources))
+    )
     case = Case(
         context=context,
         request=to_install,

@@ -1,10 +1,11 @@
 """The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from splatfix.context.coverage import Coverage
 from splatfix.core.errors import Rejected
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.model import Considered
@@ -31,14 +32,6 @@ class Target(Struct, frozen=True):
     """A GPU of this architecture is in this machine, and no variable hides it."""
 
 
-class Fit(Struct, frozen=True):
-    """Whether a binary's code runs on one GPU."""
-
-    usable: bool | None
-    """None where it depends on PTX, and it is not known whether the driver compiles that."""
-    reason: str
-
-
 class NotHere(Rejected, frozen=True, kw_only=True):
     """This machine or environment rules out a native build, whatever was asked for."""
 
@@ -61,7 +54,7 @@ class BinaryFit(Struct, frozen=True):
     path: str
     code: str
     """What it carries, for people: ``sm_86, sm_90``."""
-    fits: tuple[Fit, ...]
+    verdicts: tuple[Coverage, ...]
     """As many as there are GPUs, in their order."""
 
 
@@ -75,9 +68,9 @@ class BinaryMatrix(Struct, frozen=True):
     """Binaries that could not be read, with the reason."""
 
 
-def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Considered, ...]:
-    """The alternatives of a kind (``toolkit``), by name with what speaks against each."""
-    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections)
+def rejected_all(kind: str, objections: Mapping[str, str]) -> tuple[Considered, ...]:
+    """Return the alternatives of a kind (``toolkit``), by name with what speaks against each."""
+    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections.items())
 
 
 class Choice(Struct, Generic[T], frozen=True):
@@ -88,7 +81,7 @@ class Choice(Struct, Generic[T], frozen=True):
     problem: Rejected | None = None
 
     def required(self) -> T:
-        """The value.
+        """Return the value.
 
         Raises:
             SplatfixError: the problem, where there is none.

@@ -20,7 +20,6 @@ from splatfix.context.requirements import (
     outgrown,
     unmet,
     version_of,
-    version_there,
 )
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
@@ -273,7 +272,7 @@ def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         found_via = facts.machine.compilers.found_via
         return NotHere.of("plan.no-host-compiler", found_via=found_via, source_label=source.label)
-    installed = version_there(facts, "torch")
+    installed = version_of(facts, "torch")
     for text in (*lacks.to_build, *lacks.to_import):
         if name_of(text) == "torch" and installed is not None:
             return Rejected.of(

@@ -14,7 +14,7 @@ from splatfix.model.option import Native, Replacement, Request, SourceSummary
 from splatfix.plan.checkout import Incomplete, expected_extensions, read_sources, variants_of_source
 from splatfix.plan.dependencies import missing_submodules
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.wheel_build import gpu_needed
+from splatfix.plan.wheel_build import waits_for_gpu
 
 
 def read_named(request: Request, facts: Facts | None = None) -> SourceSummary | Rejected:
@@ -71,6 +71,7 @@ def summarise(
     if isinstance(read, Rejected):
         return SourceSummary(replacement=replacement, refused=read)
     for source in read.built_from.values():
-        if context and (no_gpu := gpu_needed(source, context)):
-            return SourceSummary(replacement=replacement, refused=no_gpu)
+        waits = context and waits_for_gpu(source, context)
+        if isinstance(waits, Rejected):
+            return SourceSummary(replacement=replacement, refused=waits)
     return replace(read, named=named, replacement=replacement)

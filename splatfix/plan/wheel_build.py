@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
-from splatfix.context.requirements import version_there
+from splatfix.context.requirements import version_of
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import release
@@ -29,7 +29,7 @@ from splatfix.facts import (
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Interpreter, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
-from splatfix.plan.build_environment import Jobs, build_environment
+from splatfix.plan.build_environment import Jobs, build_environment, variables_removed
 from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
 from splatfix.plan.requirements import usable_headers, usable_torch
 from splatfix.plan.tools import Tools
@@ -47,15 +47,20 @@ def cuda_build(
     downloads = _downloads(source, context.facts, tools, cures.edits)
     if isinstance(downloads, Rejected):
         return downloads
-    environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
+    variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     repository, of_copy, copy_reasons = _copy_of(source)
-    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
-    curing: dict[str, str] = {}
-    cure_reasons = []
+    reasons += [
+        *copy_reasons,
+        *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+    ]
+    variables |= of_copy
     for record in cures.by_variables:
-        curing.update(record.variables)
         for name, value in record.variables.items():
-            cure_reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+            variables[name] = value
+            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+    reasons += [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
+    interpreter, toolkit = context.facts.environment.interpreter.value, tools.chosen.toolkit
+    assert interpreter is not None
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
@@ -63,12 +68,15 @@ def cuda_build(
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
         targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
-        variables={**environment.variables, **of_copy, **curing},
-        unset=tuple(name for name in environment.unset if name not in curing),
-        path_first=environment.path_first,
+        variables=variables,
+        unset=tuple(name for name in variables_removed(context.facts, source) if name not in variables),
+        path_first=(
+            str(PurePath(interpreter.executable).parent),
+            str(PurePath(toolkit.nvcc or "nvcc").parent),
+        ),
         edits=cures.edits,
         downloads=downloads,
-        reasons=(*environment.reasons, *copy_reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
+        reasons=tuple(reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -78,8 +86,9 @@ def cuda_build(
 
 def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[ArchChoice, Cures] | Rejected:
     """Tell who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
-    if no_gpu := gpu_needed(source, context):
-        return no_gpu
+    waits = waits_for_gpu(source, context)
+    if isinstance(waits, Rejected):
+        return waits
     versions = dict(python_versions(context.facts))
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
@@ -87,10 +96,10 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
-    waits = _waits_for_gpu(source, context)
     conditions = BuildConditions(versions, context.machine.system, gpu_missing=waits)
     texts = dict(source_texts(Path(source.folder)))
-    cures, choice = needed_cures(source, texts, conditions), _choose_archs(source, tools)
+    by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
+    cures, choice = needed_cures(source, texts, conditions), choose_archs(source, *by)
     if isinstance(cures, Rejected):
         return cures
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
@@ -101,7 +110,7 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
         return without
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", texts["setup.py"], without.edits)
-        without_numbers = _choose_archs(read_source(Path(source.folder), text), tools)
+        without_numbers = choose_archs(read_source(Path(source.folder), text), *by)
         if isinstance(without_numbers, Rejected):
             return without_numbers
         if without_numbers.decider is Decider.TORCH:
@@ -112,29 +121,21 @@ def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[Ar
     return choice, cures
 
 
-def gpu_needed(source: Source, context: Context) -> Rejected | None:
-    """Reject a build that stops, or leaves its CUDA code out, for want of a GPU in sight, and that no edit changes."""
-    if not _waits_for_gpu(source, context):
-        return None
+def waits_for_gpu(source: Source, context: Context) -> bool | Rejected:
+    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes; rejected
+    where no edit does."""
+    # a variable that changes that is set
+    waits = source.switches.by_gpu and not source.switches.on
+    if not waits or context.has_working_gpu is True:
+        return False
     find = breakage("gpu-at-build").find
     assert find is not None
     is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
     # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
     asks_which = source.switches.asks_gpu and not own_variables(source)
     if not asks_which and is_edited:
-        return None
+        return True
     return Rejected.of("plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder)
-
-
-def _waits_for_gpu(source: Source, context: Context) -> bool:
-    """It would compile none of its CUDA code here, and reads no variable that changes that."""
-    waits = source.switches.by_gpu and not source.switches.on
-    return waits and context.has_working_gpu is not True
-
-
-def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Rejected:
-    chosen = tools.chosen
-    return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
 
 
 def _downloads(
@@ -185,10 +186,6 @@ def _downloads(
     )
 
 
-def _fetching(downloads: Mapping[str, str]) -> list[Reason]:
-    return [Reason(f"its build downloads {address}", "its text") for address in downloads]
-
-
 def plain_build(source: Source, context: Context, python: Interpreter, jobs: Jobs) -> BuildWheel | Rejected:
     """Plan the build of a source without CUDA code: whatever compiler is set up here will do."""
     if source.uses_torch_builder:
@@ -209,7 +206,12 @@ def plain_build(source: Source, context: Context, python: Interpreter, jobs: Job
         variables={"MAX_JOBS": str(jobs.count), **of_copy},
         path_first=(str(Path(python.executable).parent),),
         downloads=downloads,
-        reasons=(no_cuda, jobs.reason, *copy_reasons, *_fetching(downloads)),
+        reasons=(
+            no_cuda,
+            jobs.reason,
+            *copy_reasons,
+            *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+        ),
     )
 
 
@@ -233,7 +235,7 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...] | Rejected:
     if facts.machine.toolkits.value == ():
         lacking.append("CUDA toolkits here: none")
     # where it is yet to be installed, it brings a CMake of its own
-    if cmake and lacking and version_there(facts, "charonload") is not None:
+    if cmake and lacking and version_of(facts, "charonload") is not None:
         todo = (
             pip(
                 facts, "install", f"cmake>={cmake}", text="CMake by pip, in an environment that is activated"
@@ -252,6 +254,8 @@ def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
     if repository != folder:
         copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
+    if "setup.py" in source.build_files:
+        reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     variables = {}
     if source.version_from_git:
         around = (git_folder(path) for path in (folder, *folder.parents))
