@@ -35,7 +35,7 @@ class Answers:
         return rank(Case(context=self._context)).available
 
     def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
-        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
+        """Return drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
 
         Args:
             dropins: modules it concerns that have such a drop-in.
@@ -60,7 +60,7 @@ class Answers:
         return (fill_in(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
-        """Commands that answer a class of failure; () where none is known to."""
+        """Return the commands that answer a class of failure; () where none is known to."""
         answer = failure.answer
         if answer.pip and self._context is None:
             text = "In the environment where it failed"
@@ -74,7 +74,7 @@ class Answers:
         return answer.steps
 
     def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
-        """The steps of the least invasive available option of these kinds."""
+        """Return the steps of the least invasive available option of these kinds."""
         plan = next((plan for plan in self._options if plan.kind in kinds), None)
         steps = []
         for step in plan.steps if plan else ():

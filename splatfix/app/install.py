@@ -177,7 +177,7 @@ def carried_out(
 
 
 def plan(request: InstallRequest) -> Planned:
-    """``--dry-run``: the plan, and no change. Submodules to be fetched are named, not fetched.
+    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched.
 
     Raises:
         SplatfixError: as :func:`install` before it changes anything.
@@ -192,7 +192,7 @@ def plan(request: InstallRequest) -> Planned:
 
 
 def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
-    """``--repair``: install the same version of one package again, whatever its files are now.
+    """Install the same version of one package again, whatever its files are now (``--repair``).
 
     Raises:
         SplatfixError: as :func:`plan_repair`, or a step that failed; the environment is then as it was before.
@@ -214,7 +214,7 @@ def shown(
     execute_it: Step | None = None,
     verbose: bool = False,
 ) -> Planned:
-    """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
+    """Show a plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
     if plan.steps:
         execute_it = execute_it or install_step(plan)
     return Planned(
@@ -226,7 +226,7 @@ def shown(
 
 
 def explain(request: InstallRequest) -> Planned:
-    """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine.
+    """Explain the plan for these sources, and every option of this machine (``--dry-run --why``).
 
     The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
 
@@ -244,7 +244,7 @@ def explain(request: InstallRequest) -> Planned:
 
 
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
-    """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
+    """Explain the options of a machine elsewhere (``--facts``); the sources, if any, are here."""
     context = make_context(load(facts_file), Goal(request.install.targets))
     named, sources = request.install.sources, NO_SOURCES
     if named:
@@ -331,13 +331,13 @@ def _prepare(
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:
-    """The checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
+    """List the checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
     folders = filter(None, map(resolved_folder, sources))
     return list(dict.fromkeys(map(checkout_around, folders)))
 
 
 def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
-    """What ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
+    """List what ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
     steps = []
     for folder in _checkouts(sources):
         steps += [say(f"fetch {item.words}") for item in wanted_submodules(folder)]
@@ -374,13 +374,13 @@ def planned(case: Case, *, named: bool) -> Plan | Rejected:
 
 
 def install_step(plan: Plan) -> Step:
-    """The command that executes what was planned."""
+    """Return the command that executes what was planned."""
     assert plan.request is not None, "it is executed"
     return plan.request.command(*plan.request.sources, more=("--python", plan.python), text=NO_CHANGE)
 
 
 def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
-    """Where kernels were verified on the GPU, training; else their verification, where there is a reference for one of them.
+    """Return what to run next: a training where kernels were verified on the GPU; else their verification, where one has a reference.
     () where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return ()

@@ -27,14 +27,14 @@ def options_for(context: Context) -> Options:
 def options_after(
     findings: Sequence[Finding], context: Context, sources: SourceSummary = NO_SOURCES
 ) -> Options | None:
-    """The options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
+    """Rank the options after a diagnosis, with the advice that answers its failures; None where nothing failed."""
     if not any(finding.status is Status.FAIL for finding in findings):
         return None
     return advised_options(findings, Case(context=context, lanes=lanes(), sources=sources))
 
 
 def sources_of_checkout(repo: Path | None, context: Context) -> SourceSummary:
-    """What ``splatfix install`` would make of a checkout, or why it refuses it."""
+    """Read what ``splatfix install`` would make of a checkout, or why it rejects it."""
     if repo is None:
         return NO_SOURCES
     named = absolute((str(repo),))
@@ -42,7 +42,7 @@ def sources_of_checkout(repo: Path | None, context: Context) -> SourceSummary:
 
 
 def checkout_of(sources: Sequence[str]) -> Path | None:
-    """The one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
+    """Return the one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
     if len(sources) != 1:
         return None
     folder = Path(sources[0]).expanduser()

@@ -66,7 +66,7 @@ NO_WHEELS = Prebuilt(not_looked="nothing was looked for")
 
 
 def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] = ()) -> Prebuilt:
-    """The prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
+    """Find the prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
 
@@ -116,5 +116,5 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
 
 
 def is_package(source: str) -> bool:
-    """A source is no folder but the name of a package."""
+    """Tell whether a source is no folder but the name of a package."""
     return resolved_folder(source) is None and is_name(source)

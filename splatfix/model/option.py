@@ -46,7 +46,7 @@ class OptionKind(str, Enum):
     """Another driver: suggested, never installed by splatfix."""
 
     def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
-        """The option in a few words, for a machine.
+        """Say in a few words what it is for a machine.
 
         Args:
             first_build: none of the extensions is installed.

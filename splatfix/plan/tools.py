@@ -244,7 +244,7 @@ def _own_toolkit(
 
 
 def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
-    """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
+    """Return the toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
     minor = ".".join((torch.cuda or "").split(".")[:2])
     if not minor:
         return None
@@ -257,7 +257,7 @@ def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
 def toolkit_to_be(
     cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
 ) -> Toolkit:
-    """A toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
+    """Build a toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
     toolkit = Toolkit(root=root, version=cuda, found_via=found_via, nvcc=nvcc)
     bounds = limits(release(cuda))
     if bounds is None:
@@ -266,7 +266,7 @@ def toolkit_to_be(
 
 
 def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit, bool] | None:
-    """The toolkit for this torch from PyPI wheels: what it will be, what unpacks it, and whether it lies in the cache, whole.
+    """Return the toolkit for this torch from PyPI wheels, what unpacks it, and whether it lies in the cache, whole.
 
     None where there are none (CUDA 12 and older, macOS, Windows).
     """

@@ -247,7 +247,7 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...] | Rejected:
 
 
 def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
-    """What the scratch copy asks of a build: what must be copied beside the source itself ("" for nothing), variables, why."""
+    """Tell what the scratch copy asks of a build: what is copied beside the source itself ("" for nothing), variables, why."""
     folder = Path(source.folder)
     repository = repository_of(folder)
     reasons, copied = [], ""

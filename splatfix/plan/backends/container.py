@@ -14,7 +14,7 @@ from splatfix.plan.to_be import cuda_of
 
 
 def container(case: Case) -> Plan | Rejected:
-    """The first lane with a GPU that serves the targets."""
+    """Run the first lane with a GPU that serves the targets."""
     machine = case.context.machine
     if machine.container and "docker" not in machine.tools:
         return not_applicable(f"this is a {machine.container} container already; call splatfix on its host")
@@ -44,7 +44,7 @@ def container(case: Case) -> Plan | Rejected:
 
 
 def _objection(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
-    """Why a lane does not serve the targets, or "" and what is not known about it."""
+    """Say why a lane does not serve the targets, or "" and what is not known about it."""
     release = build(lane.torch.rpartition("==")[2])
     if not case.here:
         return f"this machine has no {case.names} GPU to pass in", []

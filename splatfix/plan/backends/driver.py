@@ -56,7 +56,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
 
 
 def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
-    """The oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
+    """Return the oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
     the one that asks for most."""
     needs: list[tuple[tuple[int, ...], str, str]] = []
     for target in case.context.targets:

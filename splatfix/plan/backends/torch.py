@@ -53,7 +53,7 @@ class Offer(Struct, frozen=True):
 
 
 def other_torch(case: Case) -> Plan | Rejected:
-    """The published build that serves every target under this driver and Python, and asks least of the machine."""
+    """Install the published build that serves every target under this driver and Python, and asks least of the machine."""
     if obstacle := why_torch_stays(case):
         return not_applicable(obstacle)
     torch = case.context.torch
@@ -127,7 +127,7 @@ def _option(case: Case, offers: Sequence[Offer]) -> Plan:
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
-    """The oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
+    """Return the oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
     floors = [drivers.runtime_floor(build.cuda, platform), *map(drivers.gpu_driver_floor, archs)]
     known = [floor for floor in floors if floor]
     if not known:
@@ -169,7 +169,7 @@ def _why_no_build(case: Case) -> str:
 
 
 def _one_at_a_time(case: Case) -> list[str]:
-    """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
+    """Say for each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
     if len(case.context.targets) < 2:
         return []
     served = []
@@ -186,7 +186,7 @@ def _one_at_a_time(case: Case) -> list[str]:
 
 
 def _lost_here(case: Case, build: TorchBuild) -> str:
-    """Which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
+    """Say which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
     platform, machine = case.context.platform or "linux", case.context.machine.machine
     others = case.not_asked_for
     lost = [arch for arch in others if build_runs_on(build, arch, platform, machine) is False]
@@ -203,7 +203,7 @@ def _lost_here(case: Case, build: TorchBuild) -> str:
 
 
 def why_torch_stays(case: Case) -> str:
-    """What rules out another torch before any is looked for; "" where nothing does."""
+    """Say what rules out another torch before any is looked for; "" where nothing does."""
     if "torch" in case.keep:
         return "torch must not change (--keep torch)"
     kept = []
@@ -218,7 +218,7 @@ def why_torch_stays(case: Case) -> str:
 
 
 def offers_for(case: Case) -> list[Offer]:
-    """Other builds that serve every target under this driver, and beside which the extensions can be compiled."""
+    """List other builds that serve every target under this driver, and beside which the extensions can be compiled."""
     offers: list[Offer] = []
     tools_by_traits: dict[Hashable, Tools | None] = {}
     for ranked in other_builds(case):
@@ -234,7 +234,7 @@ def offers_for(case: Case) -> list[Offer]:
 
 
 def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
-    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
+    """List builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
 
     Args:
         leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
@@ -263,7 +263,7 @@ def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
 
 
 def best_offer(case: Case, offers: Sequence[Offer]) -> Offer:
-    """What asks least of the machine; among equals what is known to run, is no step back, and is nearest to what is here."""
+    """Choose what asks least of the machine; of equals what is known to run, is no step back, and is nearest to what is here."""
 
     def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
         is_unknown = offer.ranked.runs == "unknown"
@@ -277,7 +277,7 @@ def best_offer(case: Case, offers: Sequence[Offer]) -> Offer:
 
 
 def torch_of_newer_driver(case: Case) -> tuple[TorchBuild, tuple[int, ...]] | None:
-    """The build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
+    """Return the build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
     if case.driver is None or why_torch_stays(case) or offers_for(case):
         return None
     for item in other_builds(case, leaving_out="driver"):
