@@ -207,18 +207,13 @@ def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *
 
 
 def shown(
-    plan: Plan,
-    *,
-    dry_run: bool = False,
-    command: str = "install",
-    execute_it: Step | None = None,
-    verbose: bool = False,
+    plan: Plan, *, dry_run: bool = False, execute_it: Step | None = None, verbose: bool = False
 ) -> Planned:
     """Show a plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
     if plan.steps:
         execute_it = execute_it or install_step(plan)
     return Planned(
-        command=command,
+        command="install",
         data=lambda: installation.install_document(plan=plan, dry_run=dry_run),
         text=lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
         plan=plan,
@@ -380,8 +375,8 @@ def install_step(plan: Plan) -> Step:
 
 
 def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
-    """Return what to run next: a training where kernels were verified on the GPU; else their verification, where one has a reference.
-    () where nothing was changed."""
+    """Return what to run next: training where kernels were verified on the GPU, else their verification, where there is a
+    reference for one of them; () where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return ()
     python = outcome.plan.python
