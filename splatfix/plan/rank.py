@@ -145,7 +145,7 @@ def _in_environment_to_be(case: Case) -> Case:
         case,
         context=context_to_be(case.context, new_environment=True),
         parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
-        first=(make_environment(python),),
+        first=(make_environment(python), *case.repairs),
     )
 
 
