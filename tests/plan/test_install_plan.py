@@ -164,6 +164,7 @@ PIP = {"pip": "25"}
         ("externally-managed", "", {"interpreter": SYSTEM_PYTHON}, {}),
         ("no-python-headers", "--backend nvrtc", {"interpreter": EMBEDDED_PYTHON}, {}),
         ("cpu-only-torch", "ROCm", {"torch": ROCM}, {}),
+        ("ptx-unavailable", "--dry-run --why --python /env/bin/python --target sm_120", {"toolkits": ()}, {"ptx": True}),
     ],
 )  # fmt: skip
 def test_what_stands_in_the_way(
