@@ -102,8 +102,7 @@ class Context(PendingBuilds, frozen=True, dict=True):
         kind = "install-nvrtc" if "nvrtc" in sources else "install"
         if archs and sources and not refuses:
             return run(*argv, *archs, text=text, kind=kind, sources=sources)
-        argv += archs or ("--target", "ARCH")
-        return fill_in(*argv, text=text, kind=kind, sources=sources)
+        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text, kind=kind, sources=sources)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
         """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""

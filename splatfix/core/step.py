@@ -121,8 +121,7 @@ class PlainStep(Step, Struct, frozen=True):
     text: str = ""
     command: Command | None = None
     kind: str = ""
-    """What the command does, for those who go on with it: ``install`` (``install-nvrtc`` without a compiler), ``fetch`` and
-    install, ``clone``, ``diagnose``; "" where nobody asks."""
+    """What its command does: ``install``, ``install-nvrtc``, ``fetch`` (and install), ``clone``, ``diagnose``; else ""."""
     sources: tuple[str, ...] = ()
     """What an ``install`` names."""
 
