@@ -45,39 +45,6 @@ def test_the_names_of_every_linux(
     assert set(_platforms(target)) == set(linux(monkeypatch, machine, glibc))
 
 
-@pytest.mark.parametrize(
-    ("tag", "fits"),
-    [
-        ("cp313-cp313t-linux_x86_64", True),
-        ("cp313-cp313-linux_x86_64", False),
-        ("cp310-abi3-linux_x86_64", False),
-        ("py3-none-any", True),
-        ("cp313", False),
-        ("cp313-cp313t-musllinux_1_2_x86_64", False),
-        ("cp313-cp313t-manylinux_2_39_x86_64", True),  # its C library is not known
-    ],
-)
-def test_a_free_threaded_python(tag: str, fits: bool) -> None:
-    assert tag_fits(tag, WheelTarget((3, 13), "linux_x86_64", free_threaded=True)) is fits
-
-
-@pytest.mark.parametrize(
-    ("platform", "tag", "fits"),
-    [
-        ("linux_x86_64", "cp312-cp312-musllinux_1_1_x86_64", True),
-        ("linux_x86_64", "cp312-cp312-manylinux_2_17_x86_64", False),
-        ("win_amd64", "cp312-cp312-win_amd64", True),
-        ("win_amd64", "cp312-cp312-win32", False),
-        ("macosx_14_0_arm64", "cp312-cp312-macosx_11_0_arm64", True),
-        ("macosx_14_0_arm64", "cp312-cp312-macosx_15_0_arm64", False),
-        ("macosx_14_0_x86_64", "cp312-cp312-macosx_10_9_universal2", True),
-        ("macosx_nonsense", "cp312-cp312-macosx_10_9_universal2", False),
-    ],
-)
-def test_other_systems(platform: str, tag: str, fits: bool) -> None:
-    assert tag_fits(tag, WheelTarget((3, 12), platform, musl=(1, 2))) is fits
-
-
 def test_pips_own_list_for_this_interpreter() -> None:
     """pip carries its own copy of packaging; what it supports here is what we say of the same tags."""
     tags = pytest.importorskip("pip._internal.utils.compatibility_tags")
@@ -135,8 +102,3 @@ def test_files_that_an_interpreter_imports(version: tuple[int, int], suffixes: t
     for ending in {*ENDINGS, ".abi3.pyd", ".dll", ".py", ".so.1"}:
         assert extension_file_fits(f"_C{ending}", abi_tag) == (ending in suffixes), ending
     assert python_of_file(f"_C{suffixes[0]}") == version
-
-
-@pytest.mark.parametrize("name", ["_C.abi3.so", "_C.so", "libcpython-310.so"])
-def test_a_name_without_a_python(name: str) -> None:
-    assert python_of_file(name) is None

@@ -1,4 +1,4 @@
-"""Our rules for arch lists and compilers against torch's own code, over grids."""
+"""Our rules for arch lists, compilers and cubins and our table of builds against torch's own code, over grids."""
 
 import collections
 import functools
@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import logging
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.knowledge.archs import Arch
+from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs
 from splatfix.knowledge.cpp_extension import (
     ArchList,
     ArchListError,
@@ -25,12 +26,25 @@ from splatfix.knowledge.cpp_extension import (
     visible_gpu_arch_list,
 )
 from splatfix.knowledge.host_compilers import compiler_check_skipped
+from splatfix.knowledge.torch_releases import build, place
 from tests.files import put
 
 from .torch_sources import TorchSource, torch_sources
 
 SOURCES = pytest.mark.parametrize("source", torch_sources(), ids=lambda source: source.version)
 FILE = "utils/cpp_extension.py"
+CUDA = "cuda/__init__.py"
+NAMES = {
+    "_CompatInterval",
+    "_CompatSet",
+    "DEVICE_REQUIREMENT",
+    "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION",
+    "PYTORCH_RELEASES_CODE_CC",
+    "_device_requirement",
+    "_code_compatible_with_device",
+}
+WITH_TABLE = [source for source in torch_sources() if "DEVICE_REQUIREMENT" in source.text(CUDA)]
+SOURCES_WITH_TABLE = pytest.mark.parametrize("source", WITH_TABLE, ids=lambda source: source.version)
 
 
 class ArchFlags:
@@ -97,7 +111,7 @@ def ours(result: object) -> tuple[str, ...] | str:
 def test_a_torch_is_here() -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("no torch here: nothing to hold our rules against")
-    assert torch_sources()
+    assert WITH_TABLE
 
 
 @SOURCES
@@ -263,3 +277,57 @@ def test_when_torch_does_not_look_at_the_compiler(
         monkeypatch.setenv("TORCH_DONT_CHECK_COMPILER_ABI", setting)
     looks = check("12.8.93", "12.8", "g++", "99.0")[0] != "pass"
     assert (compiler_check_skipped(release, setting) == "") == looks
+
+
+def torch_cuda(source: TorchSource, build_cuda: str) -> dict[str, Any]:
+    stubs = {
+        "torch": SimpleNamespace(version=SimpleNamespace(cuda=build_cuda)),
+        "warnings": warnings,
+        "Optional": None,
+    }
+    return source.definitions(CUDA, NAMES, stubs)
+
+
+@SOURCES_WITH_TABLE
+@pytest.mark.parametrize("build_cuda", ["12.6", "13.0", "13.2", "13.4"])
+def test_cubin_rule(source: TorchSource, build_cuda: str) -> None:
+    theirs = torch_cuda(source, build_cuda)
+    knows_sbsa = "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION" in theirs
+    major, minor = map(int, build_cuda.split("."))
+    codes = sorted(
+        {arch.number for arch in known_archs() if arch.number >= 50} | set(theirs["DEVICE_REQUIREMENT"])
+    )
+    devices = range(50, 140)
+    different = set()
+    for code in codes:
+        for device in devices:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                real = theirs["_code_compatible_with_device"](device, code)
+            ours = cubin_runs_on(
+                Arch.of_number(code),
+                Arch.of_number(device),
+                build_cuda=(major, minor) if knows_sbsa else None,
+            )
+            if real != ours:
+                different.add((code, device))
+    # torch before 2.15 did not yet see that sm_110 code runs on the same chip under its old number,
+    # and its open interval for 110 lets in numbers that no device has.
+    renamed = {(110, 101)} | {(110, number) for number in range(111, 120)}
+    assert different - renamed == set()
+    if knows_sbsa:
+        assert different == set()
+
+
+@SOURCES_WITH_TABLE
+def test_published_builds(source: TorchSource) -> None:
+    published = torch_cuda(source, "13.0")["PYTORCH_RELEASES_CODE_CC"]
+    if source.minor < (2, 13):
+        pytest.skip("until 2.12 torch kept one set for all hosts, and not in step with its builds")
+    compared = 0
+    for cuda, by_host in published.items():
+        ours = build(source.version.split("+")[0], f"cu{cuda.replace('.', '')}")
+        for host, numbers in by_host.items():
+            assert {arch.number for arch in ours.code[place("linux", host)].cubins} == numbers, (cuda, host)
+            compared += 1
+    assert compared >= 6
