@@ -15,6 +15,7 @@ from splatfix.knowledge.failures import failures, observations
 from splatfix.knowledge.log_patterns import required
 from tests.explain.conftest import cases
 from tests.explain.regex_shape import nested_repeats, unbounded_repeats
+from tests.tables import data
 
 GIVEN = cases("given")
 PATTERNS = [(name, wording.pattern) for name, row in failures().items() for wording in row.wordings] + [
@@ -76,15 +77,7 @@ def test_any_encoding_and_origin(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding", "name"),
-    [
-        ("'nvcc' 不是内部或外部命令，也不是可运行的程序", "cp936", "cuda-toolkit-missing"),
-        ("'colmap' は、内部コマンドまたは外部コマンドとして認識されていません", "cp932", "colmap-missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp866", "cuda-toolkit-missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp1251", "cuda-toolkit-missing"),
-        ("LINK : fatal error LNK1181: 无法打开输入文件“D:\\a\\ext.obj”", "cp936", "msvc-link-obj-missing"),
-        ("x.cpp:1:10: fatal error: glm/glm.hpp: 没有那个文件或目录", "utf-16", "glm-missing"),
-    ],
+    ("text", "encoding", "name"), data(__file__)["messages_of_windows_consoles_in_their_own_encoding"]
 )
 def test_messages_of_windows_consoles_in_their_own_encoding(text: str, encoding: str, name: str) -> None:
     assert top(f"> python setup.py install\r\n{text}\r\n".encode(encoding)) == name

@@ -11,6 +11,7 @@ import torch
 
 from splatfix.kernels import nvrtc
 from splatfix.kernels.nvrtc import NoKernels
+from tests.tables import data
 
 from .compare import OnGpu
 
@@ -18,13 +19,7 @@ ON_GPU = torch.rand(3).as_subclass(OnGpu)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "file", "expected"),
-    [
-        (None, "fused_ssim._nvrtc", True),
-        (None, "splatfix.kernels.nvrtc", False),
-        ("torch", "fused_ssim._nvrtc", False),
-        ("nvrtc", "splatfix.kernels.nvrtc", True),
-    ],
+    ("chosen", "file", "expected"), data(__file__)["what_is_not_said_is_what_was_installed"]
 )
 def test_what_is_not_said_is_what_was_installed(
     chosen: str | None, file: str, expected: bool, monkeypatch: pytest.MonkeyPatch

@@ -29,18 +29,7 @@ KERNEL = data(__file__)["texts"]["kernel"]
 BINDING = data(__file__)["texts"]["binding"]
 TARGETS = ("sm_86", "sm_89", "sm_90", "sm_120", "sm_121")
 # What nvcc compiles for, and the targets that run it ("CUDA C++ Programming Guide", binary and PTX compatibility).
-BUILDS = {
-    "sm_120": "sm_120 sm_121",
-    "sm_75 sm_80 sm_86 sm_90": "sm_86 sm_89 sm_90",
-    "compute_90": "sm_90 sm_120 sm_121",
-    "sm_86": "sm_86 sm_89",
-    "sm_80 sm_120": "sm_86 sm_89 sm_120 sm_121",
-    "sm_121": "sm_121",
-    "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120": "sm_86 sm_89 sm_90 sm_120 sm_121",
-    "sm_120a": "sm_120",
-    "sm_100": "",
-    "compute_75": "sm_86 sm_89 sm_90 sm_120 sm_121",
-}
+BUILDS = data(__file__)["builds"]
 MODULES = ("found_probe", "diff_gaussian_rasterization")
 TAG = "cp311-cp311-linux_x86_64"
 

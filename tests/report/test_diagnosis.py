@@ -24,6 +24,7 @@ from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts
 from tests.screens import on_screen
+from tests.tables import data
 
 FACTS = Facts(
     MachineFacts(
@@ -114,15 +115,7 @@ def test_verdicts(statuses: tuple[Status, ...], exit_code: Exit, verdict: str) -
 
 
 @pytest.mark.parametrize(
-    ("prefix", "text", "expected"),
-    [
-        ("/home/me/conda/envs/gs", "/home/me/conda/envs/gs/lib/x.so here", "gs/lib/x.so here"),
-        ("/home/me/conda/envs/gs", "at /home/me/conda/envs/gs", "at ~/conda/envs/gs"),
-        ("/home/me/work/.venv", "/home/me/work/.venv/bin/python", "work/.venv/bin/python"),
-        ("/home/me/work/.venv", "/home/me2/work/.venv/bin", "/home/me2/work/.venv/bin"),
-        ("/usr", "/usr/bin/python", "/usr/bin/python"),
-        (r"C:\Users\me\gs\env", r"C:\Users\me\gs\env\python.exe", r"gs\env\python.exe"),
-    ],
+    ("prefix", "text", "expected"), data(__file__)["paths_are_shortened_to_the_environment_or_home"]
 )
 def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, expected: str) -> None:
     interpreter = Interpreter("", "3.12.3", "CPython", "cp312", "linux_x86_64", prefix, prefix, "venv", ())

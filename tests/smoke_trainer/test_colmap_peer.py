@@ -8,6 +8,7 @@ import pytest
 
 from smoke_trainer.data.camera import Distortion, distort_points
 from smoke_trainer.data.colmap import lens_from_parameters, read_colmap
+from tests.tables import data
 
 pycolmap = pytest.importorskip("pycolmap")
 
@@ -78,16 +79,7 @@ def test_rigs_and_frames_are_read_as_colmap_reads_them(kind: str, tmp_path: Path
     assert np.array_equal(result.points.rgb[order], [[i, 20, 30] for i in range(5)])
 
 
-@pytest.mark.parametrize(
-    ("model", "params"),
-    [
-        ("SIMPLE_PINHOLE", [50, 30, 20]),
-        ("PINHOLE", [50, 51, 30, 20]),
-        ("SIMPLE_RADIAL", [50, 30, 20, -0.12]),
-        ("RADIAL", [50, 30, 20, -0.12, 0.03]),
-        ("OPENCV", [50, 51, 30, 20, -0.12, 0.03, 0.002, -0.001]),
-    ],
-)
+@pytest.mark.parametrize(("model", "params"), data(__file__)["every_lens_bends_as_colmaps_does"])
 def test_every_lens_bends_as_colmaps_does(model: str, params: list[float]) -> None:
     theirs = pycolmap.Camera(model=model, width=64, height=48, params=params)
     camera, lens = lens_from_parameters(model, 64, 48, params, Path("cameras.bin"))

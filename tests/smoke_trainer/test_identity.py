@@ -7,18 +7,11 @@ import pytest
 
 from smoke_trainer.identity import engine_in_use
 from splatfix.kernels import nvrtc
+from tests.tables import data
 
 
 @pytest.mark.parametrize(
-    ("module", "carrier", "kernel"),
-    [
-        ("diff_gaussian_rasterization", "diff_gaussian_rasterization._nvrtc", "rasterizer"),
-        ("diff_surfel_rasterization", "diff_surfel_rasterization._nvrtc", "surfels"),
-        ("fused_ssim", "fused_ssim._nvrtc", "ssim"),
-        ("simple_knn._C", "simple_knn._nvrtc", "knn"),
-        ("splatfix.kernels.rasterizer", "splatfix.kernels.nvrtc", "rasterizer"),
-        ("splatfix.kernels.ssim", "splatfix.kernels.nvrtc", "ssim"),
-    ],
+    ("module", "carrier", "kernel"), data(__file__)["cuda_kernels_are_named_where_they_ran"]
 )
 def test_cuda_kernels_are_named_where_they_ran(
     module: str, carrier: str, kernel: str, monkeypatch: pytest.MonkeyPatch

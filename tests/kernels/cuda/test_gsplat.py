@@ -12,6 +12,7 @@ from torch import Tensor
 from splatfix.kernels import gsplat_csrc
 from splatfix.kernels.gsplat_cuda import KERNELS, refusal
 from splatfix.kernels.nvrtc import NoKernels
+from tests.tables import data
 
 from ..compare import BOTH, assert_close
 from ..scenes import rand
@@ -266,17 +267,7 @@ def ellipses(count: int = 60, tile_size: int = 16, faint: bool = False) -> list[
     return [means2d, conics, made["opacities"].expand(2, count).contiguous(), *pairs]
 
 
-PIXELS: dict[str, dict[str, Any]] = {
-    "colors": {},
-    "depth": {"channels": 1},
-    "with depth, background": {"channels": 4, "background": True},
-    "seven channels, absolute": {"channels": 7, "absolute": True},
-    "twenty channels, background": {"channels": 20, "background": True},
-    "small tiles, masks, background": {"tile_size": 8, "masks": True, "background": True, "absolute": True},
-    "large tiles": {"tile_size": 32, "masks": True},
-    "hundreds on a tile": {"count": 600, "faint": True, "slack": 3.0},
-    "full": {"count": 600, "background": True, "slack": 3.0},
-}
+PIXELS: dict[str, dict[str, Any]] = data(__file__)["pixels"]
 
 
 @BOTH
@@ -317,15 +308,7 @@ def test_indices(turns: tuple[int, int], dtype: torch.dtype, emulated: None) -> 
     assert len(gaussians)
 
 
-SURFELS: dict[str, dict[str, Any]] = {
-    "with depth": {"channels": 4},
-    "with depth, background, masks": {"channels": 4, "background": True, "masks": True},
-    "absolute": {"channels": 4, "absolute": True},
-    "one channel": {"channels": 1},
-    "six channels": {"channels": 6, "background": True},
-    "small tiles": {"channels": 3, "tile_size": 8},
-    "hundreds on a tile": {"channels": 4, "count": 600, "faint": True, "slack": 3.0},
-}
+SURFELS: dict[str, dict[str, Any]] = data(__file__)["surfels"]
 
 
 @BOTH

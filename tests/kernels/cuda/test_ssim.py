@@ -6,19 +6,12 @@ import torch
 from splatfix.kernels.nvrtc import NoKernels
 from splatfix.kernels.ssim import fused_ssim
 from splatfix.kernels.ssim_cuda import mean_ssim
+from tests.tables import data
 
 from ..compare import BOTH, assert_close
 from ..scenes import rand
 
-SHAPES = [
-    (1, 3, 40, 70),
-    (2, 1, 7, 5),
-    (1, 2, 33, 64),
-    (1, 1, 1, 1),
-    (1, 1, 32, 32),
-    (1, 1, 1, 97),
-    (2, 2, 11, 11),
-]
+SHAPES = data(__file__)["shapes"]
 
 
 @BOTH

@@ -10,22 +10,14 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc as module
+from tests.tables import data
 
 from ..compare import BOTH, assert_close
 from . import reference
 from .cases import SIZE, world
 from .test_rasterizer import GRADIENT, VALUE
 
-CASES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "one": {"count": 12, "cameras": 1},
-    "tiles of 20": {"tile": 20, "cameras": 1, "channels": 1},
-    "opaque": {"opacity": 1.0, "cameras": 1},
-    "hardly seen": {"opacity": 0.0045, "cameras": 1},
-    "one pixel": {"size": (1, 1), "cameras": 1},
-    "none": {"count": 0, "cameras": 1},
-    "deep": {"count": 900, "cameras": 1, "size": (20, 16), "opacity": 0.03},
-}
+CASES: dict[str, dict[str, Any]] = data(__file__)["cases"]
 
 
 class Scene:
