@@ -136,3 +136,17 @@ def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding
     )
     assert done.returncode == 1
     assert "x torch is not installed" in done.stdout
+
+
+def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_path: Path) -> None:
+    out = ("--interval", "0.1", "--out", str(tmp_path))
+    theirs = splatfix("monitor", *out, "/no/such/command", "--json")
+    assert (theirs.returncode, theirs.stdout) == (2, "") and "(cannot-start)" in theirs.stderr
+    ours = splatfix("monitor", *out, "--json", "/no/such/command")
+    assert json.loads(ours.stdout)["error"]["code"] == "cannot-start" and ours.stderr == ""
+
+
+def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
+    for words in (["certify", "--repo", "absent", "--"], ["explain", "--", "/no/such/program"]):
+        theirs = splatfix(*words, "--json")
+        assert (theirs.returncode, theirs.stdout) == (2, "") and "error (" in theirs.stderr

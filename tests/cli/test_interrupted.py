@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in the real program: one sentence that is true, exit code 130, no child left behind."""
+"""How commands end that do not end well: Ctrl-C and SIGTERM, wrong words, a reader that has gone, a folder that is no more."""
 
 import json
 import os
@@ -207,3 +207,36 @@ def test_who_does_not_go_ahead_is_told_that_nothing_changed(
         process.wait()
         os.close(ours)
     assert not (environment.prefix / ".splatfix").exists()
+
+
+COMMAND = [sys.executable, "-m", "splatfix"]
+
+
+@pytest.mark.parametrize("words", [["diagnose", "--list", "--json"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as out:
+        done = subprocess.run([*COMMAND, *words], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["diagnose", "--list"], ["diagnose", "--list", "--json"]])
+def test_an_output_that_is_full_is_told_on_the_other_stream(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "(os-error)" in done.stderr and "refused: No space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_current_folder_that_is_no_more(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -m splatfix "$@"'
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}  # -m looks into the current folder, which is not there
+    argv = ["sh", "-c", script, "sh", "diagnose", "--json"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "no-current-folder")

@@ -35,22 +35,14 @@ def look_at(
     projection = torch.zeros(4, 4, dtype=torch.float64)
     projection[0, 0], projection[1, 1] = 1 / tanx, 1 / tany
     projection[2, 2], projection[2, 3], projection[3, 2] = far / (far - near), -far * near / (far - near), 1.0
-    fields = {
-        "image_height": height,
-        "image_width": width,
-        "tanfovx": tanx,
-        "tanfovy": tany,
+    fields = {"image_height": height, "image_width": width, "tanfovx": tanx, "tanfovy": tany}
+    fields |= {"viewmatrix": w2c.T.contiguous(), "projmatrix": (projection @ w2c).T.contiguous()}
+    fields |= {
         "bg": torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64),
-        "scale_modifier": 1.0,
-        "viewmatrix": w2c.T.contiguous(),
-        "projmatrix": (projection @ w2c).T.contiguous(),
-        "sh_degree": 3,
         "campos": torch.linalg.inv(w2c)[:3, 3],
-        "prefiltered": False,
-        "debug": False,
     }
-    fields.update(options)
-    return GaussianRasterizationSettings(**fields)
+    fields |= {"scale_modifier": 1.0, "sh_degree": 3, "prefiltered": False, "debug": False}
+    return GaussianRasterizationSettings(**fields | options)
 
 
 def cloud(

@@ -1,4 +1,4 @@
-"""The table of defaults in the documentation is the trainer's."""
+"""The defaults that the documentation states are the trainer's, and the quality of the presets is measured again."""
 
 import math
 from dataclasses import fields
@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from smoke_trainer.config import PAPER_ITERATIONS, DensifyConfig, LearningRates, TrainConfig, scaled_to
+from smoke_trainer.__main__ import config_from, parser
+from smoke_trainer.config import (
+    PAPER_ITERATIONS,
+    PRESETS,
+    DensifyConfig,
+    LearningRates,
+    TrainConfig,
+    scaled_to,
+)
+from smoke_trainer.train import train
+from splatfix.certify.scenes import find_samples
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trainer.md").read_text(encoding="utf-8")
 ROWS = [
@@ -43,3 +53,24 @@ def test_a_value_that_differs_from_the_reference_has_a_note() -> None:
     assert [row[3] for row in differing] == ["`densify.max_radius`"]
     assert all("(1)" in row[0] and math.isinf(float(row[2])) for row in differing)
     assert "\n(1) " in PAGE
+
+
+def test_every_sample_has_a_standard_preset_with_a_floor():
+    assert set(PRESETS["standard"]) == {sample.name for sample in find_samples()}
+    for preset in PRESETS.values():
+        assert all(entry.psnr_floor > 15.0 for entry in preset.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "scene"), [(preset, scene) for preset in PRESETS for scene in sorted(PRESETS[preset])]
+)
+def test_a_preset_exceeds_its_floor(preset, scene, tmp_path):
+    arguments = [scene, "--preset", preset, "--seed", "7", "--out", str(tmp_path / scene)]
+    document = train(config_from(parser().parse_args(arguments))).document
+    assert document["heldout"]["psnr"] > PRESETS[preset][scene].psnr_floor
+    if preset == "quick":
+        assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 6.0
+        counts = document["gaussians"]
+        assert counts["cloned"] > 0 and counts["split"] > 0 and counts["pruned"] > 0
+        assert document["opacity_resets"] == 1

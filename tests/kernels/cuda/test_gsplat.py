@@ -17,6 +17,8 @@ from tests.tables import data
 from ..compare import BOTH, assert_close
 from ..scenes import rand
 
+pytestmark = pytest.mark.usefixtures("emulated")
+
 WIDTH, HEIGHT = 52, 41
 PINHOLE, ORTHOGRAPHIC, FISHEYE = 0, 1, 2
 Scene = dict[str, Tensor]
@@ -115,7 +117,7 @@ def upstream(results: Sequence[Tensor | None]) -> list[Any]:
 @BOTH
 @pytest.mark.parametrize("triangle", [True, False])
 @pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dtype) -> None:
     quats, scales = signed(3, 70, 4), 0.1 + rand(3, 70, 3)
     made = agree("quat_scale_to_covar_preci_fwd", dtype, quats, scales, *wanted, triangle)
     agree("quat_scale_to_covar_preci_bwd", dtype, quats, scales, triangle, *upstream(made))
@@ -124,7 +126,7 @@ def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dty
 @BOTH
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("degree", range(5))
-def test_harmonics(degree: int, masked: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_harmonics(degree: int, masked: bool, dtype: torch.dtype) -> None:
     directions, coefficients = 3 * signed(2, 40, 3), signed(2, 40, 25, 3, seed=1)
     masks = rand(2, 40, seed=2) > 0.5 if masked else None
     (colors,) = agree("spherical_harmonics_fwd", dtype, degree, directions, coefficients, masks)
@@ -134,7 +136,7 @@ def test_harmonics(degree: int, masked: bool, dtype: torch.dtype, emulated: None
 
 
 @BOTH
-def test_relocation(dtype: torch.dtype, emulated: None) -> None:
+def test_relocation(dtype: torch.dtype) -> None:
     binomials = torch.zeros(51, 51, dtype=torch.float64)
     binomials[0, 0] = 1
     for n in range(1, 51):
@@ -147,7 +149,7 @@ def test_relocation(dtype: torch.dtype, emulated: None) -> None:
 
 @BOTH
 @pytest.mark.parametrize("rows", [False, True])
-def test_adam(rows: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_adam(rows: bool, dtype: torch.dtype) -> None:
     state = [signed(70, 3, seed=1), 0.1 * signed(70, 3, seed=2), rand(70, 3, seed=3)]
     valid = rand(70, seed=4) > 0.5 if rows else None
     expected = [item.to(dtype).double().clone() for item in state]
@@ -172,7 +174,7 @@ CAMERAS = {
 @BOTH
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("name", CAMERAS)
-def test_projection(name: str, compensated: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_projection(name: str, compensated: bool, dtype: torch.dtype) -> None:
     batches, cameras, model, covariances = CAMERAS[name]
     made = cloud(batches=batches, cameras=cameras)
     given, views = shapes(made, covariances), (made["viewmats"], made["Ks"])
@@ -188,7 +190,7 @@ def test_projection(name: str, compensated: bool, dtype: torch.dtype, emulated: 
 
 @BOTH
 @pytest.mark.parametrize("name", CAMERAS)
-def test_packed_projection(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_packed_projection(name: str, dtype: torch.dtype) -> None:
     batches, cameras, model, covariances = CAMERAS[name]
     made = cloud(batches=batches, cameras=cameras)
     given, views = shapes(made, covariances), (made["viewmats"], made["Ks"])
@@ -202,7 +204,7 @@ def test_packed_projection(name: str, dtype: torch.dtype, emulated: None) -> Non
 @BOTH
 @pytest.mark.parametrize("isotropic", [False, True])
 @pytest.mark.parametrize("batches", [1, 2])
-def test_projection_of_surfels(batches: int, isotropic: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_projection_of_surfels(batches: int, isotropic: bool, dtype: torch.dtype) -> None:
     made = cloud(batches=batches)
     given = (made["means"], made["quats"], made["scales"], made["viewmats"], made["Ks"], WIDTH, HEIGHT)
     seen = agree("projection_2dgs_fused_fwd", dtype, *given, 0.3, 0.1, 100.0, 0.0, isotropic)
@@ -219,7 +221,7 @@ def tiles_of(tile_size: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("tile_size", [5, 8, 16])
-def test_tiles(tile_size: int, packed: bool, emulated: None) -> None:
+def test_tiles(tile_size: int, packed: bool) -> None:
     """Two of one depth, one behind the camera, one that a warp lists, one outside."""
     means2d, radii = 60 * signed(3, 40, 2), (20 * rand(3, 40, 2, seed=1)).int()
     depths = 5 * rand(3, 40, seed=2)
@@ -272,7 +274,7 @@ PIXELS: dict[str, dict[str, Any]] = data(__file__)["pixels"]
 
 @BOTH
 @pytest.mark.parametrize("name", PIXELS)
-def test_pixels(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_pixels(name: str, dtype: torch.dtype) -> None:
     pixels(dtype, **PIXELS[name])
 
 
@@ -300,7 +302,7 @@ def pixels(
 
 @BOTH
 @pytest.mark.parametrize("turns", [(0, 10**10), (0, 1), (1, 2)])
-def test_indices(turns: tuple[int, int], dtype: torch.dtype, emulated: None) -> None:
+def test_indices(turns: tuple[int, int], dtype: torch.dtype) -> None:
     means2d, conics, opacities, offsets, pairs = ellipses(400, 8, faint=True)
     given = (means2d, conics, opacities, WIDTH, HEIGHT, 8, offsets, pairs)
     left = 0.2 + rand(2, HEIGHT, WIDTH)
@@ -313,7 +315,7 @@ SURFELS: dict[str, dict[str, Any]] = data(__file__)["surfels"]
 
 @BOTH
 @pytest.mark.parametrize("name", SURFELS)
-def test_pixels_of_surfels(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_pixels_of_surfels(name: str, dtype: torch.dtype) -> None:
     surfels(dtype, **SURFELS[name])
 
 
@@ -365,7 +367,7 @@ REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_kernels_do_not_serve(name: str, emulated: None) -> None:
+def test_what_the_kernels_do_not_serve(name: str) -> None:
     words, call = REFUSED[name]
     with pytest.raises(NoKernels, match=words):
         call()

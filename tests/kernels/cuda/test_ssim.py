@@ -11,6 +11,8 @@ from tests.tables import data
 from ..compare import BOTH, assert_close
 from ..scenes import rand
 
+pytestmark = pytest.mark.usefixtures("emulated")
+
 SHAPES = data(__file__)["shapes"]
 
 
@@ -25,9 +27,7 @@ SHAPES = data(__file__)["shapes"]
     ],
 )
 @pytest.mark.parametrize("kind", ["noise", "alike", "flat", "beyond"])
-def test_value_and_gradient(
-    shape: tuple[int, ...], padding: str, dtype: torch.dtype, kind: str, emulated: None
-) -> None:
+def test_value_and_gradient(shape: tuple[int, ...], padding: str, dtype: torch.dtype, kind: str) -> None:
     generator = torch.Generator().manual_seed(1)
     second = torch.rand(shape, generator=generator, dtype=dtype)
     first = {
@@ -46,19 +46,19 @@ def test_value_and_gradient(
     assert_close("gradient", *slopes, slack * near, least=1e-3)
 
 
-def test_without_a_gradient(emulated: None) -> None:
+def test_without_a_gradient() -> None:
     first, second = torch.rand(1, 3, 20, 20), torch.rand(1, 3, 20, 20)
     result = mean_ssim(first, second, "same")
     assert not result.requires_grad and float((result - fused_ssim(first, second)).abs()) < 1e-6
 
 
-def test_the_same_bits_every_time(emulated: None) -> None:
+def test_the_same_bits_every_time() -> None:
     """Whatever the order of threads and blocks."""
     first, second = torch.rand(1, 2, 70, 40), torch.rand(1, 2, 70, 40)
     assert len({mean_ssim(first, second, "same").item() for _ in range(4)}) == 1
 
 
-def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_images_than_a_grid_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatfix.kernels.ssim_cuda._MOST_IMAGES", 3)
     first, second = rand(2, 4, 13, 12).requires_grad_(), rand(2, 4, 13, 12, seed=1)
     ours, exact = (ssim(first, second, "valid") for ssim in (mean_ssim, fused_ssim))
@@ -67,7 +67,7 @@ def test_more_images_than_a_grid_has(emulated: None, monkeypatch: pytest.MonkeyP
     assert_close("gradient", *slopes, 1e-12)
 
 
-def test_higher_than_a_launch(emulated: None) -> None:
+def test_higher_than_a_launch() -> None:
     image = torch.zeros(1, 1, 32 * 65535 + 1, 1)
     with pytest.raises(NoKernels, match="2097121 rows"):
         mean_ssim(image, image, "same")

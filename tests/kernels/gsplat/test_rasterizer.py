@@ -12,7 +12,7 @@ from torch import Tensor
 from splatfix.kernels import gsplat_csrc as module
 from tests.tables import data
 
-from ..compare import BOTH, assert_close
+from ..compare import BOTH, assert_all_close, assert_close
 from . import reference
 from .cases import Flat, flat
 
@@ -65,10 +65,7 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     assert (last_ids != expected.last_ids).sum() <= (2 if dtype == torch.float32 else 0)
     upstream = [weight.to(dtype) for weight in weights]
     found = module.rasterize_to_pixels_3dgs_bwd(*given, alphas, last_ids, *upstream, True)
-    for name, result, target in zip(
-        ("means2d", "conics", "colors", "opacities"), found[1:], gradients, strict=True
-    ):
-        assert_close(name, result, target, slope)
+    assert_all_close(("means2d", "conics", "colors", "opacities"), found[1:], gradients, slope)
     assert_close("absolute", found[0].view(-1, 2), absolute, slope)
 
     # what the forward pass left behind on `last_ids` only saves work
@@ -133,14 +130,9 @@ def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
     through = torch.ones(len(scene.means2d), size[1], size[0], dtype=dtype)
     for first, last in ((0, 1), (1, 1000)):
         inputs = [item.double() for item in scene[:4]]
+        ranks = (first * batch, last * batch)
         expected = reference.draw(
-            *inputs,
-            size,
-            tile,
-            offsets,
-            flatten_ids,
-            ranks=(first * batch, last * batch),
-            transmittances=through,
+            *inputs, size, tile, offsets, flatten_ids, ranks=ranks, transmittances=through
         )
         gaussians, pixels = module.rasterize_to_indices_3dgs(
             first, last, through, *scene[:2], scene.opacities, *size, tile, offsets, flatten_ids

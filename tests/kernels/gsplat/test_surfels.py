@@ -12,7 +12,7 @@ from torch import Tensor
 from splatfix.kernels import gsplat_csrc as module
 from tests.tables import data
 
-from ..compare import BOTH, assert_close
+from ..compare import BOTH, assert_all_close, assert_close
 from . import reference
 from .cases import SIZE, world
 from .test_rasterizer import GRADIENT, VALUE
@@ -79,8 +79,7 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     same = median_ids == expected.median_ids
     assert (~same).sum() <= astray
     names = ("colors", "alphas", "normals", "distortion")
-    for name, result, target in zip(names, images, wanted, strict=False):
-        assert_close(name, result, target, VALUE[dtype], least=1.0)
+    assert_all_close(names, images[:4], wanted[:4], VALUE[dtype], least=1.0)
     assert_close("median", images[4][same], expected.median[same], VALUE[dtype])
 
     densify = torch.zeros_like(means2d)
@@ -88,15 +87,12 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     drawn = (images[0], images[1], last_ids, median_ids)
     found = module.rasterize_to_pixels_2dgs_bwd(*scene.fields, densify, *ends, *drawn, *upstream, True)
     names = ("means2d", "transforms", "colors", "opacities", "normals")
-    for name, result, target in zip(names, found[1:6], targets, strict=True):
-        assert_close(name, result, target, GRADIENT[dtype])
+    assert_all_close(names, found[1:6], targets, GRADIENT[dtype])
     assert_close("absolute", found[0].view(-1, 2), absolute, GRADIENT[dtype])
     statistic = targets[1][..., :2, 2] * leaves[1].detach()[..., 2, 2:]
     assert_close("densify", found[6], statistic, GRADIENT[dtype])
-    assert (
-        module.rasterize_to_pixels_2dgs_bwd(*scene.fields, densify, *ends, *drawn, *upstream, False)[0]
-        is None
-    )
+    again = module.rasterize_to_pixels_2dgs_bwd(*scene.fields, densify, *ends, *drawn, *upstream, False)
+    assert again[0] is None
 
 
 @BOTH
@@ -131,5 +127,4 @@ def test_agrees_with_gsplat(gsplat: ModuleType) -> None:
     drawn = gsplat.rasterize_to_pixels_2dgs(
         *scene.fields, torch.zeros_like(means2d), *scene.lists, backgrounds=scene.background
     )
-    for name, result, target in zip(("colors", "alphas", "normals"), drawn, expected, strict=False):
-        assert_close(name, result, target, 1e-4, least=1.0)
+    assert_all_close(("colors", "alphas", "normals"), drawn[:3], expected[:3], 1e-4, least=1.0)
