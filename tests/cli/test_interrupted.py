@@ -17,6 +17,7 @@ from splatfix.install.environment import Environment
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -119,24 +120,7 @@ def test_children_of_other_threads_are_ended_without_waiting(
     assert is_gone(mark)
 
 
-CLEARING = """
-import os, signal, sys
-from pathlib import Path
-from splatfix.cli.process import handle_signals
-from splatfix.core.files import write_bytes
-from splatfix.core.scratch import temporary_folder
-def stop():
-    os.kill(os.getpid(), signal.SIGINT)
-    yield b""
-remove = os.unlink
-os.unlink = lambda *a, **k: (next(stop()), remove(*a, **k))
-Path.unlink = lambda path, **_: os.unlink(path)
-handle_signals()
-here = Path(sys.argv[1])
-with temporary_folder(base=here) as folder:
-    write_bytes(folder / "a", b"")
-    write_bytes(here / "out", stop())
-"""
+CLEARING: str = data(__file__)["texts"]["clearing"]
 
 
 def test_a_second_ctrl_c_does_not_end_the_clearing_away(tmp_path: Path) -> None:

@@ -445,13 +445,7 @@ class TestGpu:
         assert not Path("nothing-is-written").exists()
 
 
-LOOK = """
-import json, shutil, subprocess, sys
-done = subprocess.run([sys.executable, '-m', 'splatfix', 'certify', '--level', sys.argv[1], '--device', 'cpu',
-                       '--target', sys.argv[2], '--out', '/report'])
-open('/report/compiler', 'w').write(str(shutil.which('gcc') or shutil.which('nvcc')))
-sys.exit(done.returncode)
-"""
+LOOK: str = data(__file__)["texts"]["look"]
 
 
 class TestBuilding:

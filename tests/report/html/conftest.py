@@ -1,14 +1,14 @@
 """A report folder with one scene, and a certificate of it."""
 
+import io
 import json
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from PIL import Image
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
@@ -25,30 +25,19 @@ Render = Callable[..., str]
 
 def png(width: int, height: int, pixel: Callable[[int, int], tuple[int, int, int]]) -> bytes:
     """A PNG, eight bits of red, green and blue."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    picture, file = Image.new("RGB", (width, height)), io.BytesIO()
+    picture.putdata([pixel(x, y) for y in range(height) for x in range(width)])
+    picture.save(file, "PNG")
+    return file.getvalue()
 
 
 def metrics() -> str:
     """A metrics.jsonl."""
-    rows = (
-        {
-            "iteration": step,
-            "loss": 1 / step,
-            "psnr": 20 + step / 10,
-            "gaussians": 100 * step,
-            "opacity_reset": step == 20,
-            "ms": {"densify": 1.0, "data": 1.0, "forward": 10.0, "backward": 30.0, "optimizer": 2.0},
-            "rss_gb": 0.3,
-        }
-        for step in range(1, 31)
-    )
+    ms = {"densify": 1.0, "data": 1.0, "forward": 10.0, "backward": 30.0, "optimizer": 2.0}
+    rows = []
+    for step in range(1, 31):
+        row = {"iteration": step, "loss": 1 / step, "psnr": 20 + step / 10, "gaussians": 100 * step}
+        rows.append(row | {"opacity_reset": step == 20, "ms": ms, "rss_gb": 0.3})
     return "\n".join(map(json.dumps, rows))
 
 
