@@ -93,13 +93,7 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     document["gaussians"].update(cloned=0, split=0)
     document["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
     document["seconds"]["train"] = 1.2 * document["seconds"]["train"]
-    codes = {
-        "loss-falls",
-        "held-out-psnr-rises",
-        "densification-works",
-        "gradients-f-rest",
-        "time-by-phase",
-    }
+    codes = {"loss-falls", "held-out-psnr-rises", "densification-works", "gradients-f-rest", "time-by-phase"}
     assert failed(document) == codes
     document["iterations"] = document["config"]["iterations"] = SHORTEST - 1
     judged = judge(TrainingRecord.of(document), "torch")

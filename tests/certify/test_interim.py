@@ -33,10 +33,7 @@ STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0
 def reports_of(out: Path, known: Facts, **results: dict[str, Any]) -> tuple[list[Certificate], Certificate]:
     seen: list[Certificate] = []
     last = certify(
-        subject(SUITES["quick"], out),
-        facts=known,
-        interim=seen.append,
-        runner=RecordedTrainer(**results),
+        subject(SUITES["quick"], out), facts=known, interim=seen.append, runner=RecordedTrainer(**results)
     )
     return seen, last
 

@@ -17,10 +17,7 @@ from splatfix.model import Facts
 from tests import standins
 from tests.tables import data
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(standins.missing()), reason=standins.missing()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(standins.missing()), reason=standins.missing())]
 
 
 TABLES: dict[str, Any] = data(__file__)

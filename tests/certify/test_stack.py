@@ -45,10 +45,7 @@ def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
     """Rehearse the copy; without its ``render.py`` unless a test is about it, because every script imports torch anew."""
 
     def run(
-        iterations: int = 100,
-        scene: Path | None = None,
-        extra: Sequence[str] = (),
-        renders: bool = False,
+        iterations: int = 100, scene: Path | None = None, extra: Sequence[str] = (), renders: bool = False
     ) -> Certificate:
         if not renders:
             (checkout / "render.py").unlink()

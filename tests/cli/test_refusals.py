@@ -25,11 +25,7 @@ REFUSED: dict[str, tuple[str, ...]] = data(__file__)["refused"]
     ("line", "code"), [(line.format(LANE=LANE, WHY=WHY), code) for code in REFUSED for line in REFUSED[code]]
 )
 def test_it_is_refused(
-    line: str,
-    code: str,
-    document: Document,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    line: str, code: str, document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = {
         "own.toml": "[archs.archs.130]\n",
@@ -51,13 +47,7 @@ def test_it_is_refused(
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "certify --level 1 --out",
-        "monitor --out",
-        "report merge . --out",
-        "scenes export fruit --out",
-    ],
+    "line", ["certify --level 1 --out", "monitor --out", "report merge . --out", "scenes export fruit --out"]
 )
 def test_what_cannot_be_written_ends_with_the_same_code_everywhere(
     line: str, document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

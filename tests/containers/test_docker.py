@@ -46,12 +46,7 @@ REPORT: str = data(__file__)["texts"]["report"]
 
 
 def run(
-    engine: Engine,
-    image: Image,
-    out: Path,
-    command: list[str],
-    gpu: bool = False,
-    **lane: Any,
+    engine: Engine, image: Image, out: Path, command: list[str], gpu: bool = False, **lane: Any
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
     changed = replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
@@ -133,10 +128,7 @@ class TestImage:
         trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
         pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
         again = build_image(
-            docker_engine,
-            replace(recipe, pip_args=pip_args),
-            progress=print,
-            log=tmp_path / "log",
+            docker_engine, replace(recipe, pip_args=pip_args), progress=print, log=tmp_path / "log"
         )
         assert "Installing collected packages" in (tmp_path / "log").read_text()
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
@@ -458,12 +450,7 @@ class TestBuilding:
         [pytest.param("cuda-from-pypi", 1, marks=pytest.mark.slow), ("nvrtc", 2)],
     )
     def test_gpu_code_is_built_and_proven_inside(
-        self,
-        docker_engine: Engine,
-        lane: str,
-        level: int,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, docker_engine: Engine, lane: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         extensions = (str(PROBE),) if lane == "cuda-from-pypi" else ()
         instead(monkeypatch, ["python", "-c", LOOK, str(level), "sm_120"])

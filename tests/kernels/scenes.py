@@ -60,10 +60,7 @@ def cloud(
     def rand(*shape: int) -> Tensor:
         return torch.rand(shape, generator=gen, dtype=torch.float64)
 
-    inputs = {
-        "means3D": (rand(count, 3) * 2 - 1) * spread,
-        "opacities": 0.05 + 0.93 * rand(count, 1),
-    }
+    inputs = {"means3D": (rand(count, 3) * 2 - 1) * spread, "opacities": 0.05 + 0.93 * rand(count, 1)}
     scales = size[0] + (size[1] - size[0]) * rand(count, 3) ** 2
     rotations = torch.nn.functional.normalize(rand(count, 4) * 2 - 1)
     if covariance:

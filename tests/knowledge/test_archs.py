@@ -6,14 +6,7 @@ import re
 import pytest
 
 from splatfix.knowledge import parse_target, parse_targets
-from splatfix.knowledge.archs import (
-    Arch,
-    arch_info,
-    cubin_runs_on,
-    family_of,
-    known_archs,
-    ptx_runs_on,
-)
+from splatfix.knowledge.archs import Arch, arch_info, cubin_runs_on, family_of, known_archs, ptx_runs_on
 from tests.tables import data
 
 KNOWN = known_archs()

@@ -26,13 +26,7 @@ from splatfix.knowledge import (
     torch_releases,
     using,
 )
-from splatfix.knowledge.archs import (
-    arch_info,
-    cubin_runs_on,
-    known_archs,
-    newest_toolkit,
-    toolkit_supports,
-)
+from splatfix.knowledge.archs import arch_info, cubin_runs_on, known_archs, newest_toolkit, toolkit_supports
 from splatfix.knowledge.cpp_extension import compare
 from splatfix.knowledge.drivers import cuda_level_of_driver
 from splatfix.knowledge.imports import repository_of
@@ -199,10 +193,7 @@ def test_every_section_takes_a_new_row_and_a_changed_field(name: str, section: s
         read_everything()
         mine = table(name)[section]
         assert mine[new] == row and len(mine) == len(found) + 1
-        assert name in ("recipes", "log_observations") or mine[key] == {
-            **row,
-            "note": "seen here",
-        }
+        assert name in ("recipes", "log_observations") or mine[key] == {**row, "note": "seen here"}
     assert table(name)[section] == found
 
 

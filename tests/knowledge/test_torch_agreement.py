@@ -189,9 +189,7 @@ def test_rows_say_what_the_file_says(source: TorchSource) -> None:
     text = source.text(FILE)
     assert ('== "native"' in text) == row.native_keyword
     constants = source.definitions(
-        FILE,
-        {"MINIMUM_GCC_VERSION", "MINIMUM_CLANG_VERSION", "CUDA_GCC_VERSIONS", "CUDA_CLANG_VERSIONS"},
-        {},
+        FILE, {"MINIMUM_GCC_VERSION", "MINIMUM_CLANG_VERSION", "CUDA_GCC_VERSIONS", "CUDA_CLANG_VERSIONS"}, {}
     )
     for name, bounds in (("CUDA_GCC_VERSIONS", row.gcc), ("CUDA_CLANG_VERSIONS", row.clang)):
         assert {cuda: (row.min, row.max_exclusive) for cuda, row in bounds.items()} == constants[name]

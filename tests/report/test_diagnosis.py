@@ -109,11 +109,7 @@ def test_what_to_do_is_said_once() -> None:
         ((), Exit.OK, "✓ No problems found"),
         ((Status.PASS, Status.WARN, Status.WARN, Status.SKIP), Exit.OK, "✓ No problems found, 2 warnings"),
         ((Status.PASS, Status.UNKNOWN), Exit.UNDETERMINED, "? No problem found, but 1 check undetermined"),
-        (
-            (Status.UNKNOWN, Status.FAIL, Status.CRASH),
-            Exit.FAILURE,
-            "✗ 2 problems found, 1 not determined",
-        ),
+        ((Status.UNKNOWN, Status.FAIL, Status.CRASH), Exit.FAILURE, "✗ 2 problems found, 1 not determined"),
         ((Status.CRASH,), Exit.FAILURE, "✗ 1 problem found"),
     ],
 )

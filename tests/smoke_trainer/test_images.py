@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from smoke_trainer.data import images
-from smoke_trainer.data.camera import (
-    Camera,
-    Distortion,
-    distort_points,
-    pinhole_for,
-    source_positions,
-)
+from smoke_trainer.data.camera import Camera, Distortion, distort_points, pinhole_for, source_positions
 from smoke_trainer.data.images import MAPS_KEPT, ImageStore, decode
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import SceneError

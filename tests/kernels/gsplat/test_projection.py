@@ -125,11 +125,9 @@ def test_from_view_space(gsplat: ModuleType, model: str, dtype: torch.dtype) -> 
     in_view = theirs._world_to_cam(scene.means, covars, scene.viewmats)
     in_front = (in_view[0][..., 2] > 0.2).all(0)
     given = [item[:, in_front].to(dtype) for item in in_view]
-    reference = {
-        "pinhole": theirs._persp_proj,
-        "ortho": theirs._ortho_proj,
-        "fisheye": theirs._fisheye_proj,
-    }[model]
+    reference = {"pinhole": theirs._persp_proj, "ortho": theirs._ortho_proj, "fisheye": theirs._fisheye_proj}[
+        model
+    ]
     theirs_in = [item.double().clone().requires_grad_() for item in given]
     expected = reference(*theirs_in, scene.Ks.to(dtype).double(), *SIZE)
     ours_in = [item.clone().requires_grad_() for item in given]
