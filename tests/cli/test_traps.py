@@ -76,16 +76,10 @@ def run(words: list[str], cwd: Path, tmp_path: Path, **variables: str) -> subpro
         f"import sys; sys.path[0] = {str(ROOT)!r}; import os; os.environ['PYTHONINSPECT'] = '1'\n"
         "from splatfix.cli import main; main()"
     )
-    path = os.environ["PATH"]
-    env = {
-        **os.environ,
-        "SPLATFIX_CACHE": str(tmp_path / "cache"),
-        "PATH": f".{os.pathsep}{path}{os.pathsep}",
-        "PYTHONSTARTUP": str(cwd / "start.py"),
-        "GIT_DIR": str(cwd / ".git"),
-        "DOCKER_HOST": "unix:///nowhere",
-        **variables,
-    }
+    path = f".{os.pathsep}{os.environ['PATH']}{os.pathsep}"
+    env = {**os.environ, "SPLATFIX_CACHE": str(tmp_path / "cache"), "PATH": path}
+    env |= {"PYTHONSTARTUP": str(cwd / "start.py"), "GIT_DIR": str(cwd / ".git")}
+    env |= {"DOCKER_HOST": "unix:///nowhere", **variables}
     return subprocess.run(
         [sys.executable, "-c", program, *words], cwd=cwd, env=env, capture_output=True, text=True, check=False
     )

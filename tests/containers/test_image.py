@@ -38,23 +38,16 @@ from tests.plan.machines import refused
 
 def test_chunks_become_lines_without_color() -> None:
     """A recorded failure: the engine sends apt's red line in two chunks."""
-    answers = [
-        {"stream": "Step 6/21 : RUN apt-get install nothing\n"},
-        {"stream": "Reading package lists..."},
-        {"stream": "\n"},
-        {"stream": "\x1b[91mE\x1b[0m"},
-        {"stream": "\x1b[91m: Unable to locate package nothing\n\x1b[0m"},
-        {"aux": {"ID": "sha256:0"}},
-        {
-            "errorDetail": {"code": 100},
-            "error": "The command 'apt-get install nothing' returned a non-zero code: 100",
-        },
-    ]
+    said = ["Step 6/21 : RUN apt-get install nothing\n", "Reading package lists...", "\n"]
+    said += ["\x1b[91mE\x1b[0m", "\x1b[91m: Unable to locate package nothing\n\x1b[0m"]
+    error = "The command 'apt-get install nothing' returned a non-zero code: 100"
+    answers = [*({"stream": words} for words in said), {"aux": {"ID": "sha256:0"}}]
+    answers.append({"errorDetail": {"code": 100}, "error": error})
     lines: list[str] = []
     sink = io.StringIO()
-    error = refused(follow_build, answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
-    assert error.what.endswith("E: Unable to locate package nothing")
-    assert error.details["log"] == "build.log"
+    problem = refused(follow_build, answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
+    assert problem.what.endswith("E: Unable to locate package nothing")
+    assert problem.details["log"] == "build.log"
     assert "\nReading package lists...\nE: Unable to locate package nothing\n" in sink.getvalue()
     assert "\x1b" not in sink.getvalue() and not lines
     assert sink.getvalue().endswith("code: 100\n")
@@ -102,15 +95,9 @@ def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
         " from splatfix.containers.image import own_source;"
         " print(json.dumps([splatfix.__file__, smoke_trainer.__file__, sorted(load_lanes()), sorted(own_source())]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    package, trainer, lanes, names = json.loads(done.stdout)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.check_output([sys.executable, "-B", "-c", code], env=env, cwd=tmp_path)
+    package, trainer, lanes, names = json.loads(said)
     assert Path(package).parent == tmp_path / "splatfix"
     assert Path(trainer).parent == tmp_path / "smoke_trainer"
     assert lanes == sorted(load_lanes())

@@ -17,18 +17,10 @@ from splatfix.kernels.projection import Gaussians
 from .scenes import Inputs
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-ARGUMENTS = (
-    "means3D",
-    "means2D",
-    "opacities",
-    "shs",
-    "colors_precomp",
-    "scales",
-    "rotations",
-    "cov3D_precomp",
-)
+_BOTH_HAVE = ("means3D", "means2D", "opacities", "shs", "colors_precomp", "scales", "rotations")
+ARGUMENTS = (*_BOTH_HAVE, "cov3D_precomp")
 """Behind the settings, in order."""
-SURFELS = (*ARGUMENTS[:-1], "transforms")
+SURFELS = (*_BOTH_HAVE, "transforms")
 IMAGES = ("color", "radii", "invdepth", "alpha", "depth")
 """What a rasterizer of Gaussians gives, in order."""
 Drawn = tuple[Tensor, ...]

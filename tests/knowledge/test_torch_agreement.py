@@ -34,15 +34,9 @@ from .torch_sources import TorchSource, torch_sources
 SOURCES = pytest.mark.parametrize("source", torch_sources(), ids=lambda source: source.version)
 FILE = "utils/cpp_extension.py"
 CUDA = "cuda/__init__.py"
-NAMES = {
-    "_CompatInterval",
-    "_CompatSet",
-    "DEVICE_REQUIREMENT",
-    "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION",
-    "PYTORCH_RELEASES_CODE_CC",
-    "_device_requirement",
-    "_code_compatible_with_device",
-}
+SINCE_SBSA = "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION"
+NAMES = {"_CompatInterval", "_CompatSet", "_device_requirement", "_code_compatible_with_device"}
+NAMES |= {"DEVICE_REQUIREMENT", SINCE_SBSA, "PYTORCH_RELEASES_CODE_CC"}
 WITH_TABLE = [source for source in torch_sources() if "DEVICE_REQUIREMENT" in source.text(CUDA)]
 SOURCES_WITH_TABLE = pytest.mark.parametrize("source", WITH_TABLE, ids=lambda source: source.version)
 
@@ -167,12 +161,8 @@ def test_unset_list_over_visible_gpus(source: TorchSource, text: str | None) -> 
 
 @SOURCES
 def test_the_arch_substring_rule(source: TorchSource) -> None:
-    flags = [
-        "-O3",
-        "-march=native",
-        "-arch=sm_90",
-        "-gencode=arch=compute_90,code=sm_90",
-        "--use_fast_math",
+    flags = ["-O3", "-march=native", "-arch=sm_90", "-gencode=arch=compute_90,code=sm_90", "--use_fast_math"]
+    flags += [
         "-DTORCH_EXTENSION_NAME=search_kernels",
         "-I/home/research/include",
         "-Xcompiler=-mtune=generic",
@@ -290,7 +280,7 @@ def torch_cuda(source: TorchSource, build_cuda: str) -> dict[str, Any]:
 @pytest.mark.parametrize("build_cuda", ["12.6", "13.0", "13.2", "13.4"])
 def test_cubin_rule(source: TorchSource, build_cuda: str) -> None:
     theirs = torch_cuda(source, build_cuda)
-    knows_sbsa = "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION" in theirs
+    knows_sbsa = SINCE_SBSA in theirs
     major, minor = map(int, build_cuda.split("."))
     codes = sorted(
         {arch.number for arch in known_archs() if arch.number >= 50} | set(theirs["DEVICE_REQUIREMENT"])

@@ -55,17 +55,9 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
     include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
-    compile_cpp = [
-        "g++",
-        "-c",
-        "-O0",
-        "-fPIC",
-        "-std=c++17",
-        "-w",
-        "-DTORCH_EXTENSION_NAME=_C",
-        "binding.cpp",
-    ]
-    compile_cpp += [f"-I{path}" for path in include]
+    options = [f"-I{path}" for path in include]
+    compile_cpp = ["g++", "-c", "-O0", "-fPIC", "-std=c++17", "-w", "-DTORCH_EXTENSION_NAME=_C", *options]
+    compile_cpp.append("binding.cpp")
     _run(folder, *compile_cpp, "-o", "binding.o")
     _run(folder, *compile_cpp, "-D_GLIBCXX_USE_CXX11_ABI=0", "-o", "old_abi.o")
     for number, archs in enumerate(BUILDS):

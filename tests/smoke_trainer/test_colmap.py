@@ -91,17 +91,20 @@ def test_every_truncation_of_a_binary_model_is_one_clear_error(name, scene_folde
         read_colmap(folder)
 
 
-pycolmap = pytest.importorskip("pycolmap")
-
 NAMES = ["left/000.png", "right/000.png", "left/001.png", "right/001.png"]
 
 
-def rotation(seed: int) -> Any:
+@pytest.fixture
+def pycolmap() -> Any:
+    return pytest.importorskip("pycolmap")
+
+
+def rotation(pycolmap: Any, seed: int) -> Any:
     quaternion = np.random.default_rng(seed).normal(size=4)
     return pycolmap.Rotation3d(quaternion / np.linalg.norm(quaternion))
 
 
-def rig_of_two_cameras() -> Any:
+def rig_of_two_cameras(pycolmap: Any) -> Any:
     """Two frames of a rig: a pinhole and a lens, the second one half a unit to the right."""
     model = pycolmap.Reconstruction()
     left = pycolmap.Camera(model="PINHOLE", width=64, height=48, params=[50, 51, 30, 20], camera_id=1)
@@ -110,24 +113,21 @@ def rig_of_two_cameras() -> Any:
     )
     rig = pycolmap.Rig(rig_id=1)
     rig.add_ref_sensor(left.sensor_id)
-    rig.add_sensor(right.sensor_id, pycolmap.Rigid3d(rotation(9), np.array([0.5, 0.0, 0.1])))
+    rig.add_sensor(right.sensor_id, pycolmap.Rigid3d(rotation(pycolmap, 9), np.array([0.5, 0.0, 0.1])))
     model.add_camera(left)
     model.add_camera(right)
     model.add_rig(rig)
     for number in range(2):
         frame = pycolmap.Frame(frame_id=number + 1, rig_id=1)
-        frame.rig_from_world = pycolmap.Rigid3d(rotation(number), np.array([0.1, 0.2 * number, 3.0]))
+        frame.rig_from_world = pycolmap.Rigid3d(
+            rotation(pycolmap, number), np.array([0.1, 0.2 * number, 3.0])
+        )
         images = []
         for sensor, camera in enumerate((left, right)):
-            images.append(
-                pycolmap.Image(
-                    image_id=2 * number + sensor + 1,
-                    name=NAMES[2 * number + sensor],
-                    camera_id=camera.camera_id,
-                    frame_id=number + 1,
-                    points2D=pycolmap.Point2DList([pycolmap.Point2D(np.array([10.0, 11.0]))]),
-                )
-            )
+            index = 2 * number + sensor
+            seen = pycolmap.Point2DList([pycolmap.Point2D(np.array([10.0, 11.0]))])
+            ids = {"image_id": index + 1, "camera_id": camera.camera_id, "frame_id": number + 1}
+            images.append(pycolmap.Image(name=NAMES[index], points2D=seen, **ids))
             frame.add_data_id(images[-1].data_id)
         model.add_frame(frame)
         for image in images:
@@ -141,8 +141,8 @@ def rig_of_two_cameras() -> Any:
 
 
 @pytest.mark.parametrize("kind", ["binary", "text"])
-def test_rigs_and_frames_are_read_as_colmap_reads_them(kind: str, tmp_path: Path) -> None:
-    model, folder = rig_of_two_cameras(), tmp_path / "sparse" / "0"
+def test_rigs_and_frames_are_read_as_colmap_reads_them(pycolmap: Any, kind: str, tmp_path: Path) -> None:
+    model, folder = rig_of_two_cameras(pycolmap), tmp_path / "sparse" / "0"
     folder.mkdir(parents=True)
     (model.write_binary if kind == "binary" else model.write_text)(str(folder))
     assert list(folder.glob("rigs.*")) and list(folder.glob("frames.*"))
@@ -161,7 +161,7 @@ def test_rigs_and_frames_are_read_as_colmap_reads_them(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(("model", "params"), data(__file__)["every_lens_bends_as_colmaps_does"])
-def test_every_lens_bends_as_colmaps_does(model: str, params: list[float]) -> None:
+def test_every_lens_bends_as_colmaps_does(pycolmap: Any, model: str, params: list[float]) -> None:
     theirs = pycolmap.Camera(model=model, width=64, height=48, params=params)
     camera, lens = lens_from_parameters(model, 64, 48, params, Path("cameras.bin"))
     plane = np.random.default_rng(0).uniform(-0.5, 0.5, (200, 2))

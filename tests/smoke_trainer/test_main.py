@@ -18,6 +18,7 @@ from smoke_trainer.errors import PackageMissing
 from smoke_trainer.process import BROKEN_PIPE, require
 from splatfix.core.toml import parse_toml
 
+ROOT = Path(__file__).resolve().parents[2]
 ERRORS = parse_toml(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
 
 
@@ -168,25 +169,16 @@ def test_help_needs_no_torch():
 
 def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path):
     """Certification puts smoke_trainer and splatfix/kernels alone on the path of the target environment."""
-    root = Path(__file__).resolve().parents[2]
     stage = tmp_path / "stage"
-    shutil.copytree(root / "smoke_trainer", stage / "smoke_trainer", ignore=shutil.ignore_patterns("samples"))
-    shutil.copytree(root / "splatfix" / "kernels", stage / "splatfix" / "kernels")
-    shutil.copy(root / "splatfix" / "__init__.py", stage / "splatfix" / "__init__.py")
+    shutil.copytree(ROOT / "smoke_trainer", stage / "smoke_trainer", ignore=shutil.ignore_patterns("samples"))
+    shutil.copytree(ROOT / "splatfix" / "kernels", stage / "splatfix" / "kernels")
+    shutil.copy(ROOT / "splatfix" / "__init__.py", stage / "splatfix" / "__init__.py")
     command = [sys.executable, "-m", "smoke_trainer", str(scene_folder("colmap-binary")), "--iterations", "3"]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")],
-        cwd=stage,
-        env={"PYTHONPATH": str(stage), "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command += ["--out", str(tmp_path / "out")]
+    env = {"PYTHONPATH": str(stage), "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=stage, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "result.json").read_text())["status"] == "ok"
-
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("words", [["nope"], ["figurine", "--preset", "quick"]])

@@ -80,16 +80,8 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         with tempfile.TemporaryDirectory() as folder:
             file, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             file.write_text(source)
-            argv = [
-                COMPILER,
-                *OPTIONS.split(),
-                *flags,
-                f"-I{SOURCES}",
-                f"-I{HERE}",
-                str(file),
-                "-o",
-                str(built),
-            ]
+            options = [*OPTIONS.split(), *flags, f"-I{SOURCES}", f"-I{HERE}"]
+            argv = [COMPILER, *options, str(file), "-o", str(built)]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert not done.returncode, done.stderr[:4000]
             shutil.copy(built, library.with_suffix(f".{Path(folder).name}"))

@@ -89,14 +89,8 @@ def cloud(count: int = 60, batches: int = 1, cameras: int = 2, spread: float = 1
     intrinsics = torch.zeros(batches, cameras, 3, 3, dtype=torch.float64)
     intrinsics[..., 0, 0], intrinsics[..., 1, 1], intrinsics[..., 2, 2] = 50.0, 45.0, 1
     intrinsics[..., 0, 2], intrinsics[..., 1, 2] = 24.0, 22.5
-    return {
-        "means": means,
-        "quats": quats,
-        "scales": scales,
-        "opacities": rand(batches, count, seed=6),
-        "viewmats": viewmats,
-        "Ks": intrinsics,
-    }
+    gaussians = {"means": means, "quats": quats, "scales": scales, "opacities": rand(batches, count, seed=6)}
+    return gaussians | {"viewmats": viewmats, "Ks": intrinsics}
 
 
 def shapes(made: Scene, covariances: bool) -> list[Any]:

@@ -150,13 +150,7 @@ def test_projection_of_surfels(given: str) -> None:
         else:
             made = [new(COUNT, 2), new(COUNT), new(COUNT, 9), new(COUNT, 3)]
             inputs = [None, None, at.place(transforms)]
-            outputs = [
-                at.place(new(COUNT, 3)),
-                *map(at.place, made[:2]),
-                None,
-                None,
-                *map(at.place, made[2:]),
-            ]
+            outputs = [*map(at.place, (new(COUNT, 3), *made[:2])), None, None, *map(at.place, made[2:])]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3, 2]
         at.rows("project_surfels_backward", 128, [at.place(means), *inputs, *rest, *outputs])
         return made
