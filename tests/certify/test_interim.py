@@ -168,15 +168,7 @@ def test_how_a_trainer_without_a_result_ended(
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_trainer_that_the_system_kills(tmp_path: Path, known: Facts) -> None:
     """Killed at iteration 25, as by the kernel where memory runs out."""
-    killed = sabotage(
-        "smoke_trainer/train.py",
-        "_step = train_step\n"
-        "def train_step(run, iteration):\n"
-        "    import os, signal, time\n"
-        "    if iteration == 25:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    _step(run, iteration)\n",
-    )
+    killed = sabotage("smoke_trainer/train.py", data(__file__)["texts"]["killed"])
     certificate = certify(subject(SHORT, tmp_path, stage_files=killed), known, runner=RecordedKernels())
     (reason,) = certificate.reasons
     assert reason.startswith("figurine: training-finishes: The trainer was ended by SIGKILL after iteration ")

@@ -41,7 +41,8 @@ from tests.tables import data
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
-REPORT: str = data(__file__)["texts"]["report"]
+TEXTS: dict[str, str] = data(__file__)["texts"]
+REPORT = TEXTS["report"]
 """Stands in for the certification, and ends as it is told."""
 
 
@@ -222,15 +223,7 @@ class TestRun:
 
 def look_around(engine: Engine, image: Image, out: Path) -> None:
     """A run sees no network, has no privileges and cannot write but into its report, which is copied."""
-    code = (
-        "import os, socket, sys\n"
-        "print(os.getuid(), sorted(name for _, name in socket.if_nameindex()))\n"
-        "status = open('/proc/self/status').read().splitlines()\n"
-        "print([l.split()[1] for l in status if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
-        "open('/report/certificate.md', 'w').write('all')\n"
-        "try: open('/opt/x', 'w')\n"
-        "except OSError as error: print(error, file=sys.stderr); sys.exit(7)\n"
-    )
+    code = TEXTS["look_around"]
     lane = f"confined-{uuid.uuid4().hex}"
     outcome = run(engine, image, out, ["python3", "-c", code], name=lane)
     assert outcome.exit_code == 7 and (out / "certificate.md").read_text() == "all"
@@ -242,18 +235,8 @@ def look_around(engine: Engine, image: Image, out: Path) -> None:
 
 def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path) -> str:
     """A process is sent ``number`` while its container runs, and not before a sweep has left that alone; its stderr."""
-    script = (
-        "import signal, sys\nfrom pathlib import Path\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
-        "from msgspec.structs import replace\nfrom splatfix.containers import find_lane\n"
-        "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
-        "from splatfix.containers.run import ContainerJob, run_in_container\n"
-        "lane, image = replace(find_lane('cpu'), name=sys.argv[3]), Image('', sys.argv[2], '', '', True)\n"
-        "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
-        "run_in_container(connect({'DOCKER_HOST': sys.argv[1]}), job, print)\n"
-    )
     child = subprocess.Popen(
-        [sys.executable, "-c", script, docker_engine.endpoint.host, BASE_IMAGE, lane],
+        [sys.executable, "-c", TEXTS["until_ended"], docker_engine.endpoint.host, BASE_IMAGE, lane],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.PIPE,
@@ -437,7 +420,7 @@ class TestGpu:
         assert not Path("nothing-is-written").exists()
 
 
-LOOK: str = data(__file__)["texts"]["look"]
+LOOK = TEXTS["look"]
 
 
 class TestBuilding:

@@ -39,16 +39,10 @@ def test_pip_s_own_settings_go_with_the_build(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@own.example/simple")
     (tmp_path / "ca.pem").touch()
     said = LISTED.replace("CERT", str(tmp_path / "ca.pem")).replace("FOLDER", str(tmp_path))
-    assert settings_of(said) == PipSettings(
-        {
-            "PIP_INDEX_URL": "https://user:secret@own.example/simple",
-            "PIP_EXTRA_INDEX_URL": "https://more.example/simple",
-            "PIP_FIND_LINKS": "https://wheels.example/list",
-            "PIP_TRUSTED_HOST": "own.example",
-        },
-        (tmp_path,),
-        tmp_path / "ca.pem",
-    )
+    arguments = {"PIP_INDEX_URL": "https://user:secret@own.example/simple", "PIP_TRUSTED_HOST": "own.example"}
+    arguments["PIP_EXTRA_INDEX_URL"] = "https://more.example/simple"
+    arguments["PIP_FIND_LINKS"] = "https://wheels.example/list"
+    assert settings_of(said) == PipSettings(arguments, (tmp_path,), tmp_path / "ca.pem")
 
 
 def test_wheels_of_the_lane_s_torch_travel(tmp_path: Path) -> None:

@@ -30,15 +30,8 @@ from splatfix.report.progress import install_progress, training
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
 
-PIP = (
-    "/home/user/my env/bin/python",
-    "-m",
-    "pip",
-    "install",
-    "torch==2.9.*",
-    "--index-url",
-    "https://x.example",
-)
+PIP = ("/home/user/my env/bin/python", "-m", "pip", "install", "torch==2.9.*")
+PIP += ("--index-url", "https://x.example")
 
 
 def printed(width: int, draw: Callable[[Console], None]) -> list[str]:

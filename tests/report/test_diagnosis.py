@@ -36,27 +36,18 @@ from tests.plan.test_parts import with_rasterizer
 from tests.screens import on_screen
 from tests.tables import data
 
+_GPU = Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),), "NVML")
+_DRIVER = Fact(Driver("575.57.08", "12.9"), "NVML")
 FACTS = Facts(
-    MachineFacts(
-        "linux",
-        "x86_64",
-        distribution="Ubuntu 24.04",
-        wsl=True,
-        gpus=Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),), "NVML"),
-        driver=Fact(Driver("575.57.08", "12.9"), "NVML"),
-    ),
+    MachineFacts("linux", "x86_64", distribution="Ubuntu 24.04", wsl=True, gpus=_GPU, driver=_DRIVER),
     EnvironmentFacts(torch=Fact(None, "", "torch is not installed in this environment")),
     splatfix="0.1.0",
 )
 LOUD = Finding(
-    Status.FAIL,
-    "Something [is] wrong.",
-    evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),),
-    remedy=(set_variable("A", "[b]"), say("Reboot.")),
-    link="https://example.org/why",
-    code="b-check",
-    family="driver",
+    Status.FAIL, "Something [is] wrong.", code="b-check", family="driver", link="https://example.org/why"
 )
+LOUD = replace(LOUD, evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),))
+LOUD = replace(LOUD, remedy=(set_variable("A", "[b]"), say("Reboot.")))
 
 
 def shown(*findings: Finding, facts: Facts = FACTS, width: int = 60, **options: Any) -> str:

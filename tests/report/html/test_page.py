@@ -96,18 +96,18 @@ def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_pat
     result["implementations"] = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
     criterion = Criterion(HOSTILE, Outcome.FAILED, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), result=result)
+    texts = {"summary": HOSTILE, "suite": HOSTILE, "reasons": (HOSTILE,), "verdict": Verdict.NOT_CERTIFIED}
+    texts |= {
+        "environment": {HOSTILE: HOSTILE},
+        "repeat": Command((HOSTILE,)),
+        "skipped": (Skipped(HOSTILE, HOSTILE),),
+    }
     document = render(
         BinaryMatrix((HOSTILE,), (BinaryFit(HOSTILE, HOSTILE, (Fit(None, HOSTILE),)),), (HOSTILE,)),
-        verdict=Verdict.NOT_CERTIFIED,
-        summary=HOSTILE,
-        reasons=(HOSTILE,),
-        suite=HOSTILE,
         scenes=(hostile, replace(hostile, log=HOSTILE, images=(HOSTILE,))),
         proof=(Rung(RungName.TRAINS, False, HOSTILE),),
         kernels=(KernelCheck(HOSTILE, HOSTILE, Outcome.FAILED, detail=HOSTILE),),
-        environment={HOSTILE: HOSTILE},
-        repeat=Command((HOSTILE,)),
-        skipped=(Skipped(HOSTILE, HOSTILE),),
+        **texts,
     )
     outline = Outline(document)
     assert [tag for tag, _ in outline.seen].count("script") == 1
