@@ -49,13 +49,8 @@ def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
     ) -> Certificate:
         if not renders:
             (checkout / "render.py").unlink()
-        request = RehearseRequest(
-            checkout=checkout,
-            scene=scene,
-            out=tmp_path / "report",
-            iterations=iterations,
-            train_arguments=tuple(extra),
-        )
+        asked = {"scene": scene, "iterations": iterations, "train_arguments": tuple(extra)}
+        request = RehearseRequest(checkout=checkout, out=tmp_path / "report", **asked)
         return certified(request, "cpu", tmp_path)
 
     return run

@@ -88,13 +88,9 @@ def test_a_users_own_knowledge_counts(splatfix: Splatfix, empty_venv: Path, tmp_
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-        encoding=encoding,
-        check=False,
-    )
+    argv = [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(argv, env=env, capture_output=True, encoding=encoding, check=False)
     assert done.returncode == 1
     assert "x torch is not installed" in done.stdout
 

@@ -110,11 +110,6 @@ def test_nothing_of_the_current_folder_runs(
 
 def test_started_as_a_module_it_imports_nothing_of_there(traps: Path, sprung: Path) -> None:
     (traps / "splatfix.py").unlink()  # this one is what was asked for
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "--version"],
-        cwd=traps,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=False,
-    )
+    argv, env = [sys.executable, "-m", "splatfix", "--version"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=traps, env=env, capture_output=True, check=False)
     assert (done.returncode, [path.name for path in sprung.iterdir()]) == (0, [])

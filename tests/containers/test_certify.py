@@ -66,13 +66,8 @@ def test_a_strange_variable(
 
 
 def test_the_host_s_command_has_everything_that_was_asked() -> None:
-    request = ContainerRequest(
-        lanes=("cpu", "cu130"),
-        suite="standard",
-        targets=archs("sm_90"),
-        repo=Path("repo"),
-        extensions=("a", "b"),
-    )
+    more = {"targets": archs("sm_90"), "repo": Path("repo"), "extensions": ("a", "b")}
+    request = ContainerRequest(lanes=("cpu", "cu130"), suite="standard", **more)
     inside = certify_command(find_lane("cu130"), request, (), gpu=False)
     assert inside[-3:] == ("--out", "/report", "--json")
     assert host_command(request, find_lane("cu130")).shell(windows=False) == (

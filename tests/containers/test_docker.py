@@ -89,12 +89,9 @@ class TestImage:
         edited.write_bytes(
             recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
         )
-        other = build_image(
-            docker_engine,
-            replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}, checkout=checkout),
-            progress=print,
-            log=tmp_path / "log",
-        )
+        source = {**recipe.source, "splatfix/__init__.py": edited}
+        changed = replace(recipe, source=source, checkout=checkout)
+        other = build_image(docker_engine, changed, progress=print, log=tmp_path / "log")
         assert not other.reused
         assert other.tag != lane_image.tag
         log = (tmp_path / "log").read_text()

@@ -48,12 +48,8 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
 
 
 def test_report_is_unpacked(tmp_path: Path) -> None:
-    tar = archive(
-        member("report", kind=tarfile.DIRTYPE),
-        member("report/certificate.json", b"{}"),
-        member("report/images", kind=tarfile.DIRTYPE),
-        member("report/images/a.png", b"png"),
-    )
+    folders = [member(name, kind=tarfile.DIRTYPE) for name in ("report", "report/images")]
+    tar = archive(*folders, member("report/certificate.json", b"{}"), member("report/images/a.png", b"png"))
     written = unpack_report(tar, tmp_path / "out")
     assert written == (tmp_path / "out/certificate.json", tmp_path / "out/images/a.png")
     assert (tmp_path / "out/images/a.png").read_bytes() == b"png"

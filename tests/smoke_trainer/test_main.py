@@ -184,13 +184,8 @@ def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path
 @pytest.mark.parametrize("words", [["nope"], ["figurine", "--preset", "quick"]])
 def test_without_torch_numpy_and_pillow_the_trainer_says_so(words, tmp_path):
     # -S: without site-packages, as in a fresh venv
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "smoke_trainer", *words, "--out", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = [sys.executable, "-S", "-m", "smoke_trainer", *words, "--out", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and "Traceback" not in done.stderr
     assert f"error[package-missing]: {sys.executable} lacks torch, numpy, Pillow\n" in done.stderr
     assert f"{sys.executable} -m pip install torch numpy Pillow" in done.stderr

@@ -122,13 +122,8 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
             inputs = {"means2D": means2D, "scales": scales, "rotations": rotations}
             known = rasterizer.GaussianRasterizationSettings._fields
             ours = {key: value for key, value in self.settings._asdict().items() if key in known}
-            drawn = rasterizer.rasterize(
-                rasterizer.GaussianRasterizationSettings(**ours),
-                means3D,
-                opacities=opacities,
-                shs=shs,
-                **inputs,
-            )
+            settings = rasterizer.GaussianRasterizationSettings(**ours)
+            drawn = rasterizer.rasterize(settings, means3D, opacities=opacities, shs=shs, **inputs)
             return (drawn.color, drawn.radii, *([None] * (arity - 2)))
 
     if "dc" in extra:

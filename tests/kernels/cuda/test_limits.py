@@ -247,13 +247,8 @@ def test_contributions() -> None:
         at.tile("contribute", [*at.pairs(order), at.place(splats), None, 16, 16, *map(at.place, made)])
         return made
 
-    hold(
-        work,
-        "contributions.cu",
-        "(long long)numbers[k] * 3",
-        "(long long)numbers[k] * 4",
-        "(long long)strongest * 3",
-    )
+    indices = [*(f"(long long)numbers[k] * {columns}" for columns in (3, 4)), "(long long)strongest * 3"]
+    hold(work, "contributions.cu", *indices)
 
 
 def test_ssim() -> None:

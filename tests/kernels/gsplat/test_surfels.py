@@ -45,6 +45,10 @@ class Scene:
         self.masks = torch.rand(self.offsets.shape, generator=generator) < 0.8
 
     @property
+    def tiled(self) -> tuple[Any, ...]:
+        return (self.size, self.tile, self.offsets, self.flatten_ids)
+
+    @property
     def lists(self) -> tuple[Any, ...]:
         return (*self.size, self.tile, self.offsets, self.flatten_ids)
 
@@ -56,13 +60,8 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     means2d, _, _, opacities, _ = scene.fields
     masks = scene.masks if case == "plain" else None
     leaves = [item.double().clone().requires_grad_() for item in scene.fields]
-    expected = reference.draw(
-        *leaves[:4],
-        *(scene.size, scene.tile, scene.offsets, scene.flatten_ids),
-        backgrounds=scene.background.double(),
-        masks=masks,
-        normals=leaves[4],
-    )
+    under = {"backgrounds": scene.background.double(), "masks": masks, "normals": leaves[4]}
+    expected = reference.draw(*leaves[:4], *scene.tiled, **under)
     wanted = (expected.colors, expected.alphas, expected.normals, expected.distortion, expected.median)
     generator = torch.Generator().manual_seed(8)
     weights = [torch.randn(item.shape, generator=generator).double() for item in wanted]
@@ -101,12 +100,11 @@ def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
     scene = Scene(dtype, **CASES[case])
     through = torch.full((len(scene.offsets), scene.size[1], scene.size[0]), 0.7, dtype=dtype)
     for first, last in ((0, 1000), (1, 1000)):
-        expected = reference.draw(
-            *(item.double() for item in scene.fields[:4]),
-            *(scene.size, scene.tile, scene.offsets, scene.flatten_ids),
-            ranks=(first * scene.tile**2, last * scene.tile**2),
-            transmittances=through,
+        fields, ranks = (
+            (item.double() for item in scene.fields[:4]),
+            (first * scene.tile**2, last * scene.tile**2),
         )
+        expected = reference.draw(*fields, *scene.tiled, ranks=ranks, transmittances=through)
         gaussians, pixels = module.rasterize_to_indices_2dgs(
             first, last, through, *scene.fields[:2], scene.fields[3], *scene.lists
         )

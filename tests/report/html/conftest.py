@@ -64,14 +64,10 @@ def render(tmp_path: Path, scene: SceneRun) -> Render:
     """The page of a certificate of the scene, with changes to the certificate."""
 
     def made(matrix: BinaryMatrix = MATRIX, **changes: Any) -> str:
-        made = certificate(
-            suite="quick",
-            kernels=(KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours"),),
-            scenes=(scene,),
-            skipped=(),
-            repeat=Command(("splatfix", "certify", "--suite", "quick")),
-            issued="2026-01-01T00:00:00+00:00",
-        )
+        kernel = KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours")
+        repeat = Command(("splatfix", "certify", "--suite", "quick"))
+        made = certificate(suite="quick", kernels=(kernel,), scenes=(scene,), skipped=(), repeat=repeat)
+        made = replace(made, issued="2026-01-01T00:00:00+00:00")
         facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
         return certificate_page(replace(made, **changes), facts, tmp_path, None, matrix)
 

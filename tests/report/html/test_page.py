@@ -80,12 +80,8 @@ def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRu
     codes = ("throughput-steady", "loss-falls", "held-out-quality", "parameters-move")
     failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
     altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
-    document = render(
-        verdict=Verdict.NOT_CERTIFIED,
-        reasons=("code-as-installed: x",),
-        scenes=(replace(scene, criteria=failed),),
-        diagnosis=(altered,),
-    )
+    told = {"verdict": Verdict.NOT_CERTIFIED, "reasons": ("code-as-installed: x",), "diagnosis": (altered,)}
+    document = render(scenes=(replace(scene, criteria=failed),), **told)
     todo = [f"mend {what}." for what in ("the file", codes[3], codes[1], codes[2], codes[0])]
     assert sorted(todo, key=document.index) == todo
 
