@@ -43,6 +43,7 @@ from tests.certify.conftest import (
     with_dropins,
 )
 from tests.conftest import ROOT
+from tests.files import put
 from tests.plan.machines import refused
 
 LEVELS = {*RungName} - {RungName.REHEARSED}
@@ -193,14 +194,8 @@ class TestUnreadableScene:
 class TestReportFolder:
     def test_earlier_report_moves_aside(self, tmp_path: Path, known: Facts) -> None:
         """And no scene of an earlier suite stays."""
-        for name in (
-            "figurine/renders/old.png",
-            "figurine/trainer.log",
-            "garden/trainer.log",
-            "mine/photo.png",
-        ):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).touch()
+        old = ("figurine/renders/old.png", "figurine/trainer.log", "garden/trainer.log", "mine/photo.png")
+        put(tmp_path, dict.fromkeys(old, ""))
         (tmp_path / "certificate.md").write_text("earlier")
         (tmp_path / "certificate.sigstore.json").write_text("says nothing about the next one")
         certificate = run(tmp_path, known)

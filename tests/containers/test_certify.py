@@ -14,6 +14,7 @@ from splatfix.containers import find_lane
 from splatfix.containers.certify import certify_command, host_command, naming_what_is_left
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
+from tests.files import put
 from tests.machines import facts_of
 from tests.plan.machines import refused
 
@@ -79,9 +80,7 @@ def test_the_host_s_command_has_everything_that_was_asked() -> None:
 def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
     files = ["certificate.json", "certificate.md", "container.json", "container.log", "image-build.log"]
     files += ["figurine/trainer.log", "figurine/renders/0.png", "fruit/trainer.log"]
-    for name in (*files, "mine/photo.png"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    put(tmp_path, dict.fromkeys((*files, "mine/photo.png"), ""))
     make_room(tmp_path, ())
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
     assert all((tmp_path / "previous" / name).is_file() for name in files)

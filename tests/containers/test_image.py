@@ -33,6 +33,7 @@ from splatfix.core.toml import parse_toml
 from splatfix.model import Torch
 from splatfix.plan.tools import provided_toolkit
 from tests.conftest import ROOT
+from tests.files import put
 from tests.plan.machines import refused
 
 
@@ -87,9 +88,7 @@ def test_a_file_of_an_image_has_its_limit() -> None:
 def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
     """Copied elsewhere it runs alone, with its data, and lists the same files as a source again."""
     source = own_source()
-    for name, path in source.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(path.read_bytes())
+    put(tmp_path, {name: path.read_bytes() for name, path in source.items()})
     code = (
         "import json, splatfix, smoke_trainer; from splatfix.containers import load_lanes;"
         " from splatfix.containers.image import own_source;"

@@ -16,10 +16,9 @@ from smoke_trainer.data.find import PUBLIC_SCENES
 from smoke_trainer.data.load import SAMPLES
 from smoke_trainer.errors import PackageMissing
 from smoke_trainer.process import BROKEN_PIPE, require
-from splatfix.core.toml import parse_toml
+from tests.tables import data
 
 ROOT = Path(__file__).resolve().parents[2]
-ERRORS = parse_toml(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
 
 
 def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, capsys):
@@ -40,7 +39,7 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     assert (out / "point_cloud" / "iteration_12" / "point_cloud.ply").is_file()
 
 
-@pytest.mark.parametrize(("arguments", "exit_code", "code", "names"), ERRORS["errors"])
+@pytest.mark.parametrize(("arguments", "exit_code", "code", "names"), data(__file__)["errors"])
 def test_errors_have_a_code_and_name_the_cause(
     arguments: str, exit_code: int, code: str, names: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

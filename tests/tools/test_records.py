@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from splatfix.cli import app
 from splatfix.core.runner import Completed
 from splatfix.knowledge import Arch
+from tests.files import put
 from tools.audit import judge
 from tools.builds import files_of, main, observe
 from tools.cuda_kernels import RECORD
@@ -58,15 +59,10 @@ def test_what_was_asked_of_the_way_back_and_of_ssim(record: Any) -> None:
 def test_what_came_is_observed(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "new" / "sub").mkdir(parents=True)
-    (tmp_path / "new" / "__init__.py").touch()
-    info = tmp_path / "new-1.0.dist-info"
-    info.mkdir()
+    put(tmp_path, {"new/__init__.py": "", "of_a_dependency/__init__.py": ""})
     manifest = {"edits": ["cstdint"], "variables": {"TORCH_CUDA_ARCH_LIST": "12.0", "CC": "gcc"}}
-    (info / "REQUESTED").touch()
-    (info / "RECORD").write_text("new/__init__.py,,\nnew-1.0.dist-info/RECORD,,\n")
-    (tmp_path / "of_a_dependency").mkdir()
-    (tmp_path / "of_a_dependency" / "__init__.py").touch()
-    (info / "splatfix.json").write_text(json.dumps(manifest))
+    info = {"REQUESTED": "", "RECORD": "new/__init__.py,,\nnew-1.0.dist-info/RECORD,,\n"}
+    put(tmp_path / "new-1.0.dist-info", {**info, "splatfix.json": json.dumps(manifest)})
     row = observe(Completed((), 0, "", "", 7.4), "splatfix install SOURCE", tmp_path, {"torch"}, tmp_path)
     assert (row["exit"], row["seconds"], row["libraries"]) == (0, 7, {})
     assert (row["edits"], row["variables"]) == (["cstdint"], {"TORCH_CUDA_ARCH_LIST": "12.0"})
@@ -74,14 +70,10 @@ def test_what_came_is_observed(tmp_path: Path) -> None:
 
 
 def test_an_attempt_leaves_source_and_environment_alone(tmp_path: Path) -> None:
-    source, base = tmp_path / "source", tmp_path / "env"
-    source.mkdir()
-    (source / "setup.py").write_text("import x\n")
-    site = base / "lib" / "python3.11" / "site-packages"
-    site.mkdir(parents=True)
-    (base / "bin").mkdir()
-    (base / "pyvenv.cfg").write_text(f"home = {base}\n")
-    (base / "bin" / "python").write_text(f"#!/bin/sh\necho 'Error: {base}' >&2\nexit 3\n")
+    source, base = put(tmp_path / "source", {"setup.py": "import x\n"}), tmp_path / "env"
+    (base / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    program = f"#!/bin/sh\necho 'Error: {base}' >&2\nexit 3\n"
+    put(base, {"pyvenv.cfg": f"home = {base}\n", "bin/python": program})
     (base / "bin" / "python").chmod(0o755)
     (record := tmp_path / "record.json").write_text("{}")
     before = files_of(tmp_path / "source"), files_of(base)
