@@ -50,9 +50,8 @@ def in_precision(settings: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
 
 
 def leaves_of(inputs: Inputs, dtype: torch.dtype | None = None, device: str = "cpu") -> Inputs:
-    """Copies in that precision, their own without one, and there, which ask for gradients."""
-    copies = {name: value.detach().to(device, dtype, copy=True) for name, value in inputs.items()}
-    return {name: value.requires_grad_() for name, value in copies.items()}
+    """The same in that precision, their own without one, and there, which ask for gradients; a view stays a view."""
+    return {name: value.detach().to(device, dtype).requires_grad_() for name, value in inputs.items()}
 
 
 def map_by_map(render: Render, without_median: bool = False) -> Render:
