@@ -11,8 +11,8 @@ _SITE = INTERPRETER.site_packages[0]
 _NAME = "diff_gaussian_rasterization"
 _FILE = f"{_NAME}/_C.cpython-311-x86_64-linux-gnu.so"
 _NEEDED = ("libtorch.so", "libcudart.so.13")
-_RASTERIZER = model.Extension(_FILE, _SITE, _NAME, code=_CODE, needed=_NEEDED, size=1000)
-_RASTERIZER = replace(_RASTERIZER, links_torch=True, importable=True)
+_USE = {"links_torch": True, "importable": True, "size": 1000}
+_RASTERIZER = model.Extension(_FILE, _SITE, _NAME, code=_CODE, needed=_NEEDED, **_USE)
 _PACKAGE = model.SplatPackage(
     _NAME, f"{_SITE}/{_NAME}", (_NAME,), native=(f"{_NAME}._C",), imports_torch=True
 )
