@@ -77,16 +77,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "knowledge": {"tomli", "packaging", "fastjsonschema", "msgspec"},
     "kernels": {"torch", "scipy", "pykdtree", "pynanoflann", "napf", "numpy", "triton"},
     "smoke_trainer": {
-        *(
-            "torch",
-            "numpy",
-            "PIL",
-            "splatfix",
-            "gsplat",
-            "diff_gaussian_rasterization",
-            "tensorboard",
-            "rich",
-        ),
+        *("torch", "numpy", "PIL", "splatfix", "gsplat", "diff_gaussian_rasterization", "tensorboard", "rich")
     },
 }
 # At module level these may import less: engines and extras are looked for inside functions.
