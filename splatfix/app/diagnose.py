@@ -154,10 +154,10 @@ def _checkout_here() -> Path | None:
         identity = machine_facts.read_identity(folder).value
         if identity is not None and identity.imports:
             return folder.absolute()
-    if machine_facts.has_build_file(folder) and any(
-        module.cuda for module in machine_facts.read_source(folder).modules
-    ):
-        return folder.absolute()
+    if machine_facts.has_build_file(folder):
+        source = machine_facts.read_source(folder)
+        if source.modules and source.needs_cuda:
+            return folder.absolute()
     return folder.absolute() if has_stack_files(folder) else None
 
 

@@ -11,7 +11,6 @@ from splatfix.checks import (
     driver,
     environment,
     gpu,
-    gpu_health,
     toolkit,
     torch,
 )
@@ -32,7 +31,7 @@ from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
 _MODULES = (
-    *(gpu, gpu_health, driver, container, environment, torch, toolkit, compiler, build),
+    *(gpu, driver, container, environment, torch, toolkit, compiler, build),
     *(linkage, modules, jit_cache, packages),
     *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
 )
