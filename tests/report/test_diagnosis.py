@@ -25,7 +25,7 @@ from splatfix.model import (
     Status,
 )
 from splatfix.model.steps import Reason
-from splatfix.plan import Advice, AlsoNeeded, BuildWheel, InstallPlan, Option, OptionKind, Options
+from splatfix.plan import Advice, AlsoNeeded, BuildWheel, OptionKind, Options, Plan
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts
 from splatfix.report.installation import show_plan, show_revert
@@ -85,7 +85,7 @@ def test_what_to_do_is_said_once() -> None:
     text = shown(LOUD, options=Options((), (), (), advice=Advice(None, (needed,))))
     assert text.count("Reboot.") == 1 and text.count("export A=") == 1
     assert "nvcc --version" in text.partition("Problems")[2]
-    build = Option(OptionKind.REBUILD, "build")
+    build = Plan(OptionKind.REBUILD, "build")
     beside = Options((), (), (build,), advice=Advice(build, (needed,)))
     for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
         assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1
@@ -178,7 +178,7 @@ def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None
 def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
     """``--backend auto`` where what is installed serves, and nothing can be built."""
     reasons, kind = (Reason("it serves"),), OptionKind.KEEP
-    plan = InstallPlan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
+    plan = Plan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
     assert "because it serves" in drawn(show_plan, plan)
     result = result_of(plan)
     assert (result.exit_code, result.data()["plan"]["kind"], result.data()["outcome"]) == (0, "keep", None)
