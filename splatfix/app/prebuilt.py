@@ -17,7 +17,6 @@ from splatfix.plan.checkout import sources_in
 from splatfix.wheels import (
     Finder,
     Search,
-    Verdict,
     chosen_indexes,
     is_name,
     wanted_by_name,
@@ -42,8 +41,12 @@ class Prebuilt(Struct, frozen=True):
         rejected = []
         for search in self.searches:
             if search.best is None:
-                reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
-                reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
+                reasons = [f"{item.what}: {item.why}" for item in search.unanswered]
+                reasons += [
+                    f"{item.link.wheel}: {item.rejected.what}"
+                    for item in search.candidates[:2]
+                    if item.rejected
+                ]
                 if len(search.candidates) > 2:
                     reasons.append(f"{len(search.candidates) - 2} more do not suit either")
                 why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
@@ -57,7 +60,7 @@ class Prebuilt(Struct, frozen=True):
             return None
         reasons = "; ".join(item.why for item in self.rejected) or self.not_looked
         exit_code = Exit.UNDETERMINED
-        if any(search.verdict is Verdict.UNSUITED for search in self.searches):
+        if any(search.exit_code is Exit.FAILURE for search in self.searches):
             exit_code = Exit.FAILURE
         return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
@@ -106,14 +109,14 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
         search = finder.find(chosen)
         searches.append(search)
         if search.best:
-            requirement = without_credentials(search.best.requirement)  # a link may be signed
+            requirement = without_credentials(search.best.link.requirement)  # a link may be signed
             fetchers[requirement] = partial(finder.fetch, search.best)
             steps[label] = FetchWheel(
                 subject=search.name,
-                version=search.best.wheel.split("-")[1],
+                version=search.best.link.wheel.split("-")[1],
                 requirement=requirement,
                 targets=context.archs,
-                origin=search.best.index,
+                origin=search.best.link.index,
             )
     return Prebuilt(steps, fetchers, tuple(searches))
 

@@ -10,14 +10,11 @@ from msgspec.structs import replace
 
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import dumps, read_json, sha256_of, write_bytes, write_json
+from splatfix.core.files import read_json, sha256_of, write_bytes, write_json
 from splatfix.core.reading import read_blocks
-from splatfix.core.step import say
 from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
-from splatfix.install.journal import BLOB_NAME, move_away
 from splatfix.install.journal_paths import JournalPaths, OutsidePath
-from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
 # What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
@@ -47,8 +44,8 @@ class WrittenFile(Struct, frozen=True, forbid_unknown_fields=True):
     """Of ``easy-install.pth``, which belongs to many distributions."""
 
 
-class Backup(Struct, frozen=True, forbid_unknown_fields=True):
-    """What must be known to undo one installation, written before it begins."""
+class Backup(Struct, frozen=True):
+    """What must be known to undo one installation, written before it begins; those of earlier versions have a ``seal`` too."""
 
     subject: str
     version_before: str
@@ -65,14 +62,6 @@ class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """Of :attr:`folders_before`, in order."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
-    seal: str = ""
-    """Of the backup of a checkout: nothing else shows that this user's splatfix has edited it."""
-
-    @property
-    def every_file(self) -> tuple[Path, ...]:
-        """Every file that restoring it may write or remove."""
-        saved = [Path(item.path) for item in self.saved]
-        return (*map(Path, self.will_write), *saved, *(Path(item.path) for item in self.written))
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
@@ -129,29 +118,19 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
 
 
 def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, paths: JournalPaths) -> Backup:
-    """Copy files that will get these contents, and nothing else, into ``folder``, with a sealed ``backup.json`` beside it.
+    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
 
     Args:
         paths: of the checkout that the files lie in.
 
     Raises:
-        SplatfixError: ``cannot-back-up``, ``cannot-write``, ``cache-not-private``.
+        SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
     written = tuple(WrittenFile(str(path), digest(content)) for path, content in contents.items())
     backup = Backup(subject, "", saved, (), (), (), written)
-    backup = replace(backup, seal=seal(sealed_text(backup, paths)))
     _write_backup(backup, folder, paths)
     return backup
-
-
-def sealed_text(backup: Backup, paths: JournalPaths) -> str:
-    """Return what the seal of a checkout's backup is made of: the checkout, and every word that is noted of it."""
-    checkout = paths.anchors[0][1]
-    # one inside the environment moves with it
-    if checkout.is_relative_to(paths.state.parent):
-        checkout = checkout.relative_to(paths.state.parent)
-    return dumps([str(checkout), to_json(_with_paths(replace(backup, seal=""), paths.to_text))])
 
 
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
@@ -175,42 +154,31 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
     """The backup that :func:`make_backup` wrote there, every copy intact, with the paths that it names in this environment.
 
     Raises:
-        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
-            write.
+        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path leads out of the environment.
     """
-    file = folder / "backup.json"
-    for path in (folder, file, folder / "blobs"):
-        refuse_link(path)
+    file, entry = folder / "backup.json", folder.parent.with_name(f"{folder.parent.name}.json")
+
+    def damaged(problem: str, subject: str = "the package") -> SplatfixError:
+        return SplatfixError.of("install.backup-damaged", what=problem, subject=subject, entry=entry)
+
     try:
         backup = from_json(Backup, read_json(file, "a backup of splatfix"))
     except SplatfixError as error:
-        raise _damaged(folder, f"A backup is missing or damaged. {error.what}", "the package") from error
+        raise damaged(f"A backup is missing or damaged. {error.what}") from error
     except ValueError as error:
-        raise _damaged(folder, f"A backup is damaged. {file}: {error}.", "the package") from error
-    todo = move_away(
-        _entry_file(folder), "Take this entry out of the journal, because it cannot be undone here"
-    )
+        raise damaged(f"A backup is damaged. {file}: {error}.") from error
     try:
         backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
-        for item in backup.saved:
-            # of a file that _save cannot have written
-            if bool(item.blob) is bool(item.link) or "\0" in item.link:
-                raise ValueError(f"{item.path} must be either a file or a link")
-            if item.blob and not BLOB_NAME.fullmatch(item.blob):
-                raise ValueError(f"{item.blob!r} is no copy of a file")
-            if item.mode & ~0o777:
-                raise ValueError(f"{item.path} would get the mode {item.mode:o}")
-        for path in backup.every_file:
+        for path in map(Path, (*backup.will_write, *(item.path for item in backup.saved))):
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
-    except (OutsidePath, ValueError) as error:
-        raise tampered(file, str(error), todo) from error
+    except OutsidePath as error:
+        raise SplatfixError.of("install.journal-tampered", path=file, reason=error, entry=entry) from error
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
-        refuse_link(blob)
-        if item.blob and (not blob.is_file() or digest(blob.read_bytes()) != item.digest):
-            what = f"The backup of {item.path} in {folder} is missing or damaged."
-            raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
+        if item.blob and (not blob.is_file() or sha256_of(blob) != item.digest):
+            problem = f"The backup of {item.path} in {folder} is missing or damaged."
+            raise damaged(problem, f"{backup.subject} {backup.version_before}".strip())
     return backup
 
 
@@ -393,21 +361,4 @@ def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
         folders_before=tuple(map(change, backup.folders_before)),
         stashes_before=tuple(map(change, backup.stashes_before)),
         written=tuple(replace(item, path=change(item.path)) for item in backup.written),
-    )
-
-
-def _entry_file(folder: Path) -> Path:
-    return folder.parent.with_name(f"{folder.parent.name}.json")
-
-
-def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
-    entry = _entry_file(folder)
-    return SplatfixError(
-        "backup-damaged",
-        what,
-        meaning="The earlier version cannot be restored byte for byte, so nothing was changed.",
-        todo=(
-            say(f"Reinstall {subject} from where it came, with pip."),
-            move_away(entry, "Then take this entry out of the journal, because it cannot be undone"),
-        ),
     )

@@ -18,7 +18,6 @@ from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
-from splatfix.install.tampering import refuse_link, tampered
 from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
@@ -180,7 +179,6 @@ def pip_install(
         SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
     """
     environment.state_folder.mkdir(parents=True, exist_ok=True)
-    refuse_link(_pip_lock(environment))
     # In an environment made of hard links (cp -al) pip would change the other side too where it edits a file in place: that is
     # the list of development installs alone; it replaces everything else.
     for path in (site / "easy-install.pth" for site in environment.sites):
@@ -244,7 +242,6 @@ def wait_for_pip(environment: Environment) -> None:
         SplatfixError: ``environment-busy`` after two minutes.
     """
     path = _pip_lock(environment)
-    _refuse_no_lock(path)
     deadline = time.monotonic() + _ORPHAN_TIMEOUT
     while path.exists() and is_held(path):
         if time.monotonic() > deadline:
@@ -263,13 +260,6 @@ def _pip_lock(environment: Environment) -> Path:
     return environment.state_folder / "pip.lock"
 
 
-def _refuse_no_lock(path: Path) -> None:
-    refuse_link(path.parent)
-    refuse_link(path)
-    if path.exists() and not path.is_file():
-        raise tampered(path, "a lock is a file")
-
-
 @contextmanager
 def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     """Hold the lock of the environment whose ``.splatfix`` folder this is; does not wait for a living holder. It gives notes.
@@ -278,8 +268,7 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     open to more people than the environment itself.
 
     Raises:
-        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
-            ``journal-tampered`` for a link in the place of the lock.
+        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``.
     """
     denied = 0
     if folder.parent.is_dir():
@@ -290,7 +279,6 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _refuse_no_lock(path)
             held = Lock(path)
         except OSError as error:
             raise SplatfixError.of(

@@ -38,11 +38,11 @@ from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgr
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.takeover import refuse_takeover
-from splatfix.install.undo import recover, undo_changes
+from splatfix.install.undo import Undoer
 from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
-from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
+from splatfix.knowledge.dropins import Dropin, declared_dropin, dropin_of, has_reference
 from splatfix.model import Facts
 from splatfix.model.option import InstallPlan
 from splatfix.model.steps import (
@@ -92,7 +92,8 @@ def execute(
     require_editable(plan.steps)
     with environment_lock(environment.state_folder) as lock_notes:
         journal = Journal(environment.state_folder)
-        recovered = recover(environment, journal)
+        undoer = Undoer(environment, journal)
+        recovered = undoer.recover()
         sweep_scratch()
         # what the journal's list says of it
         request = {
@@ -120,7 +121,7 @@ def execute(
             if isinstance(error, SplatfixError):
                 message = error.what
                 error.meaning = " ".join([error.meaning, *(f"Beside that, {text}." for text in work.moved)])
-            kept = kept_of(undo_changes(environment, journal, work.entry))
+            kept = kept_of(undoer.undo(work.entry, undoer.read(work.entry)))
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
                 journal.end(work.entry, status, message, kept=kept)
             raise
@@ -146,16 +147,10 @@ def execute(
 class _Item(Struct):
     """What is known so far of one distribution of the plan."""
 
+    made_by: BuildWheel | MakeDropin | FetchWheel | None = None
     wheel: WheelFile | None = None
     seconds: float = 0.0
-    native: bool = False
-    gpu_code: bool = False
-    fetched: bool = False
-    origin: str = ""
-    """The index of a prebuilt wheel."""
-    also_import: tuple[str, ...] = ()
-    caller: str = ""
-    """A module of another package that must import beside it."""
+    dropin: Dropin | None = None
     before: str = ""
     up_to_date: bool = False
     modules: tuple[str, ...] = ()
@@ -322,8 +317,7 @@ class _Execution(Struct):
 
         def end(result: tuple[Built, float]) -> None:
             built, item.seconds = result
-            item.wheel = open_wheel(built.path)
-            item.native, item.gpu_code = True, bool(step.targets)
+            item.wheel, item.made_by = open_wheel(built.path), step
             self.notes += [f"not copied for the build: {text}" for text in missed(built.left_out)]
             self._finish(record, result=built.path.name)
             origin = f"compiled in {item.seconds:.0f} s"
@@ -345,10 +339,7 @@ class _Execution(Struct):
             item.rungs.append(rung)
         path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled)
         item.seconds = time.monotonic() - started
-        item.wheel = open_wheel(path)
-        # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
-        item.caller = dropin.caller
-        item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
+        item.wheel, item.made_by, item.dropin = open_wheel(path), step, dropin
         self._finish(record, result=path.name)
         return path.name
 
@@ -362,11 +353,9 @@ class _Execution(Struct):
             pip = self.environment.installer.pip(self.environment.python)
             path = fetch_wheel(step, pip, self.runner, folder, self.folder / "fetch.log")
         item.seconds = time.monotonic() - started
-        item.wheel = open_wheel(path)
+        item.wheel, item.made_by = open_wheel(path), step
         if not fetch:
             refuse_another(item.wheel, step)
-        item.fetched, item.native, item.gpu_code = True, bool(step.targets), bool(step.targets)
-        item.origin = step.origin
         self._finish(record, digest=sha256_of(path), result=path.name)
         return path.name
 
@@ -374,7 +363,8 @@ class _Execution(Struct):
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
         refuse_unplanned(item.wheel, step.subject, self.environment)
-        rung = verify_wheel(item.wheel, step.targets, self.facts, expects_gpu_code=item.gpu_code)
+        compiled = isinstance(item.made_by, BuildWheel | FetchWheel) and bool(item.made_by.targets)
+        rung = verify_wheel(item.wheel, step.targets, self.facts, expects_gpu_code=compiled)
         # where drop-ins were compiled, their own proof of it says more than that of the wheel
         if not any(shown.name is RungName.BUILT for shown in item.rungs):
             item.rungs.append(rung)
@@ -433,23 +423,25 @@ class _Execution(Struct):
     def _import(self, step: CheckImport, item: _Item) -> str:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
-        item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
-        # what no user imports by itself need not be importable by itself
-        if item.fetched and not item.origin:
-            item.modules = tuple(name for name in item.modules if "." not in name)
-        files = item.wheel.destinations(self.environment)
-        has_gpu = bool(self.facts.machine.gpus.value)
-        checkout = None
-        for build in _builds(self.plan):
-            if build.subject == step.subject:
-                checkout = trainer_around(Path(build.source))
+        modules, caller, checkout = dict.fromkeys(item.wheel.modules), "", None
+        match item.made_by:
+            case FetchWheel(origin=""):
+                # what no user imports by itself need not be importable by itself
+                modules = dict.fromkeys(name for name in modules if "." not in name)
+            case BuildWheel(source=source):
+                checkout = trainer_around(Path(source))
+        if item.dropin:
+            # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
+            caller, api = item.dropin.caller, item.dropin.api.removesuffix(".py").removesuffix("/__init__")
+            modules[api.replace("/", ".")] = None
+        item.modules = tuple(modules)
         rung = check_import(
             item.modules,
-            files,
+            item.wheel.destinations(self.environment),
             self.environment,
             self.runner,
-            has_gpu,
-            caller=item.caller,
+            bool(self.facts.machine.gpus.value),
+            caller=caller,
             checkout=str(checkout or ""),
         )
         item.rungs.append(rung)
@@ -459,22 +451,24 @@ class _Execution(Struct):
     def result(self, subject: str, item: _Item) -> InstalledItem:
         """Tell what was installed, with everything that was verified."""
         assert item.wheel is not None
-        forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
+        forced = ""
         computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
         if not has_reference(subject):
             computes, trains = "not run; splatfix has no reference for it", "not trained"
-        if forced:
-            reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
-        elif item.origin:
-            reason = f"prebuilt, from {item.origin}: its name, tags and torch fit"
-        elif item.fetched:
-            reason = "it is the version that was installed before"
-        elif not item.native:
-            reason = _NEEDS[self.plan.backend]
-        elif not item.gpu_code:
-            reason = "no CUDA code, so no versions to reconcile"
-        else:
-            reason = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
+        match item.made_by:
+            case BuildWheel(cuda_mismatch=mismatch) if mismatch:
+                forced = mismatch
+                reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
+            case BuildWheel(targets=()):
+                reason = "no CUDA code, so no versions to reconcile"
+            case FetchWheel(origin=""):
+                reason = "it is the version that was installed before"
+            case FetchWheel(origin=origin):
+                reason = f"prebuilt, from {origin}: its name, tags and torch fit"
+            case MakeDropin():
+                reason = _NEEDS[self.plan.backend]
+            case _:
+                reason = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,

@@ -1,16 +1,15 @@
 """Paths in a journal: named by the environment's own folders, and held inside them.
 
-A copied or moved environment names its own files by its journal, never those of the environment it was copied from. And a
-journal is data from a disk that others may write to, so every path read from it is checked before anything is touched.
+A copied or moved environment names its own files by its journal, never those of the environment it was copied from. And where
+a link has come into a path since, nothing behind it is touched: what lies there is not the installation's.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -31,14 +30,9 @@ class JournalPaths(Struct, frozen=True, dict=True):
     """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
 
     @cached_property
-    def real_anchors(self) -> tuple[str, ...]:
-        """The folders with links followed; found once, because a package can have ten thousand files."""
-        return tuple(os.path.realpath(folder) for folder in dict(self.anchors).values())
-
-    @cached_property
-    def real_state(self) -> str:
-        """:attr:`state` with links followed."""
-        return os.path.realpath(self.state)
+    def _real(self) -> tuple[tuple[str, ...], str]:
+        """The folders and :attr:`state` with links followed; found once, because a package can have ten thousand files."""
+        return tuple(os.path.realpath(folder) for _, folder in self.anchors), os.path.realpath(self.state)
 
     @classmethod
     def of(cls, environment: Environment, checkout: str = "") -> JournalPaths:
@@ -72,7 +66,7 @@ class JournalPaths(Struct, frozen=True, dict=True):
         folder = dict(self.anchors).get(anchored[1]) if anchored else None
         if anchored is None or folder is None:
             raise OutsidePath(f"{text!r} names no folder of this environment")
-        path = folder / PurePosixPath(anchored[2])
+        path = folder / anchored[2]
         self.check(path)
         return path
 
@@ -82,17 +76,12 @@ class JournalPaths(Struct, frozen=True, dict=True):
         Raises:
             OutsidePath
         """
-        try:
-            longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
-        except UnicodeEncodeError:  # no file system encodes it
-            longest = 256
-        if ".." in path.parts or "\0" in str(path) or longest > 255:
-            raise OutsidePath(f"{str(path)!a} leads elsewhere")
+        folders, state = self._real
         # the last part may be a link: links are replaced and removed, never followed
         parent = os.path.realpath(path.parent)
-        if path == self.state or _is_below(parent, self.real_state):
+        if path == self.state or _is_below(parent, state):
             raise OutsidePath(f"{path} is splatfix's own")
-        if not any(_is_below(parent, folder) for folder in self.real_anchors):
+        if not any(_is_below(parent, folder) for folder in folders):
             raise OutsidePath(f"{path} leads out of {self.anchors[0][1]} by a link")
 
     def inside(self, path: Path) -> bool:
@@ -105,24 +94,5 @@ class JournalPaths(Struct, frozen=True, dict=True):
         return True
 
 
-def check_links(links: Iterable[Path], paths: Iterable[Path]) -> None:
-    """See that no path leads through one of the links that will be made, by its name or by where that leads today.
-
-    Raises:
-        OutsidePath
-    """
-    made: set[Path] = set()
-    for link in links:
-        made |= {link, real_place(link)}
-    for path in paths:
-        if made & {*path.parents, *real_place(path).parents}:
-            raise OutsidePath(f"{path} leads through a link that the backup would make")
-
-
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
-
-
-def real_place(path: Path) -> Path:
-    """Return the path with links on its way followed, and itself not."""
-    return Path(os.path.realpath(path.parent)) / path.name

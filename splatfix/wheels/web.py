@@ -35,7 +35,7 @@ _BLOCK = 1 << 17
 _MOST_BLOCKS = 64
 """In one request; what is read in order is asked for in ever longer parts."""
 _KEPT = MOST_WHOLE // _BLOCK
-LONGEST_REASON = 300
+_LONGEST_REASON = 300
 """Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -50,7 +50,7 @@ class WebError(Exception):
     """
 
     def __init__(self, reason: str, *, missing: bool = False) -> None:
-        super().__init__(reason[:LONGEST_REASON])
+        super().__init__(reason[:_LONGEST_REASON])
         self.missing = missing
 
 

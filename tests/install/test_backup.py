@@ -12,8 +12,9 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
+from splatfix.install.journal import Journal
 from splatfix.install.journal_paths import JournalPaths
-from splatfix.install.undo import later_changes
+from splatfix.install.undo import Undoer
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 from tests.files import put
 from tests.plan.machines import refused
@@ -58,8 +59,8 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
     backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    (kept,) = later_changes(backup, tmp_path)
-    Path(kept.copy).touch()
+    (kept,) = Undoer(environment, Journal(tmp_path))._later_changes(backup, tmp_path / "backup")
+    put(Path(kept.copy).parent, {Path(kept.copy).name: ""})
 
 
 def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:

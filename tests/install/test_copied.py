@@ -15,9 +15,8 @@ from splatfix.install.environment import Environment, open_environment
 from tests.files import contents, put
 from tests.plan.machines import refused
 
-from .environments import Stages, install, snapshot, write_extension
+from .environments import Stages, backup_file, edit, entry_file, install, snapshot, write_extension
 from .test_in_place import edited_in_place, source_with_work
-from .test_tampered import edit, entry_file
 
 
 def copy_of(target: Environment, folder: Path) -> Environment:
@@ -174,6 +173,25 @@ def test_nothing_is_written_through_a_link_out_of_the_environment(
     (environment.purelib / "tiny_probe").symlink_to(theirs)
     assert refused(install, environment, write_extension(tmp_path / "one")).code == "cannot-back-up"
     assert not list(theirs.iterdir())
+
+
+@pytest.mark.parametrize("path", ["lib/x/file.txt", "../victim/file.txt", ".splatfix/journal/file.txt"])
+def test_a_path_that_leads_out_of_the_environment_is_not_followed(
+    stages: Stages, tmp_path: Path, path: str
+) -> None:
+    """A link has come into it since, or it is no path that splatfix writes: nothing at all is restored then."""
+    environment = stages.at("two")
+    victim = put(environment.prefix.parent / "victim", {"file.txt": "precious"})
+    (environment.prefix / "lib" / "x").symlink_to(victim)
+    edit(backup_file(environment), lambda it: it["will_write"].append(f"<prefix>/{path}"))
+    held = (contents(victim), everything(environment, ("lock", "pip.lock")))
+    for dry_run in (True, False):
+        error = refused(revert, environment.python, dry_run=dry_run)
+        assert error.code == "journal-tampered" and error.todo
+        assert (contents(victim), everything(environment, ("lock", "pip.lock"))) == held
+    killed_in_the_middle(environment)
+    later = write_extension(tmp_path / "three", name="other_probe")
+    assert refused(install, environment, later).code == "journal-tampered"
 
 
 @pytest.mark.parametrize("name", ["~iny_probe", "~ther"])
