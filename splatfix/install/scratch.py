@@ -10,10 +10,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.copying import LeftOut
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep
+from splatfix.facts.source.copying import LeftOut
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
 _FORBIDDEN = "arch"
