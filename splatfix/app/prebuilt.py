@@ -41,14 +41,10 @@ class Prebuilt(Struct, frozen=True):
         rejected = []
         for search in self.searches:
             if search.best is None:
-                reasons = [f"{item.what}: {item.why}" for item in search.unanswered]
-                reasons += [
-                    f"{item.link.wheel}: {item.rejected.what}"
-                    for item in search.candidates[:2]
-                    if item.rejected
-                ]
-                if len(search.candidates) > 2:
-                    reasons.append(f"{len(search.candidates) - 2} more do not suit either")
+                considered = (*search.unanswered, *search.rejected[:2])
+                reasons = [f"{item.what}: {item.why}" for item in considered]
+                if len(search.rejected) > 2:
+                    reasons.append(f"{len(search.rejected) - 2} more do not suit either")
                 why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
                 rejected.append(Considered(f"a prebuilt wheel of {search.name}", why))
         return tuple(rejected)

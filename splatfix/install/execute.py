@@ -22,7 +22,7 @@ from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
 from splatfix.facts import read_source, trainer_around
 from splatfix.facts.source.copying import missed
-from splatfix.install.backup import Backup, backup_files, make_backup, note_written
+from splatfix.install.backup import Backup, JournalPaths, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import fetch_wheel, provide_toolkit
@@ -31,7 +31,6 @@ from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
-from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.leftovers import list_files, move_out
 from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of

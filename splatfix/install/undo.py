@@ -4,25 +4,21 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import sha256_of, write_bytes
-from splatfix.core.limits import MOST_MANIFEST
-from splatfix.core.reading import read_text
+from splatfix.core.lenient import object_in
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.facts import name_and_version
-from splatfix.install.backup import Backup, installed_files, read_backup, restore
+from splatfix.install.backup import Backup, JournalPaths, installed_files, read_backup, restore
 from splatfix.install.environment import Environment, environment_lock, open_environment, wait_for_pip
 from splatfix.install.installed import EASY_INSTALL, find_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, distribution_of, load_entry
-from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.leftovers import move_out
 from splatfix.install.outcome import Kept, Restored, RevertOutcome, kept_of
 from splatfix.install.wheels import MANIFEST
@@ -350,14 +346,8 @@ def kept_folder(backup_folder: Path) -> Path:
 
 def _origin(manifest: Path) -> str:
     """Read what a manifest says of the version that it came with: versions alone may be equal."""
-    content = read_text(manifest, MOST_MANIFEST)
-    document: Any = None
-    if isinstance(content, str):
-        try:
-            document = parse_json(content)
-        except ValueError:  # a damaged one tells nothing
-            return ""
-    if not isinstance(document, dict):
+    document = object_in(manifest)
+    if not document:  # a damaged one tells nothing
         return ""
     if document.get("kind") == "drop-in":
         return f"drop-in {document.get('variant') or ''}".strip()

@@ -2,8 +2,7 @@
 
 from splatfix.wheels.listing import chosen_indexes
 from splatfix.wheels.model import Candidate, Search, Wanted
-from splatfix.wheels.search import Finder
-from splatfix.wheels.wanted import is_name, wanted_by_name, wanted_by_source
+from splatfix.wheels.search import Finder, is_name, wanted_by_name, wanted_by_source
 
 __all__ = [
     "Candidate",

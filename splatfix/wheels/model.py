@@ -88,11 +88,18 @@ class Search(Struct, frozen=True):
         return next((item for item in self.candidates if item.rejected is None), None)
 
     @property
+    def rejected(self) -> tuple[Considered, ...]:
+        """Those that are not proven."""
+        return tuple(
+            Considered(item.link.wheel, item.rejected.what) for item in self.candidates if item.rejected
+        )
+
+    @property
     def exit_code(self) -> Exit:
         """``OK`` where one is proven, ``FAILURE`` where everything was read and nothing fits, else ``UNDETERMINED``."""
-        rejections = [item.rejected for item in self.candidates]
-        if None in rejections:
+        codes = {item.rejected.exit_code if item.rejected else Exit.OK for item in self.candidates}
+        if Exit.OK in codes:
             return Exit.OK
-        if self.unanswered or any(item and item.exit_code is Exit.UNDETERMINED for item in rejections):
+        if self.unanswered or Exit.UNDETERMINED in codes:
             return Exit.UNDETERMINED
         return Exit.FAILURE

@@ -1,23 +1,28 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
+import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
+from packaging.version import InvalidVersion, Version
 
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts import packages_in, read_package
+from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.model import Considered, Interpreter, Torch
+from splatfix.model import Considered, Interpreter, Source, Torch
 from splatfix.wheels.contents import Contents, Refused
 from splatfix.wheels.listing import may_list, wheels_in
 from splatfix.wheels.model import Candidate, Link, Search, Wanted, unfit
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
 from splatfix.wheels.web import RemoteFile, Web, WebError
 
+_NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
 _DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
@@ -121,3 +126,42 @@ class Finder(Struct, frozen=True):
 
 def _is_unfit(candidate: Candidate) -> bool:
     return candidate.rejected is not None and candidate.rejected.exit_code is Exit.FAILURE
+
+
+def wanted_by_source(source: Source) -> Wanted:
+    """A wheel in the place of a build of this source: its name, its version, and called as it is."""
+    version = source.version or ""
+    try:
+        version = Version(version).public
+    except InvalidVersion:
+        version = ""
+    packages = []
+    for module in source.packages or packages_in(Path(source.folder)):
+        face = None
+        with suppress(ValueError):  # what is wrong with it is for the build to say
+            if module.isidentifier():
+                face = read_package(Path(source.folder), module)
+        # a package without a compiled part and without settings has no face that could differ
+        if face and (face.native or face.settings):
+            packages.append(face)
+    return Wanted(source.label, version, tuple(packages), source=source.folder)
+
+
+def is_name(text: str) -> bool:
+    """It is written as a package is named, not as a path."""
+    return _NAME.fullmatch(text.strip()) is not None
+
+
+def wanted_by_name(text: str) -> Wanted:
+    """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
+
+    Raises:
+        SplatfixError: ``not-a-package`` (exit code 2).
+    """
+    row = variant(text)
+    if row:
+        return Wanted(row.module, variants=(row.key,), source=row.key)
+    named = _NAME.fullmatch(text.strip())
+    if named is None:
+        raise SplatfixError.of("wheels.not-a-package", text=text)
+    return Wanted(named.group(1), named.group(2) or "", source=text)

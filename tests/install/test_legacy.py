@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.runner import ProcessRunner
-from splatfix.install.backup import Backup, make_backup, note_written, read_backup, restore
+from splatfix.install.backup import Backup, JournalPaths, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
-from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.wheels import open_wheel, write_wheel
 from tests.files import put
 from tests.plan.machines import refused
