@@ -1,12 +1,13 @@
-"""Makes drop-in wheels: our pure-PyTorch kernels under the name, module and signatures of a CUDA extension.
+"""Makes drop-in wheels: our kernels under the name, module and signatures of a CUDA extension.
 
-The templates hold what stands beside the copied kernels: the original's names, signatures and errors.
+The templates hold what stands beside the copied kernels: the original's names, signatures and errors. CUDA kernels are
+compiled in the target environment, by torch's NVRTC, and it is proven for which GPUs their code is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,16 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from splatfix import __version__
+from splatfix.binaries import BinaryError, read_binary
+from splatfix.context.coverage import judge
 from splatfix.core.errors import SplatfixError
+from splatfix.core.lenient import json_object
+from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import KERNELS
+from splatfix.core.scratch import temporary_folder
+from splatfix.install.environment import Environment
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest, write_wheel
+from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import Dropin
 from splatfix.knowledge.faces import (
     BASE_SETTINGS,
@@ -28,20 +36,39 @@ from splatfix.knowledge.faces import (
 from splatfix.knowledge.stacks import variant
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    import jinja2
 
 _HEAD = '"""{name} {how}: a drop-in by splatfix {version} for the CUDA extension."""\n'
 _HOW = {"pure": "in plain PyTorch", "nvrtc": "with CUDA kernels through NVRTC"}
 
 
-@cache
-def _templates() -> Environment:
-    """The sources that stand beside the copied kernels."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only where a drop-in is made
+_TIMEOUT = 300.0
+"""Seconds for all kernels and targets; one module for one GPU takes NVRTC one to three."""
+# What a training asks for: images and all gradients, and the gradients of the colors alone, each with and without the absolute
+# gradients by which some variants densify (see rasterizer_cuda.py).
+# Other numbers of channels, and images of 32,768 tiles or more, are compiled at their first call.
+_OPTIONS: dict[str, tuple[dict[str, object], ...]] = {
+    "binning.cu": ({"KEY": "short"},),
+    "surfels.cu": ({"COLORS": 3},),
+    # of gsplat: colors, and with a depth, each with and without the absolute gradients that it densifies by
+    "gsplat_pixels.cu": tuple(
+        {"COLORS": colors, **absolute} for colors in (3, 4) for absolute in ({}, {"ABSOLUTE": 1})
+    ),
+    "gsplat_surfels.cu": ({"COLORS": 4}, {"COLORS": 4, "ABSOLUTE": 1}),
+    "blending.cu": tuple(
+        {"COLORS": 3, "EXTRAS": extras, "ABSOLUTE": absolute} for extras in (3, 0) for absolute in (0, 1)
+    ),
+}
 
-    return Environment(  # nosec B701
-        loader=FileSystemLoader(Path(__file__).with_name("dropin_templates")),
-        undefined=StrictUndefined,
+
+@cache
+def _templates() -> jinja2.Environment:
+    """The sources that stand beside the copied kernels."""
+    import jinja2  # only where a drop-in is made
+
+    return jinja2.Environment(  # nosec B701
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("dropin_templates")),
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -138,3 +165,60 @@ def _declared_package(face: DeclaredFace) -> str:
         option=option,
         instead=instead,
     )
+
+
+def variants_of(dropin: Dropin, source: str) -> tuple[dict[str, object], ...]:
+    """Return the definitions that a source of a drop-in is compiled with, once each."""
+    variants: tuple[dict[str, object], ...] = _OPTIONS.get(source, ({},))
+    if source == "blending.cu" and dropin.gives_used:
+        variants += ({"COLORS": 3, "EXTRAS": 3, "ABSOLUTE": 0, "USED": 1},)
+    return variants
+
+
+def compile_cuda_kernels(
+    dropin: Dropin, targets: Sequence[Arch], environment: Environment, log: Path
+) -> tuple[dict[str, bytes], Rung]:
+    """(code of our own kernels by file name, what was shown of it).
+
+    Raises:
+        SplatfixError: ``nvrtc-failed`` with its words, ``wrong-gpu-code`` for code that is not for the target.
+    """
+    jobs: list[list[object]] = []
+    for name in dropin.cuda:
+        source = Path(name).name
+        if not source.endswith(".cu"):
+            continue  # a header
+        for options in variants_of(dropin, source):
+            jobs += [[source, options, arch.number] for arch in targets]
+    with temporary_folder() as scratch:
+        # in the target environment: its torch brings the NVRTC that will compile there too
+        program = str(KERNELS / "nvrtc.py")
+        completed = environment.run(program, str(scratch), json.dumps(jobs), timeout=_TIMEOUT)
+        log.write_text(completed.stdout + completed.stderr, encoding="utf-8")
+        # its last line is a JSON object, where it came so far
+        answer = json_object(completed.stdout.rpartition("\n")[2])
+        if not completed.ok or "files" not in answer:
+            reason = answer.get("error") or completed.why()
+            details = {"log": str(log)}
+            raise SplatfixError.of("install.nvrtc-failed", name=dropin.name, reason=reason, details=details)
+        code: dict[str, bytes] = {}
+        proofs: list[str] = []
+        for name, source, number in answer["files"]:
+            file = Path(scratch, name)
+            code[name] = file.read_bytes()
+            target = next(arch for arch in targets if arch.number == number)
+            # what it holds is read from itself and not from its name
+            try:
+                binary = read_binary(file)
+            except BinaryError as error:
+                raise SplatfixError.of("install.unreadable-gpu-code", source=source, error=error) from error
+            coverage = judge(binary.fatbins, target)
+            if not coverage.usable:
+                raise SplatfixError.of(
+                    "install.wrong-gpu-code", source=source, sm=target.sm, reason=coverage.reason
+                )
+            means = "native code" if coverage.via == "sass" else "PTX, which the driver compiles"
+            proofs.append(f"{source} for {target.sm} ({means})")
+    shown = "; ".join(dict.fromkeys(proofs))
+    shown_by = f"compiled by NVRTC {answer['nvrtc']}: {shown}"
+    return code, Rung(RungName.BUILT, True, shown_by)

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
-from splatfix.core.runner import Runner
+from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
 from splatfix.model import Installer
@@ -70,6 +70,8 @@ class Environment(Struct, frozen=True):
     """A virtual environment, in which pip removes nothing outside of the prefix."""
     version: str = ""
     """Of its Python, as pip adds it to names of programs: ``3.11``."""
+    runner: Runner = field(default_factory=ProcessRunner)
+    """What runs its children."""
 
     @property
     def state_folder(self) -> Path:
@@ -94,6 +96,10 @@ class Environment(Struct, frozen=True):
             sites.append(self.user_site)
         return tuple(sites)
 
+    def run(self, *arguments: str, timeout: float, **options: Any) -> Completed:
+        """Run its Python with these arguments, and the variables of :func:`child_environment`."""
+        return self.runner.run([self.python, *arguments], timeout=timeout, env=child_environment(), **options)
+
     def require_writable(self) -> None:
         """Raise ``cannot-write-environment`` unless the folders can be changed."""
         for folder in (*self.sites, self.prefix):
@@ -101,12 +107,13 @@ class Environment(Struct, frozen=True):
                 raise SplatfixError.of("install.unwritable-folder", folder=folder)
 
 
-def open_environment(python: str, runner: Runner) -> Environment:
+def open_environment(python: str, runner: Runner | None = None) -> Environment:
     """Ask the interpreter for its folders, and find what installs there.
 
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
+    runner = runner or ProcessRunner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     folders: dict[str, Path] = {}
     answer: Any = None
@@ -128,6 +135,7 @@ def open_environment(python: str, runner: Runner) -> Environment:
         installer=installer or Installer(),
         virtual=bool(answer.get("virtual")),
         version=str(answer.get("version")),
+        runner=runner,
     )
 
 
@@ -169,11 +177,8 @@ def writable_log(log: Path) -> Iterator[None]:
         raise SplatfixError.of("install.unwritable-log", log=log, reason=error.strerror or error) from error
 
 
-def pip_install(
-    wheel: Path, environment: Environment, runner: Runner, log: Path, beside: Sequence[Path] = ()
-) -> None:
-    """Install a wheel file, and those ``beside`` it, by the environment's installer, and nothing else: no index, no
-    dependencies.
+def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
+    """Install wheel files by the environment's installer, and nothing else: no index, no dependencies.
 
     Raises:
         SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
@@ -186,22 +191,18 @@ def pip_install(
             mode = path.stat().st_mode & 0o777
             write_bytes(path, path.read_bytes())
             path.chmod(mode)
-    argv = [
-        environment.python,
-        "-c",
-        _LOCKED,
-        str(_pip_lock(environment)),
-        *install_command(environment, wheel, *beside),
-    ]
+    command = install_command(environment, *wheels)
     with writable_log(log):
-        completed = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
+        completed = environment.run(
+            "-c", _LOCKED, str(_pip_lock(environment)), *command, timeout=_PIP_TIMEOUT, log=log
+        )
     with suppress(OSError):  # it names its process where the file system has no locks
         if _pip_lock(environment).lstat().st_size:
             _pip_lock(environment).unlink()
     if not completed.ok:
         errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         reason = [*errors, completed.why()][0]
-        names = ", ".join(path.name for path in (wheel, *beside))
+        names = ", ".join(path.name for path in wheels)
         raise SplatfixError.of(
             "install.pip-failed", kind=environment.installer.kind, names=names, reason=reason, log=log
         )

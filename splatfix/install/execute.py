@@ -18,21 +18,20 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.words import counted
 from splatfix.facts import read_source, trainer_around
 from splatfix.facts.source.copying import missed
 from splatfix.install.backup import Backup, JournalPaths, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
-from splatfix.install.downloads import fetch_wheel, provide_toolkit
-from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.downloads import Pip, fetch_wheel, provide_toolkit
+from splatfix.install.dropins import compile_cuda_kernels, make_dropin_wheel
 from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
 from splatfix.install.leftovers import list_files, move_out
-from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
@@ -85,8 +84,7 @@ def execute(
         SplatfixError: what went wrong; nothing of the plan is then left in the environment.
     """
     started = time.monotonic()
-    run = runner or ProcessRunner()
-    environment = open_environment(plan.python, run)
+    environment = open_environment(plan.python, runner)
     environment.require_writable()
     require_editable(plan.steps)
     with environment_lock(environment.state_folder) as lock_notes:
@@ -108,7 +106,7 @@ def execute(
         progress = progress or InstallProgress()
         items = {subject: _Item() for subject in plan.subjects}
         work = _Execution(
-            plan, facts, environment, run, progress, journal, entry, cache, reinstall, items, fetchers or {}
+            plan, facts, environment, progress, journal, entry, cache, reinstall, items, fetchers or {}
         )
         try:
             work.take_steps()
@@ -162,7 +160,6 @@ class _Execution(Struct):
     plan: InstallPlan
     facts: Facts
     environment: Environment
-    runner: Runner
     progress: InstallProgress
     journal: Journal
     entry: Entry
@@ -231,7 +228,7 @@ class _Execution(Struct):
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
         pins = list(step.pins)
-        fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell, pins)
+        fetcher = Fetcher(step, installed, self.environment, folder, log, tell, pins)
         paths, left_out = fetcher.fetch()
         self.notes += [
             *fetcher.told,
@@ -262,7 +259,7 @@ class _Execution(Struct):
         def load(modules: tuple[str, ...]) -> None:
             if modules:
                 self.progress.doing(step, f"importing {', '.join(modules)}")
-                check_import(modules, written, self.environment, self.runner, has_gpu)
+                check_import(modules, written, self.environment, has_gpu)
 
         try:
             # in one child, because torch takes seconds to load; only a failure is worth one for each
@@ -286,13 +283,12 @@ class _Execution(Struct):
         modules = tuple(name for name in needs if name in there and name not in skipped)
         if modules:
             has_gpu = bool(self.facts.machine.gpus.value)
-            check_import(modules, None, self.environment, self.runner, has_gpu)
+            check_import(modules, None, self.environment, has_gpu)
 
     def _provide_toolkit(self, step: ProvideToolkit) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
-        log, tell = self.folder / "toolkit.log", partial(self.progress.doing, step)
-        pip = self.environment.installer.pip(self.environment.python)
-        root, digest = provide_toolkit(step, pip, self.runner, log, tell)
+        pip = Pip.of(self.environment, self.folder / "toolkit.log")
+        root, digest = provide_toolkit(step, pip, partial(self.progress.doing, step))
         self._finish(record, digest=digest, result=str(root))
         return str(root)
 
@@ -310,7 +306,15 @@ class _Execution(Struct):
             tell = partial(self.progress.doing, step)
             wheels = self.folder / "wheels"
             built = build_wheel(
-                step, self.facts, self.environment, self.runner, wheels, log, tell, self.cache, stop
+                step,
+                self.facts,
+                self.environment,
+                self.environment.runner,
+                wheels,
+                log,
+                tell,
+                self.cache,
+                stop,
             )
             return built, time.monotonic() - started
 
@@ -334,7 +338,7 @@ class _Execution(Struct):
         if step.targets:
             self.progress.doing(step, "compiling its CUDA kernels by NVRTC")
             log = self.folder / f"nvrtc-{file_name(step.subject)}.log"
-            compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, self.runner, log)
+            compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, log)
             item.rungs.append(rung)
         path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled)
         item.seconds = time.monotonic() - started
@@ -349,8 +353,7 @@ class _Execution(Struct):
         if fetch := self.fetchers.get(step.requirement):
             path = fetch(folder)
         else:
-            pip = self.environment.installer.pip(self.environment.python)
-            path = fetch_wheel(step, pip, self.runner, folder, self.folder / "fetch.log")
+            path = fetch_wheel(step, Pip.of(self.environment, self.folder / "fetch.log"), folder)
         item.seconds = time.monotonic() - started
         item.wheel, item.made_by = open_wheel(path), step
         if not fetch:
@@ -408,8 +411,7 @@ class _Execution(Struct):
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
             begun.append((self._begin(record), backup))
-        first, *others = (wheel.path for wheel, _ in wheels)
-        pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
+        pip_install(self.environment, self.folder / "pip.log", *(wheel.path for wheel, _ in wheels))
         for record, backup in begun:
             note_written(backup, self.folder / record.backup, paths)
             digest = ""
@@ -438,7 +440,6 @@ class _Execution(Struct):
             item.modules,
             item.wheel.destinations(self.environment),
             self.environment,
-            self.runner,
             bool(self.facts.machine.gpus.value),
             caller=caller,
             checkout=str(checkout or ""),

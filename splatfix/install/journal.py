@@ -17,7 +17,6 @@ from splatfix import __version__
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
-from splatfix.core.runner import ProcessRunner
 from splatfix.core.step import say
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
@@ -216,7 +215,7 @@ def request_to_resume(python: str) -> Request:
     Raises:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
-    journal = Journal(open_environment(python, ProcessRunner()).state_folder)
+    journal = Journal(open_environment(python).state_folder)
     entries = journal.entries()
     failed: list[Entry] = []
     for entry in entries:

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import sha256_of, write_bytes
 from splatfix.core.lenient import object_in
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import name_and_version
 from splatfix.install.backup import Backup, JournalPaths, installed_files, read_backup, restore
@@ -120,7 +120,7 @@ def revert_all(
 
 def read_journal(python: str) -> tuple[Entry, ...]:
     """Every entry of the environment's journal, oldest first."""
-    return Journal(open_environment(python, ProcessRunner()).state_folder).entries()
+    return Journal(open_environment(python).state_folder).entries()
 
 
 class Undoer(Struct):
@@ -359,7 +359,7 @@ def _origin(manifest: Path) -> str:
 
 @contextmanager
 def _opened(python: str, runner: Runner | None, dry_run: bool) -> Iterator[Undoer]:
-    environment = open_environment(python, runner or ProcessRunner())
+    environment = open_environment(python, runner)
     journal = Journal(environment.state_folder)
     if not journal.folder.is_dir():
         raise _nothing(environment)

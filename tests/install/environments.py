@@ -54,7 +54,7 @@ def _template() -> Environment:
     atexit.register(folder.cleanup)
     place = Path(folder.name).resolve() / "env"
     venv.create(place, symlinks=True, with_pip=False)
-    return open_environment(str(place / "bin" / "python"), ProcessRunner())
+    return open_environment(str(place / "bin" / "python"))
 
 
 def _tools_only(folder: Path, tools: Sequence[str]) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import JournalPaths, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
@@ -34,7 +33,7 @@ def put_back(target: Environment, folder: Path) -> None:
 
 
 def pip_put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
-    pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(target, tmp_path / "pip.log", item.path)
 
 
 def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -> None:

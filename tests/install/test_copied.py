@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, open_environment
 from tests.files import contents, put
@@ -30,7 +29,7 @@ def moved(target: Environment, folder: Path) -> Environment:
 
 
 def opened(folder: Path) -> Environment:
-    return open_environment(str(folder / "bin" / "python"), ProcessRunner())
+    return open_environment(str(folder / "bin" / "python"))
 
 
 def everything(target: Environment, without: tuple[str, ...] = ()) -> dict[str, tuple[int, bytes]]:

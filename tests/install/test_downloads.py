@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install import fetch_source
-from splatfix.install.downloads import _NEEDED, provide_toolkit
+from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
 from splatfix.wheels.listing import save_listed
@@ -22,7 +23,10 @@ from tests.files import put
 from tests.plan.machines import refused
 from tests.wheels.forge import serving, write_page
 
-PIP = ("python", "-m", "pip")
+
+def fake(runner: "FakePip", step: ProvideToolkit) -> Pip:
+    return Pip(("python", "-m", "pip"), runner, Path(step.folder).parents[1] / "log.txt")
+
 
 WHEELS = {"cuda_toolkit-13.0.2-py3-none-any.whl": b"meta", "nvidia_nvvm-13.0.88-py3-none-any.whl": b"nvvm"}
 KNOWN = "b198824cf2f54003f50d64ada3a0f184b42ca0846c1c94192fa269ecd97a66eb"  # of cuda-toolkit 13.0.2
@@ -69,18 +73,16 @@ def step(tmp_path: Path) -> ProvideToolkit:
 
 
 def provide(step: ProvideToolkit, runner: FakePip) -> Path:
-    log = Path(step.folder).parents[1] / "log.txt"
-    return provide_toolkit(step, PIP, runner, log, lambda _: None)[0]
+    return provide_toolkit(step, fake(runner, step), lambda _: None)[0]
 
 
 def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     """Exactly what was downloaded is installed, by the hash that the tables know, else by that of the file."""
     runner, folder = FakePip(), Path(step.folder)
-    log = folder.parents[1] / "log.txt"
     half = (
         put(folder, {"nvidia/cu13/half": "of a run that was killed: there is no marker"}) / "nvidia/cu13/half"
     )
-    root, digest = provide_toolkit(step, PIP, runner, log, lambda _: None)
+    root, digest = provide_toolkit(step, fake(runner, step), lambda _: None)
     assert not half.exists()
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
@@ -88,7 +90,7 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
     assert json.loads((folder / TOOLKIT_MARKER).read_text())["wheels"] == locked
     assert len(digest) == 64 and not list(folder.rglob("*.whl")) and runner.calls == 3
-    assert provide_toolkit(step, PIP, runner, log, lambda _: None) == (root, digest)
+    assert provide_toolkit(step, fake(runner, step), lambda _: None) == (root, digest)
     assert runner.calls == 3, "it was made twice"
 
 
@@ -101,8 +103,8 @@ def test_pip_refuses_another_wheel_than_the_known(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setattr("splatfix.install.downloads._UNSET", set())
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-    pip = (sys.executable, "-m", "pip")
-    error = refused(provide_toolkit, step, pip, ProcessRunner(), log, lambda _: None)
+    pip = replace(REAL_PIP, log=log)
+    error = refused(provide_toolkit, step, pip, lambda _: None)
     assert error.code == "toolkit-not-provided" and "HASHES" in log.read_text()
     assert list(Path(step.folder).parent.iterdir()) == []
 
@@ -132,7 +134,7 @@ def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
     assert list(Path(step.folder).parent.iterdir()) == []
 
 
-REAL_PIP = (sys.executable, "-m", "pip")
+REAL_PIP = Pip((sys.executable, "-m", "pip"), ProcessRunner())
 SDIST = {
     "gsplat-1.5.3/setup.py": "open('ran', 'w')\nraise SystemExit(__file__)",
     "gsplat-1.5.3/gsplat/cuda/csrc/a.cu": "",

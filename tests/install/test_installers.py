@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.lock import is_held
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
 from splatfix.facts.system.live import LiveSystem
@@ -41,7 +40,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def bare(kind: str, tmp_path: Path) -> Environment:
     """An environment without pip, in a folder with a space and letters that are not ASCII."""
     made = make_environment(tmp_path / "meine Umgebung é" / ".venv", pip=False)
-    return open_environment(made.python, ProcessRunner())
+    return open_environment(made.python)
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
@@ -73,7 +72,7 @@ def test_a_legacy_install_comes_back(bare: Environment, tmp_path: Path, maker: s
 def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Path, how: str) -> None:
     """uv's link modes: what is installed is the very file in its cache, or a link to it."""
     old = write_wheel(tmp_path / "old", "pkg", "1.0", {"pkg/__init__.py": b"old = True\n"}, "")
-    pip_install(old, bare, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(bare, tmp_path / "pip.log", old)
     cache = tmp_path / "cache"
     cache.mkdir()
     for number, path in enumerate(filter(Path.is_file, sorted(bare.purelib.glob("pkg*/*")))):
@@ -84,7 +83,7 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
     before = snapshot(bare)
     new = open_wheel(write_wheel(tmp_path / "new", "pkg", "2.0", {"pkg/__init__.py": b"new = True\n"}, ""))
     backup = make_backup(bare, new, tmp_path / "backup")
-    pip_install(new.path, bare, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(bare, tmp_path / "pip.log", new.path)
     assert (bare.purelib / "pkg" / "__init__.py").read_bytes() == b"new = True\n"
     restore(bare, backup, tmp_path / "backup")
     assert snapshot(bare) == before and len(held) > 2

@@ -49,7 +49,7 @@ def prepared(environment: Environment, tmp_path: Path, request: pytest.FixtureRe
             develop(environment, tmp_path / name, name)
         return environment
     old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", tmp_path / "wheels")
-    pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(environment, tmp_path / "pip.log", old)
     return environment
 
 

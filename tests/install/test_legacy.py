@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install.backup import Backup, JournalPaths, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
@@ -67,7 +66,7 @@ def replace(target: Environment, name: str, tmp_path: Path) -> tuple[Backup, Pat
     path = write_wheel(tmp_path / "wheels", name, "1.0", {f"{stem}/__init__.py": b"old = False\n"}, "")
     folder = tmp_path / f"backup-{name}"
     backup = make_backup(target, open_wheel(path), folder)
-    pip_install(path, target, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(target, tmp_path / "pip.log", path)
     note_written(backup, folder, JournalPaths.of(target))
     return read_backup(folder, JournalPaths.of(target)), folder
 
