@@ -11,9 +11,9 @@ import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 from packaging.utils import parse_wheel_filename
@@ -28,6 +28,7 @@ from splatfix.install.environment import Environment, open_environment
 from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.model.steps import FetchWheel, ProvideToolkit
+from splatfix.wheels.listing import save_listed
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
@@ -50,12 +51,6 @@ __global__ void twice(float *values) { values[threadIdx.x] *= 2; }
 extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
 """
 _MOST_UNPACKED = 256 << 20
-SaveListed: TypeAlias = Callable[[str, str, Path, Iterable[str]], None]
-"""Saves the file at an address that a page ("" for none) lists, given addresses that may hold a login.
-
-Raises:
-    OSError: with the reason.
-"""
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
@@ -193,7 +188,6 @@ def _not_provided(reason: str, pip: Pip) -> SplatfixError:
 def fetch_source(
     text: str,
     python: str,
-    save: SaveListed,
     *,
     pip: Pip | None = None,
     cache: Path | None = None,
@@ -220,7 +214,7 @@ def fetch_source(
         raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
         with temporary_folder(".fetching-", source.parent) as scratch:
-            archive = _download_sdist(text.strip(), pip or Pip.of(open_environment(python)), scratch, save)
+            archive = _download_sdist(text.strip(), pip or Pip.of(open_environment(python)), scratch)
             _unpack_sdist(archive, scratch / "unpacked")
             tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
@@ -236,7 +230,7 @@ def fetch_source(
     return str(source)
 
 
-def _download_sdist(requirement: str, pip: Pip, folder: Path, save: SaveListed) -> Path:
+def _download_sdist(requirement: str, pip: Pip, folder: Path) -> Path:
     """Fetch the archive that pip would take. pip would run its setup.py, to learn the name that it has already; of archives
     that it may not take it only says where they lie."""
     archive = folder / f"{requirement.replace('==', '-')}.tar.gz"
@@ -254,7 +248,7 @@ def _download_sdist(requirement: str, pip: Pip, folder: Path, save: SaveListed) 
     log = folder / "pip.log"
     pip.run("--log", str(log), "config", "list")
     named = [page, *re.findall(r"https?://[^\s'\"]+@[^\s'\"]+", str(read_text(log)))]
-    save(address, page, archive, named)
+    save_listed(address, page, archive, named)
     return archive
 
 

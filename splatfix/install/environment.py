@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked, is_held
 from splatfix.core.runner import Completed, ProcessRunner, Runner
-from splatfix.core.step import run, say
+from splatfix.core.step import say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
 from splatfix.model import Installer
 
@@ -252,9 +252,8 @@ def wait_for_pip(environment: Environment) -> None:
 
 def cannot_restore(environment: Environment, folder: Path, error: OSError) -> SplatfixError:
     """Build the error for what the disk refuses to put back, with the command that goes on."""
-    again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
     path, reason = error.filename or folder, error.strerror or error
-    return SplatfixError.of("install.cannot-restore", todo=(again,), path=path, reason=reason)
+    return SplatfixError.of("install.cannot-restore", python=environment.python, path=path, reason=reason)
 
 
 def _pip_lock(environment: Environment) -> Path:

@@ -61,38 +61,6 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
     put(Path(kept.copy).parent, {Path(kept.copy).name: ""})
 
 
-def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
-    package = put(environment.purelib / "pkg", {"__init__.py": "mine = True\n", "notes.txt": "mine"})
-    (package / "inner").symlink_to(tmp_path)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0", {"pkg/__init__.py": b"theirs = True\n", "pkg/added.py": b""})
-    make_backup(environment, new, tmp_path / "backup")
-    pip_put(new, environment, tmp_path)
-    assert (package / "__init__.py").read_text() == "theirs = True\n"
-    put_back(environment, tmp_path / "backup")
-    assert snapshot(environment) == before
-
-
-@pytest.mark.parametrize("stage", ["nothing yet", "old one stashed by pip", "half written", "all written"])
-def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, stage: str) -> None:
-    pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0")
-    make_backup(environment, new, tmp_path / "backup")
-    site = environment.purelib
-    if stage != "nothing yet":
-        (site / "pkg").rename(site / "~kg")
-        (site / "pkg-1.0.dist-info").rename(site / "~kg-1.0.dist-info")
-    if stage in ("half written", "all written"):
-        bytecode = "__pycache__/__init__.cpython-311.pyc"
-        put(site / "pkg", {"__init__.py": "version = '2.0'\n", bytecode: b"half"})
-    if stage == "all written":
-        names = ("METADATA", "RECORD", "INSTALLER", "REQUESTED")
-        put(site / "pkg-2.0.dist-info", dict.fromkeys(names, "new"))
-    put_back(environment, tmp_path / "backup")
-    assert snapshot(environment) == before
-
-
 def test_what_another_pip_has_stashed_stays(environment: Environment, tmp_path: Path) -> None:
     """By its name it is of another, or nothing of it is in the backup."""
     pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)

@@ -1,6 +1,5 @@
 """Environments that were copied or moved after an installation, and files that are not splatfix's to touch."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -203,21 +202,6 @@ def test_a_stash_of_a_later_pip_is_kept(stages: Stages, name: str, killed: bool)
     undone = revert(original.python)
     assert (stash / "work.py").read_text() == "theirs = True\n"
     assert any(str(stash) in note for item in undone.items for note in item.notes)
-
-
-def test_the_stash_of_the_killed_pip_itself_goes(stages: Stages) -> None:
-    original = stages.at("two")
-    killed_in_the_middle(original)
-    backup = next((original.state_folder / "journal").glob("0002-*/backup-*/backup.json"))
-    document = json.loads(backup.read_text())
-    document["written"] = []  # it is filled in when pip has ended
-    backup.write_text(json.dumps(document))
-    stash = original.purelib / "~iny_probe"
-    stash.mkdir()
-    blob = next(item for item in document["saved"] if item["path"].endswith("tiny_probe/__init__.py"))
-    shutil.copy(backup.parent / "blobs" / blob["blob"], stash / "__init__.py")
-    revert(original.python)
-    assert snapshot(original) == stages.files["one"]
 
 
 def test_hard_links_keep_their_other_side(stages: Stages, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from splatfix.install import fetch_source
 from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
-from splatfix.wheels.listing import save_listed
 from tests.files import put
 from tests.plan.machines import refused
 from tests.wheels.forge import serving, write_page
@@ -182,7 +181,7 @@ def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path, look_in: Calla
             look_in(**variables)
             cache = tmp_path / str(number)
             for _ in range(2):
-                made = fetch_source("gsplat==1.5.3", sys.executable, save_listed, pip=REAL_PIP, cache=cache)
+                made = fetch_source("gsplat==1.5.3", sys.executable, pip=REAL_PIP, cache=cache)
                 assert made == str(cache / "sources" / "gsplat-1.5.3")
                 look_in(PIP_INDEX_URL="file:///nowhere")
             assert sorted(path.name for path in Path(made).rglob("*") if path.is_file()) == [
@@ -196,7 +195,7 @@ def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path, look_in: Calla
     "text", [".", "gsplat", "path/to/gsplat==1.5.3", "numpy==2.0", "simple_knn", "gsplat==1.5.*"]
 )
 def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> None:
-    assert fetch_source(text, "no-such-python", save_listed, cache=tmp_path) == text
+    assert fetch_source(text, "no-such-python", cache=tmp_path) == text
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,7 @@ def test_what_cannot_be_used_is_said_and_nothing_stays(
         sdist_in(tmp_path / "index", members)
     look_in(PIP_INDEX_URL=(tmp_path / "index").as_uri())
     how = {"pip": REAL_PIP, "cache": tmp_path / "cache"}
-    error = refused(fetch_source, "gsplat==1.5.3", sys.executable, save_listed, **how)
+    error = refused(fetch_source, "gsplat==1.5.3", sys.executable, **how)
     assert error.code == "source-not-fetched" and words in error.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.install import EntryStatus, Journal, RevertOutcome, revert, revert_all
 from splatfix.install.environment import Environment
@@ -101,27 +100,6 @@ def test_preview_sees_a_version_replaced_by_hand(stages: Stages, tmp_path: Path)
     done = refused(revert_all, environment.python)
     assert preview.what == done.what and preview.details == done.details
     assert "version 1.0 is there now" in preview.what
-
-
-def test_what_a_dead_run_left_is_in_the_preview_too(stages: Stages) -> None:
-    environment = stages.at("three")
-    journal = Journal(environment.state_folder)
-    entry = journal.entries()[-1]
-    journal.save(replace(entry, status=EntryStatus.RUNNING, ended="", steps=entry.steps[:3]))
-    assert told(revert_all(environment.python, dry_run=True)) == EVERYTHING
-    assert journal.find(entry.id).status is EntryStatus.RUNNING
-    assert told(revert_all(environment.python)) == EVERYTHING
-    assert snapshot(environment) == stages.files["blank"]
-
-
-def test_what_a_dead_run_left_half_written_is_not_asked(stages: Stages) -> None:
-    environment = stages.at("two")
-    journal = Journal(environment.state_folder)
-    journal.save(replace(journal.entries()[-1], status=EntryStatus.RUNNING, ended=""))
-    (environment.purelib / "tiny_probe-2.0.dist-info" / "RECORD").unlink()
-    for dry_run in (True, False):
-        assert told(revert_all(environment.python, dry_run=dry_run)) == EVERYTHING[1:]
-    assert snapshot(environment) == stages.files["blank"]
 
 
 def test_what_pip_removed_by_hand_was_gone_already(stages: Stages, splatfix: Splatfix) -> None:
