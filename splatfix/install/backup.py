@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_bytes, write_json
 from splatfix.core.reading import read_blocks
@@ -25,7 +25,7 @@ _ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)
 _STASH_LETTERS = "-~.=%0123456789"
 
 
-class OutsidePath(ValueError):
+class OutsidePath(Exception):
     """A path that leads out of the environment, or into splatfix's own journal."""
 
 
@@ -112,7 +112,7 @@ def _is_below(path: str, folder: str) -> bool:
 class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as it was."""
 
-    path: str
+    path: Path
     blob: str
     """Name of its copy in the backup folder; "" for a symbolic link."""
     digest: str
@@ -125,7 +125,7 @@ class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
 class WrittenFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as the installation left it."""
 
-    path: str
+    path: Path
     digest: str
     """"" when it is not there any more."""
     lines_removed: tuple[str, ...] = ()
@@ -138,11 +138,11 @@ class Backup(Struct, frozen=True):
     subject: str
     version_before: str
     saved: tuple[SavedFile, ...]
-    will_write: tuple[str, ...]
+    will_write: tuple[Path, ...]
     """Every path the installation may create."""
-    folders_before: tuple[str, ...]
+    folders_before: tuple[Path, ...]
     """Those of the touched folders that existed."""
-    stashes_before: tuple[str, ...]
+    stashes_before: tuple[Path, ...]
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
@@ -187,18 +187,18 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
             saved.append(_save(path, folder, len(saved)))
 
     folders = [path for path in _folders(environment, touched) if path.is_dir()]
-    will_write = [str(path) for path in new]
+    will_write = [*new]
     lock = environment.prefix / ".lock"
     if environment.installer.kind == "uv" and not lock.exists():
-        will_write.append(str(lock))  # uv leaves its lock behind
+        will_write.append(lock)  # uv leaves its lock behind
     backup = Backup(
         subject=wheel.name,
         version_before=", ".join(distribution.version for distribution in replaced),
         saved=tuple(saved),
         will_write=tuple(will_write),
-        folders_before=tuple(str(path) for path in folders),
+        folders_before=tuple(folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
-        stashes_before=tuple(map(str, _find_stashes(environment))),
+        stashes_before=tuple(_find_stashes(environment)),
         foreign=tuple(sorted(str(path) for path in foreign if path.exists())),
     )
     _write_backup(backup, folder, paths)
@@ -215,7 +215,7 @@ def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, pat
         SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
-    written = tuple(WrittenFile(str(path), digest(content)) for path, content in contents.items())
+    written = tuple(WrittenFile(path, digest(content)) for path, content in contents.items())
     backup = Backup(subject, "", saved, (), (), (), written)
     _write_backup(backup, folder, paths)
     return backup
@@ -223,7 +223,7 @@ def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, pat
 
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    saved = {Path(item.path): item for item in backup.saved}
+    saved = {item.path: item for item in backup.saved}
     written: list[WrittenFile] = []
     for path in dict.fromkeys([*installed_files(backup), *saved]):
         if path.suffix == ".pyc":
@@ -234,7 +234,7 @@ def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
         if path.name == EASY_INSTALL and path in saved and saved[path].blob:
             before = _lines((folder / "blobs" / saved[path].blob).read_bytes())
             removed = [line for line in before if line not in _lines(content)]
-        written.append(WrittenFile(str(path), current, tuple(removed)))
+        written.append(WrittenFile(path, current, tuple(removed)))
     _write_backup(replace(backup, written=tuple(written)), folder, paths)
 
 
@@ -250,16 +250,15 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
         return SplatfixError.of("install.backup-damaged", what=problem, subject=subject, entry=entry)
 
     try:
-        backup = from_json(Backup, read_json(file, "a backup of splatfix"))
-    except SplatfixError as error:
-        raise damaged(f"A backup is missing or damaged. {error.what}") from error
-    except ValueError as error:
-        raise damaged(f"A backup is damaged. {file}: {error}.") from error
-    try:
-        backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
-        for path in map(Path, (*backup.will_write, *(item.path for item in backup.saved))):
+        document = read_json(file, "a backup of splatfix")
+        backup = convert(document, Backup, dec_hook=lambda _, text: paths.to_path(text))
+        for path in (*backup.will_write, *(item.path for item in backup.saved)):
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
+    except SplatfixError as error:
+        raise damaged(f"A backup is missing or damaged. {error.what}") from error
+    except ValidationError as error:
+        raise damaged(f"A backup is damaged. {file}: {error}.") from error
     except OutsidePath as error:
         raise SplatfixError.of("install.journal-tampered", path=file, reason=error, entry=entry) from error
     for item in backup.saved:
@@ -287,15 +286,15 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
     notes = [f"{path} is outside of the environment and was left alone" for path in backup.foreign]
     try:
         for path in installed_files(backup):
-            if str(path) not in saved:
+            if path not in saved:
                 path.unlink(missing_ok=True)
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
             digests = {item.digest for item in backup.saved}
-            paths = [(Path(item.path), site) for item in backup.saved for site in environment.sites]
+            paths = [(path, site) for path in saved for site in environment.sites]
             tops = {path.relative_to(site).parts[0] for path, site in paths if path.is_relative_to(site)}
             for stash in _find_stashes(environment):
-                if str(stash) in backup.stashes_before:
+                if stash in backup.stashes_before:
                     continue
                 # a pip that has finished leaves none: then it is of another run
                 if backup.written or not _remove_stash(stash, tops, digests):
@@ -303,14 +302,14 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
         for item in backup.saved:
             _put_back(item, backup, folder)
         # empty folders that the installation made go, the deepest first; those that it removed come back
-        for name in backup.folders_before:
-            Path(name).mkdir(parents=True, exist_ok=True)
+        for path in backup.folders_before:
+            path.mkdir(parents=True, exist_ok=True)
         # pip may have made them anew under another umask
-        for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
-            Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
-        made = _folders(environment, [Path(path) for path in backup.will_write])
+        for path, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
+            path.chmod(mode & (0o755 | path.parent.stat().st_mode & 0o022))
+        made = _folders(environment, backup.will_write)
         for path in sorted(made, key=lambda path: -len(path.parts)):
-            new = str(path) not in backup.folders_before
+            new = path not in backup.folders_before
             if new and path.is_dir() and next(path.iterdir(), None) is None:
                 path.rmdir()
     except OSError as error:
@@ -337,19 +336,18 @@ def _remove_stash(stash: Path, tops: Iterable[str], digests: set[str]) -> bool:
     if not any(top.endswith(stash.name[1:].lstrip(_STASH_LETTERS)) for top in tops):
         return False
     contents = [stash]
-    if stash.is_dir() and not stash.is_symlink():
-        # a folder comes after what is in it
-        contents = [*sorted(stash.rglob("*"), reverse=True), stash]
+    is_folder = stash.is_dir() and not stash.is_symlink()
+    if is_folder:
+        contents += stash.rglob("*")
     linked = any(path.is_symlink() for path in contents)
     # bytecode is made anew by itself, and pip stashes no links of its own
     files = [path for path in contents if not (path.is_symlink() or path.suffix == ".pyc" or path.is_dir())]
     if (linked and not files) or not all(path.is_file() and sha256_of(path) in digests for path in files):
         return False
-    for path in contents:
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
+    if is_folder:
+        shutil.rmtree(stash)
+    else:
+        stash.unlink()
     return True
 
 
@@ -358,14 +356,14 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
         status = path.lstat()
         mode = status.st_mode & 0o777  # nothing that is installed needs setuid, and it is never restored
         if path.is_symlink():
-            return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
+            return SavedFile(path, "", "", mode, status.st_mtime_ns, str(path.readlink()))
         blob, content = f"{number:05d}", b"".join(read_blocks(path))
     except OSError as error:
         raise SplatfixError.of(
             "install.unreadable-installed-file", path=path, reason=error.strerror or error
         ) from error
     write_bytes(folder / "blobs" / blob, content)
-    return SavedFile(str(path), blob, digest(content), mode, status.st_mtime_ns)
+    return SavedFile(path, blob, digest(content), mode, status.st_mtime_ns)
 
 
 def digest(content: bytes) -> str:
@@ -378,7 +376,7 @@ def _lines(content: bytes) -> list[str]:
 
 
 def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
-    path = Path(item.path)
+    path = item.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if item.link:
         if path.is_symlink() or path.exists():
@@ -413,11 +411,10 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
 
 def installed_files(backup: Backup) -> list[Path]:
     """What the wheel brings, its bytecode, and what pip adds to its dist-info."""
-    written = [Path(path) for path in backup.will_write]
-    files = list(written)
-    for path in written:
+    files = list(backup.will_write)
+    for path in backup.will_write:
         files += bytecode_of(path)
-    for info in {path.parent for path in written if path.parent.name.endswith(".dist-info")}:
+    for info in {path.parent for path in backup.will_write if path.parent.name.endswith(".dist-info")}:
         if not info.is_symlink():
             files += [path for path in info.rglob("*") if not path.is_dir()]
     return files
@@ -437,16 +434,4 @@ def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:
-    write_json(folder / "backup.json", to_json(_with_paths(backup, paths.to_text)))
-
-
-def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
-    """The backup with every path in it changed; ``foreign`` names what is never touched and stays."""
-    return replace(
-        backup,
-        saved=tuple(replace(item, path=change(item.path)) for item in backup.saved),
-        will_write=tuple(map(change, backup.will_write)),
-        folders_before=tuple(map(change, backup.folders_before)),
-        stashes_before=tuple(map(change, backup.stashes_before)),
-        written=tuple(replace(item, path=change(item.path)) for item in backup.written),
-    )
+    write_json(folder / "backup.json", to_builtins(backup, enc_hook=paths.to_text))

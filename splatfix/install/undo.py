@@ -175,7 +175,7 @@ class Undoer(Struct):
         for step, backup in backups.items():
             folder = self.journal.folder_of(entry) / step.backup
             if step.kind == "edit-source" and step.done and not self._used_by_original(entry, step):
-                edits = [Path(item.path) for item in backup.saved]
+                edits = [item.path for item in backup.saved]
                 gone = any(
                     path.is_symlink() or not path.is_file()
                     for path in edits
@@ -239,9 +239,9 @@ class Undoer(Struct):
             changed = tuple(self._later_changes(backup, folder))
             result = replace(self._what_is_restored(step, backup, folder), kept=changed)
             if self.preview is not None:
-                self.preview |= dict.fromkeys(map(Path, backup.will_write))
+                self.preview |= dict.fromkeys(backup.will_write)
                 self.preview |= {
-                    Path(item.path): folder / "blobs" / item.blob for item in backup.saved if item.blob
+                    item.path: folder / "blobs" / item.blob for item in backup.saved if item.blob
                 }
             else:
                 for kept in changed:
@@ -298,7 +298,7 @@ class Undoer(Struct):
     def _what_is_restored(self, step: StepRecord, backup: Backup, folder: Path) -> Restored:
         """Tell what undoing a step with the backup in ``folder`` will do, before it is undone."""
         removed = removed_origin = restored_origin = ""
-        for path in map(Path, backup.will_write):
+        for path in backup.will_write:
             content = self._now(path)
             if content is None:
                 continue
@@ -308,7 +308,7 @@ class Undoer(Struct):
             if path.name == MANIFEST:
                 removed_origin = _origin(content)
         for item in backup.saved:
-            if item.blob and Path(item.path).name == MANIFEST:
+            if item.blob and item.path.name == MANIFEST:
                 restored_origin = _origin(folder / "blobs" / item.blob)
         return Restored(
             step.subject,
@@ -326,7 +326,7 @@ class Undoer(Struct):
             return
         as_installed = {item.path: item.digest for item in backup.written}
         before = {item.path: item.digest for item in backup.saved}
-        for path in dict.fromkeys([*installed_files(backup), *map(Path, before)]):
+        for path in dict.fromkeys([*installed_files(backup), *before]):
             content = self._now(path)
             # bytecode is nobody's work, and the shared list gets back only its own lines
             if path.suffix == ".pyc" or path.name == EASY_INSTALL or path.is_symlink():
@@ -334,7 +334,7 @@ class Undoer(Struct):
             if content is None or not content.is_file():
                 continue
             current = sha256_of(content)
-            if current not in (as_installed.get(str(path)), before.get(str(path))):
+            if current not in (as_installed.get(path), before.get(path)):
                 # the end of it: the file's own name may be as long as the file system takes
                 yield Kept(str(path), str(kept_folder(folder) / f"{current[:8]}-{path.name[-60:]}"))
 
