@@ -57,22 +57,14 @@ class JournalPaths(Struct, frozen=True, dict=True):
         return cls(tuple(anchor for anchor in anchors if anchor[1]), environment.state_folder)
 
     def to_text(self, path: str | Path) -> str:
-        """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``.
-
-        Raises:
-            OutsidePath: it lies in none of the folders.
-        """
+        """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``."""
         for name, folder in self.anchors:
             if Path(path).is_relative_to(folder):
                 return f"<{name}>/{Path(path).relative_to(folder).as_posix()}"
         raise OutsidePath(f"{path} lies outside of {self.anchors[0][1]}")
 
     def to_path(self, text: str) -> Path:
-        """The path in this environment that the journal's ``text`` names; see :meth:`check`.
-
-        Raises:
-            OutsidePath
-        """
+        """The path in this environment that the journal's ``text`` names; see :meth:`check`."""
         anchored = _ANCHORED.fullmatch(text)
         folder = dict(self.anchors).get(anchored[1]) if anchored else None
         if anchored is None or folder is None:
@@ -82,11 +74,7 @@ class JournalPaths(Struct, frozen=True, dict=True):
         return path
 
     def check(self, path: Path) -> None:
-        """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way.
-
-        Raises:
-            OutsidePath
-        """
+        """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way."""
         folders, state = self._real
         # the last part may be a link: links are replaced and removed, never followed
         parent = os.path.realpath(path.parent)

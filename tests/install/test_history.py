@@ -4,14 +4,13 @@ pip is stood in for, step by step as it goes about it, so that it can fail or be
 backups and what reads them are the real ones.
 """
 
-import json
 import os
 import re
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,7 +26,7 @@ from splatfix.install.installed import find_installed
 from splatfix.install.journal import Journal
 from splatfix.install.wheels import open_wheel, write_wheel
 from splatfix.model import EnvironmentFacts, Facts, MachineFacts
-from splatfix.model.option import InstallPlan, OptionKind, Request
+from splatfix.model.option import InstallPlan, OptionKind
 from splatfix.model.steps import FetchWheel, InstallWheel
 from tests.files import put
 
@@ -42,6 +41,7 @@ VERSIONS = {
 }
 SITE = "lib/python3.11/site-packages"
 SHARED = f"{SITE}/easy-install.pth"
+FACTS = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
 MOST = 40
 """More steps than a pip or a restore has."""
 
@@ -66,22 +66,11 @@ class Pip(ProcessRunner):
         raise self.ends("No space left on device")
 
     def run(self, argv: Sequence[str | Path], **_: object) -> Completed:
-        words = [str(word) for word in argv]
-        said = ""
-        if "--force-reinstall" in words:
-            try:
-                self.install(Path(words[-1]))
-            except OSError as error:
-                return Completed(tuple(words), 1, f"ERROR: {error}\n", "", 0.1)
-        elif "sysconfig" in words[-1]:
-            folders = {
-                name: str(getattr(self.target, name)) for name in ("prefix", "scripts", "data", "headers")
-            }
-            sites = dict.fromkeys(("purelib", "platlib"), str(self.target.purelib))
-            said = json.dumps(
-                {**folders, **sites, "user_site": None, "pip": True, "virtual": True, "version": "3.11"}
-            )
-        return Completed(tuple(words), 0, said, "", 0.1)
+        try:
+            self.install(Path(argv[-1]))
+        except OSError as error:
+            return Completed(tuple(map(str, argv)), 1, f"ERROR: {error}\n", "", 0.1)
+        return Completed(tuple(map(str, argv)), 0, "", "", 0.1)
 
     def install(self, path: Path) -> None:
         site, wheel = self.target.purelib, open_wheel(path)
@@ -121,19 +110,20 @@ class History(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="history-")).resolve()
-        self.quick = patch.object(
-            os, "fsync", lambda _: None
-        )  # a disk of a busy machine takes a second for each
-        self.quick.start()
         prefix = self.folder / "env"
         places = {"purelib": SITE, "platlib": SITE, "scripts": "bin", "data": "", "headers": "include"}
         paths = {name: prefix / place for name, place in places.items()}
-        for path in paths.values():
+        for path in (*paths.values(), prefix / ".splatfix" / "journal"):
             path.mkdir(parents=True, exist_ok=True)
-        (prefix / ".splatfix" / "journal").mkdir(parents=True)
-        target = Environment(str(prefix / "bin" / "python"), prefix, **paths)
-        self.pip = Pip(target)
-        self.target = Environment(target.python, prefix, **paths, runner=self.pip)
+        python = str(prefix / "bin" / "python")
+        self.pip = Pip(Environment(python, prefix, **paths))
+        self.target = Environment(python, prefix, **paths, runner=self.pip, version="3.11")
+        self.patches = ExitStack()
+        for room in ("execute", "undo"):
+            opened = f"splatfix.install.{room}.open_environment"
+            self.patches.enter_context(patch(opened, lambda *_: self.target))
+        # a busy machine's disk takes a second for each
+        self.patches.enter_context(patch.object(os, "fsync", lambda _: None))
         self.before: list[tuple[str, str, Files]] = []
         """Of each active entry its id, the distribution, and the files of that name before it."""
         self.edits: set[bytes] = set()
@@ -143,7 +133,7 @@ class History(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.undo(preview=True)
-        self.quick.stop()
+        self.patches.close()
         shutil.rmtree(self.folder)
 
     @initialize(kinds=st.tuples(*[st.sampled_from(["", "nobody's", *MAKERS])] * 2))
@@ -158,28 +148,21 @@ class History(RuleBasedStateMachine):
     @rule()
     def share(self) -> None:
         """Another checkout is developed, and stays in the list that all of them share."""
-        self.lines += 1
-        put(self.target.prefix, {SHARED: self.shared() + f"/another/checkout/{self.lines}\n"})
-        self.dead |= (
-            {path: file for path, file in self.files().items() if path.startswith("line /another")}
-            if self.dead
-            else {}
-        )
+        if not self.dead:
+            self.lines += 1
+            put(self.target.prefix, {SHARED: self.shared() + f"/another/checkout/{self.lines}\n"})
 
     def shared(self) -> str:
         path = self.target.prefix / SHARED
         return path.read_text() if path.is_file() else ""
 
-    def files(self, name: str = "", *, without: str = "mine") -> Files:
+    def files(self, name: str = "") -> Files:
         """Those of the distribution's name; lines of the shared list count one by one, own files not at all."""
         files = {path: file for path, file in snapshot(self.target).items() if path != SHARED}
         files |= {f"line {line}": (0, "") for line in self.shared().splitlines()}
-        own = {str(Path(path).parent) for path in files if without in path}
-        return {
-            path: file
-            for path, file in files.items()
-            if name in path and without not in path and path not in own
-        }
+        own = {str(Path(path).parent) for path in files if "mine" in path}
+        names = [path for path in files if name in path and "mine" not in path and path not in own]
+        return {path: files[path] for path in names}
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -190,20 +173,16 @@ class History(RuleBasedStateMachine):
     def install(self, name: str, version: str, at: int, ends: type[BaseException]) -> None:
         held, self.dead = self.dead or self.files(), {}
         self.pip.at, self.pip.ends = at, ends
-        fetch = FetchWheel(subject=name, version=version, requirement=name)
         members = {path.format(name, name): content for path, content in VERSIONS[version].items()}
-        plan = InstallPlan(
-            kind=OptionKind.KEEP,
-            title="",
-            steps=(fetch, InstallWheel(subject=name)),
-            python=self.target.python,
-            prefix=str(self.target.prefix),
-            request=Request(),
+        steps = (
+            FetchWheel(subject=name, version=version, requirement=name),
+            InstallWheel(subject=name),
         )
-        facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
+        how = {"title": "", "python": self.target.python, "prefix": str(self.target.prefix)}
+        plan = InstallPlan(kind=OptionKind.KEEP, steps=steps, **how)
         bring = {name: lambda folder: write_wheel(folder, name, version, members, "")}
         try:
-            execute(plan, facts, runner=self.pip, fetchers=bring)
+            execute(plan, FACTS, fetchers=bring)
         except SplatfixError as error:
             assert error.code == "pip-failed" and self.files() == held
         except KeyboardInterrupt:
@@ -265,12 +244,12 @@ class History(RuleBasedStateMachine):
         """The last of a distribution, whatever was installed of another after it."""
         mine = [item for item in self.before if item[1] == name]
         if mine and not self.dead:
-            revert(self.target.python, mine[-1][0], runner=self.pip)
+            revert(self.target.python, mine[-1][0])
             assert self.files(name) == mine[-1][2]
             self.before.remove(mine[-1])
 
     def told(self, *, dry_run: bool = False) -> list[tuple[str, str, str, int]]:
-        outcomes = revert_all(self.target.python, runner=self.pip, dry_run=dry_run)
+        outcomes = revert_all(self.target.python, dry_run=dry_run)
         items = [item for outcome in outcomes for item in outcome.items]
         return [(item.subject, item.removed, item.restored, len(item.kept)) for item in items]
 
