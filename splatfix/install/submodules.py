@@ -121,7 +121,9 @@ class _Git(Struct):
             failure = self._clone(url, candidate, item.branch, folder, path)
             if not failure:
                 break
-            failures[failure if url in failure else f"{url}: {failure}"] = None
+            if url not in failure:
+                failure = f"{url}: {failure}"
+            failures[failure] = None
             shutil.rmtree(folder, ignore_errors=True)
         else:
             raise _not_fetched(path, "; ".join(failures))

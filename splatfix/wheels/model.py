@@ -97,9 +97,9 @@ class Search(Struct, frozen=True):
     @property
     def exit_code(self) -> Exit:
         """``OK`` where one is proven, ``FAILURE`` where everything was read and nothing fits, else ``UNDETERMINED``."""
-        codes = {item.rejected.exit_code if item.rejected else Exit.OK for item in self.candidates}
-        if Exit.OK in codes:
+        if self.best:
             return Exit.OK
+        codes = {item.rejected.exit_code for item in self.candidates if item.rejected}
         if self.unanswered or Exit.UNDETERMINED in codes:
             return Exit.UNDETERMINED
         return Exit.FAILURE
