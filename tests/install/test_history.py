@@ -217,7 +217,11 @@ class History(RuleBasedStateMachine):
     @rule(preview=st.booleans(), at=st.integers(0, MOST))
     def undo(self, preview: bool, at: int = 0) -> None:
         """All of it, newest first; killed on the way, and done again."""
-        told = [self.told(dry_run=True)] if preview else []
+        journal, held, told = Journal(self.target.state_folder), self.files(), []
+        if preview:
+            entries = journal.entries()
+            told.append(self.told(dry_run=True))
+            assert self.files() == held and journal.entries() == entries
         put_back = backup._put_back
 
         def dies(*arguments: object) -> None:
@@ -238,6 +242,7 @@ class History(RuleBasedStateMachine):
             for files in [files for _, other, files in self.before if other == name][:1]:
                 assert self.files(name) == files
         self.before = []
+        assert not list(journal.folder.rglob("blobs")) and not any(one.active for one in journal.entries())
 
     @rule(name=st.sampled_from(NAMES))
     def undo_one(self, name: str) -> None:
