@@ -17,8 +17,8 @@ from packaging.version import Version
 from splatfix import __version__
 from splatfix.binaries import BinaryError, read_binary
 from splatfix.context.coverage import judge
+from splatfix.core.codec import json_object
 from splatfix.core.errors import SplatfixError
-from splatfix.core.lenient import json_object
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.resources import KERNELS
 from splatfix.core.scratch import temporary_folder

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.files import sha256_of, write_bytes
-from splatfix.core.lenient import object_in
+from splatfix.core.files import object_in, sha256_of, write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import name_and_version

@@ -1,7 +1,9 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
+import errno
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,7 +32,7 @@ def add_to_record(target: Environment, name: str) -> None:
 
 def test_a_file_system_without_locks_is_told(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = stages.at("three")
-    monkeypatch.setattr("splatfix.core.lock.try_lock", lambda handle: None)
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "none to be had")))
     first = revert(environment.python, dry_run=True)
     assert told((first,)) == EVERYTHING[:1] and len(first.notes) == 1
 
