@@ -324,9 +324,9 @@ class SetupScript:
             on_condition: also what is bound only where a condition holds that is made of it.
         """
         holding = {marker}
-        for _ in range(_MOST_PASSES):
+        for number in range(_MOST_PASSES):
             before = len(holding)
-            for binding in self.bindings:
+            for binding in self.bindings[:: (1, -1)[number % 2]]:  # there and back
                 made_of = binding.values
                 if on_condition:
                     made_of += self.conditions(binding.node)
