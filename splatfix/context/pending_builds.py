@@ -73,8 +73,8 @@ class PendingBuilds(Toolchain, frozen=True, dict=True):
         if extensions is None:
             return ()
         compiled = {re.split(r"[./]", item.path)[0] for item in extensions}
-        for cache in self.environment.jit_caches.value or ():
-            if cache.current and cache.library:
+        for cache in self.jit_caches:
+            if cache.library:
                 compiled.add(cache.name.partition("_")[0])
         compiled |= {item.dropin for item in self.distributions if item.dropin}
         names = []

@@ -12,7 +12,7 @@ from splatfix.context import Context, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
-from splatfix.context.requirements import version_there
+from splatfix.context.requirements import version_of
 from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
@@ -228,7 +228,7 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
     if facts.machine.toolkits.value == ():
         lacking.append("CUDA toolkits here: none")
     # where it is yet to be installed, it brings a CMake of its own
-    if cmake and lacking and version_there(facts, "charonload") is not None:
+    if cmake and lacking and version_of(facts, "charonload") is not None:
         todo = (
             pip(
                 facts, "install", f"cmake>={cmake}", text="CMake by pip, in an environment that is activated"

@@ -228,6 +228,8 @@ class Scene(Struct, frozen=True):
     """Of a Blender scene: ``camera_angle_x`` is stated."""
     endings: bool = True
     """Of a Blender scene: its paths have no ending, so that loaders add ``.png``."""
+    host_memory: int | None = None
+    """In bytes, of the machine that is to load it; None: not known."""
 
     @property
     def present(self) -> Mapping[str, Photo]:
