@@ -119,6 +119,9 @@ def load(path: Path) -> Facts:
         raise SplatfixError.of(
             "facts.facts-too-new", path=path, version=version, schema_version=SCHEMA_VERSION
         )
+    if isinstance(version, int) and version < SCHEMA_VERSION:
+        # what an earlier splatfix read of a checkout had another form
+        document = {key: document[key] for key in document.keys() - {"checkout", "schema_version"}}
     try:
         return redacted(from_json(Facts, document))
     except ValueError as error:
