@@ -128,8 +128,8 @@ def read_sources(
             source = _source(path, read)
             if source.error:
                 return Rejected.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
-            if source.lacking:
-                return incomplete(source.label, path, source.lacking, request)
+            if source.missing_folders:
+                return incomplete(source.label, path, source.missing_folders, request)
             if len(source.setups) > 1:
                 return _several_setups(path, source, request)
             sources[str(path)] = source
