@@ -414,6 +414,26 @@ def test_nothing_decides_by_a_phrase() -> None:
     assert not deciding
 
 
+# They read the command that made a certificate, which holds no other word of it.
+READS_COMMANDS = {"splatfix/app/certify.py", "splatfix/app/stored.py"}
+_LOOKS_INTO = re.compile(r"\b(error|problem|refused|rejected|refusal|answer)\.code\b|\.argv\b")
+
+
+def test_outcomes_are_values() -> None:
+    """In plan and app no error is caught to learn an answer, by no code of one is decided, and no command is taken apart."""
+    wrong = []
+    for path, node in nodes("splatfix/plan", "splatfix/app"):
+        text = ast.unparse(node) if isinstance(node, (ast.stmt, ast.expr, ast.ExceptHandler)) else ""
+        goes_on = isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise)
+        if goes_on and "SplatfixError" in text.partition("\n")[0]:
+            wrong.append(f"{name_of(path)}: {text}")
+        takes_apart = isinstance(node, (ast.Compare, ast.Subscript))
+        keeps = isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute)
+        if (takes_apart or keeps) and _LOOKS_INTO.search(text) and name_of(path) not in READS_COMMANDS:
+            wrong.append(f"{name_of(path)}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_command_line_is_parsed_and_not_searched() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in sources("cli")}
     assert not [name for name, text in texts.items() if "sys.argv" in text]

@@ -20,7 +20,7 @@ from splatfix.model import (
     MachineFacts,
     Status,
 )
-from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
+from splatfix.plan import Advice, AlsoNeeded, OptionKind, Options, Plan
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts
 from tests.screens import on_screen
@@ -83,7 +83,7 @@ def test_what_to_do_is_said_once() -> None:
     text = shown(LOUD, options=Options((), (), (), advice=Advice(None, (needed,))))
     assert text.count("Reboot.") == 1 and text.count("export A=") == 1
     assert "nvcc --version" in text.partition("Problems")[2]
-    build = Option(OptionKind.REBUILD, "build")
+    build = Plan(OptionKind.REBUILD, "build")
     beside = Options((), (), (build,), advice=Advice(build, (needed,)))
     for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
         assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1

@@ -10,7 +10,7 @@ from splatfix.app.install import shown as result_of
 from splatfix.core.step import say
 from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.model.steps import Reason
-from splatfix.plan import BuildWheel, InstallPlan, OptionKind
+from splatfix.plan import BuildWheel, OptionKind, Plan
 from splatfix.report.installation import show_plan, show_revert
 from tests.archs import request_for
 from tests.checks.test_packages import package
@@ -77,7 +77,7 @@ def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None
 def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
     """``--backend auto`` where what is installed serves, and nothing can be built."""
     reasons, kind = (Reason("it serves"),), OptionKind.KEEP
-    plan = InstallPlan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
+    plan = Plan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
     assert "because it serves" in shown(show_plan, plan)
     result = result_of(plan)
     assert (result.exit_code, result.data()["plan"]["kind"], result.data()["outcome"]) == (0, "keep", None)
