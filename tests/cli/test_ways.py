@@ -48,11 +48,7 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
 def test_a_complete_install_is_a_success(tmp_path: Path) -> None:
     """After it CUDA_HOME was "1 problem (1 of them mended by splatfix install itself)", exit 1."""
     saved = tmp_path / "facts.json"
-    for facts, failed in (
-        (with_rasterizer(package("mip")), 0),
-        (healthy(), 1),
-        (calling("mip", 3), 1),
-    ):
+    for facts, failed in ((with_rasterizer(package("mip")), 0), (healthy(), 1), (calling("mip", 3), 1)):
         write_json(saved, to_json(wrapped(facts)))
         result = diagnose(DiagnoseRequest(facts_file=saved))
         document = result.document()

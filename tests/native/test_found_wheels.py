@@ -14,7 +14,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install.environment import Environment
 from splatfix.model import Fact, Facts
-from splatfix.wheels import Search, Verdict, wanted_by_name
+from splatfix.wheels import Search, wanted_by_name
 from tests.archs import goal
 from tests.plan.machines import changed, cuda_source
 from tests.tables import data
@@ -29,18 +29,7 @@ KERNEL = data(__file__)["texts"]["kernel"]
 BINDING = data(__file__)["texts"]["binding"]
 TARGETS = ("sm_86", "sm_89", "sm_90", "sm_120", "sm_121")
 # What nvcc compiles for, and the targets that run it ("CUDA C++ Programming Guide", binary and PTX compatibility).
-BUILDS = {
-    "sm_120": "sm_120 sm_121",
-    "sm_75 sm_80 sm_86 sm_90": "sm_86 sm_89 sm_90",
-    "compute_90": "sm_90 sm_120 sm_121",
-    "sm_86": "sm_86 sm_89",
-    "sm_80 sm_120": "sm_86 sm_89 sm_120 sm_121",
-    "sm_121": "sm_121",
-    "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120": "sm_86 sm_89 sm_90 sm_120 sm_121",
-    "sm_120a": "sm_120",
-    "sm_100": "",
-    "compute_75": "sm_86 sm_89 sm_90 sm_120 sm_121",
-}
+BUILDS = data(__file__)["builds"]
 MODULES = ("found_probe", "diff_gaussian_rasterization")
 TAG = "cp311-cp311-linux_x86_64"
 
@@ -66,17 +55,9 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
     include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
-    compile_cpp = [
-        "g++",
-        "-c",
-        "-O0",
-        "-fPIC",
-        "-std=c++17",
-        "-w",
-        "-DTORCH_EXTENSION_NAME=_C",
-        "binding.cpp",
-    ]
-    compile_cpp += [f"-I{path}" for path in include]
+    options = [f"-I{path}" for path in include]
+    compile_cpp = ["g++", "-c", "-O0", "-fPIC", "-std=c++17", "-w", "-DTORCH_EXTENSION_NAME=_C", *options]
+    compile_cpp.append("binding.cpp")
     _run(folder, *compile_cpp, "-o", "binding.o")
     _run(folder, *compile_cpp, "-D_GLIBCXX_USE_CXX11_ABI=0", "-o", "old_abi.o")
     for number, archs in enumerate(BUILDS):
@@ -126,20 +107,20 @@ def test_twenty_wheels_for_five_gpus(wheels: Path, facts: Facts) -> None:
             for target in TARGETS:
                 for name in ("found_probe", "inria-v1"):
                     (candidate,) = asked(name, server.address + "/", facts, target).candidates
-                    proven = candidate.verdict is Verdict.PROVEN
+                    proven = candidate.rejected is None
                     assert proven is (target in serves.split()), (number, target, candidate)
-                    assert proven or candidate.code == "wrong-gpu-code"
+                    assert proven or candidate.rejected.code == "wrong-gpu-code"
     (other,) = asked("depth-alpha", str(folder), facts, "sm_120").candidates
-    assert (other.verdict, other.code) == (Verdict.UNSUITED, "wrong-face")
+    assert other.rejected and (other.rejected.exit_code, other.rejected.code) == (1, "wrong-face")
 
 
 def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> None:
     (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
-    assert candidate.code == "torch-symbols-missing", candidate
+    assert candidate.rejected and candidate.rejected.code == "torch-symbols-missing", candidate
     newer = replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
     other = changed(facts, torch=Fact(newer, "test"))
     (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
-    assert candidate.code == "wrong-torch", candidate
+    assert candidate.rejected and candidate.rejected.code == "wrong-torch", candidate
 
 
 def test_it_is_installed_loads_beside_torch_and_is_undone(
