@@ -42,7 +42,7 @@ from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin, dropin_of, has_reference
 from splatfix.model import Facts
-from splatfix.model.option import InstallPlan
+from splatfix.model.option import Plan
 from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
@@ -62,7 +62,7 @@ _NEEDS = {
 
 
 def execute(
-    plan: InstallPlan,
+    plan: Plan,
     facts: Facts,
     *,
     runner: Runner | None = None,
@@ -86,7 +86,7 @@ def execute(
     started = time.monotonic()
     environment = open_environment(plan.python, runner)
     environment.require_writable()
-    require_editable(plan.steps)
+    require_editable(plan.executed)
     with environment_lock(environment.state_folder) as lock_notes:
         journal = Journal(environment.state_folder)
         undoer = Undoer(environment, journal)
@@ -157,7 +157,7 @@ class _Item(Struct):
 class _Execution(Struct):
     """One run through a plan's steps."""
 
-    plan: InstallPlan
+    plan: Plan
     facts: Facts
     environment: Environment
     progress: InstallProgress
@@ -178,7 +178,7 @@ class _Execution(Struct):
 
     def take_steps(self) -> None:
         """Every step in order; builds that follow each other run in parallel."""
-        numbered = enumerate(self.plan.steps, 1)
+        numbered = enumerate(self.plan.executed, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
                 # the journal and the progress are written by this thread; only the builds themselves run in others
@@ -486,5 +486,5 @@ class _Execution(Struct):
         )
 
 
-def _builds(plan: InstallPlan) -> list[BuildWheel]:
+def _builds(plan: Plan) -> list[BuildWheel]:
     return [step for step in plan.steps if isinstance(step, BuildWheel)]
