@@ -44,11 +44,6 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 
 
-def _with(kind: type[msgspec.Struct], **changed: Any) -> Any:
-    """Return the document of a struct some of whose fields have another form in JSON."""
-    return typing.TypedDict(kind.__name__, {**_hints(kind), **changed})  # type: ignore[operator]
-
-
 def _hints(kind: Any) -> dict[str, Any]:
     if not issubclass(kind, msgspec.Struct):
         return typing.get_type_hints(kind)
@@ -192,12 +187,11 @@ class RefusedLane(typing.TypedDict):
 
 
 CERTIFIED = {**_hints(Certificate), "options": Options | None, "facts": Facts}
-PLAN = _with(Plan, steps=list[Step])
 INSTALLED = {
     "dry_run": bool,
-    "plan": PLAN | None,
+    "plan": Plan | None,
     "options": Options | None,
-    "outcome": _with(InstallOutcome, plan=PLAN) | None,
+    "outcome": InstallOutcome | None,
 }
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
