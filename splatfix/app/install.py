@@ -22,11 +22,13 @@ from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
 from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
+from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
+from splatfix.model.asked import Asked
 from splatfix.model.option import BUILDING
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
@@ -59,6 +61,8 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
     use_cache: bool = True
     reinstall: bool = False
     why: bool = False
+    ask_setup: bool = False
+    """Also ask the setup.py of each build what it would compile."""
     verbose: bool = False
     as_json: bool = False
     indexes: tuple[str, ...] = ()
@@ -266,10 +270,18 @@ def explain(request: InstallRequest) -> Planned:
     if not named:
         problem = None
 
+    asked: list[Asked] = []
+    if plan and request.ask_setup:
+        with one_line(console.err(), "Asking setup.py") as tell:
+            for answer, refusal in ask_plan(plan, facts, tell):
+                asked.append(answer)
+                problem = problem or (refusal.error() if refusal else None)
+
     def text(console: Console) -> None:
         if plan:
             installation.show_plan(console, plan, install_step(plan), why=True)
             console.print()
+        installation.show_asked(console, asked)
         show_options(console, options)
 
     exit_code: int = Exit.OK
@@ -279,7 +291,7 @@ def explain(request: InstallRequest) -> Planned:
         exit_code = Exit.UNDETERMINED
     return Planned(
         command="install",
-        data=lambda: installation.install_document(plan=plan, options=options, dry_run=True),
+        data=lambda: installation.install_document(plan=plan, options=options, asked=asked, dry_run=True),
         text=text,
         exit_code=exit_code,
         error=problem,

@@ -11,20 +11,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import __version__
-from splatfix.core.copying import LeftOut, copy_source
-from splatfix.core.errors import SplatfixError
+from splatfix.core.copying import LeftOut
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
 from splatfix.facts import read_source
-from splatfix.install.edit import edited_contents, write_edits
+from splatfix.install.ask import ask_setup, contradiction
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
-from splatfix.install.scratch import Scratch, name_of_copy, scratch_folder
+from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.model import Facts
+from splatfix.model.asked import Asked
 from splatfix.model.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
@@ -107,25 +108,28 @@ def build_wheel(
     while True:
         with scratch_folder(source=step.source) as scratch:
             tell("copying the source")
-            repository = Path(step.repository or step.source)
-            copy = scratch.copy / name_of_copy(repository)
-            left_out = copy_source(Path(step.source), copy, repository)
-            folder = copy / Path(step.source).relative_to(repository)
-            scratch = replace(scratch, copy=copy, source=folder, left_out=left_out)
-            write_edits(edited_contents(scratch.source, step.edits))
+            scratch = copy_to_build(step, scratch)
             source = read_source(scratch.source)
             identity = identity_of(step, built_with, source.reads, places)
             key = wheel_key(scratch.copy, identity) if cache else ""
             kept = cache.take(key, wheels) if cache else None
             if kept is not None:
-                return Built(kept, True, left_out)
+                return Built(kept, True, scratch.left_out)
+            variables = _variables(step, environment, runner, scratch, source.libraries)
+            tell("asking setup.py")
+            asked = ask_setup(step, scratch, facts, environment, runner, variables, stop)
+            require(contradiction(step, asked, facts, environment))
             tell("running its setup.py")
-            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, source.libraries)
+            cause = _run_pip(step, environment, runner, scratch, variables, asked, log, tell, stop)
             if cause is None:
                 made = _take_wheel(step, scratch, wheels, log, built_with)
-                if cache:
+                # a variable that it reads by a computed name, and that is set, is not in the key
+                is_keyed = identity == identity_of(
+                    step, built_with, (*source.reads, *asked.answer.reads), places
+                )
+                if cache and is_keyed:
                     cache.put(key, made, identity, origin_of(Path(step.source)))
-                return Built(made, False, left_out)
+                return Built(made, False, scratch.left_out)
         jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             first, *others = cause.lines or ("it printed nothing",)
@@ -145,16 +149,14 @@ def build_wheel(
         step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
 
 
-def _run_pip(
-    step: BuildWheel,
-    environment: Environment,
-    runner: Runner,
-    scratch: Scratch,
-    log: Path,
-    tell: Callable[[str], None],
-    stop: threading.Event,
-    libraries: tuple[str, ...],
-) -> BuildFailure | None:
+def _variables(
+    step: BuildWheel, environment: Environment, runner: Runner, scratch: Scratch, libraries: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the variables of the build, and put what they name into the scratch folder.
+
+    Args:
+        libraries: that the source links by name.
+    """
     variables = {
         **_NO_OTHER_INSTALLS,
         **step.variables,
@@ -172,6 +174,20 @@ def _run_pip(
         silenced.mkdir()
         (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
         variables["PYTHONPATH"] = str(silenced)
+    return variables
+
+
+def _run_pip(
+    step: BuildWheel,
+    environment: Environment,
+    runner: Runner,
+    scratch: Scratch,
+    variables: Mapping[str, str],
+    asked: Asked,
+    log: Path,
+    tell: Callable[[str], None],
+    stop: threading.Event,
+) -> BuildFailure | None:
     argv = build_command(environment, scratch.source, scratch.wheels)
 
     def follow(line: str) -> None:
@@ -184,6 +200,7 @@ def _run_pip(
             file.write(f"# splatfix {__version__} builds {step.subject} from {step.source}\n")
             file.writelines(f"# {name}={value}\n" for name, value in variables.items())
             file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
+            file.writelines(f"# setup.py, asked: {line}\n" for line in asked.lines)
             file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,

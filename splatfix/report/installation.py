@@ -22,6 +22,7 @@ from splatfix.install.outcome import (
     Restored,
     RevertOutcome,
 )
+from splatfix.model.asked import Asked
 from splatfix.model.option import InstallPlan, Options
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
@@ -33,13 +34,15 @@ def install_document(
     options: Options | None = None,
     outcome: InstallOutcome | None = None,
     *,
+    asked: Sequence[Asked] = (),
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """The content of ``install``'s JSON document; ``plan`` and ``options`` are those of a dry run."""
+    """The content of ``install``'s JSON document; ``plan``, ``options`` and ``asked`` are those of a dry run."""
     return {
         "dry_run": dry_run,
         "plan": to_json(plan),
         "options": to_json(options),
+        "asked": to_json(tuple(asked)),
         "outcome": to_json(outcome),
     }
 
@@ -117,6 +120,19 @@ def show_plan(
         for item in plan.considered:
             show_rejected(console, item)
     show_notes(console, plan.notes)
+
+
+def show_asked(console: Console, asked: Sequence[Asked]) -> None:
+    """Show what each setup.py answered, one line for each kind of thing; nothing where none was asked."""
+    if asked:
+        console.print("[bold]Asked of setup.py[/], nothing was compiled")
+    for item in asked:
+        mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
+        marked(console, mark, escape(f"{item.subject}, in {item.seconds:.1f} s"))
+        for line in item.lines:
+            prose(console, "      ", escape(line))
+    if asked:
+        console.print()
 
 
 def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmodule]) -> None:

@@ -1,0 +1,352 @@
+"""Runs a setup.py in the place of a build, and writes down what it would compile. Standard library only, Python 3.7 and newer.
+
+    python setup_recorder.py FOLDER ROOT [CAPABILITY]    one JSON document on standard output, see ``splatfix.model.asked``
+
+FOLDER has the setup.py. ROOT is the scratch folder around it; nothing is written elsewhere (seen from Python 3.8 on). With a
+CAPABILITY, such as ``12.0``, torch sees one GPU, else none. ``setup()`` goes on into its own ``build_ext``, torch's too, in which
+each compiler is written down instead of being run: only there the final ``-gencode`` is decided. Where there is no torch, a
+stand-in answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import json
+import os
+import re
+import runpy
+import shlex
+import socket
+import subprocess
+import sys
+import sysconfig
+import traceback
+from importlib.machinery import ModuleSpec
+from types import FrameType, SimpleNamespace
+from typing import Any, Dict, List, Optional
+
+HERE, ROOT = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
+CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if number]
+LIBRARY = os.path.realpath(sysconfig.get_paths()["stdlib"])
+NO_NETWORK = "no network while setup.py is asked"
+
+FOUND: Dict[str, Any] = {"setups": [], "torch": "", "asks_gpu": False, "reads": [], "sets": {}, "error": ""}
+FOUND.update(children=[], downloads=[], written=[])
+
+
+def texts_of(values: Any) -> List[str]:
+    """Return values as texts, with paths of the copy relative to the folder; a text of several lines is several."""
+    values = values.split("\n") if isinstance(values, str) else values or ()
+    return [str(value).replace(HERE + os.sep, "").replace(HERE, ".") for value in values if value]
+
+
+def note(kind: str, value: object) -> None:
+    """Write down what happened, once."""
+    FOUND[kind] += [text for text in texts_of([value]) if text not in FOUND[kind]]
+
+
+def asked_by_setup() -> bool:
+    """Tell whether the folder's own code asks: the nearest frame that is neither ours nor the standard library's."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((__file__, "<frozen ")) and (
+            not name.startswith(LIBRARY) or "-packages" in name
+        ):
+            return os.path.realpath(name).startswith(ROOT + os.sep)
+        frame = frame.f_back
+    return False
+
+
+def described(problem: BaseException) -> str:
+    """Return an exception in one line, with the last line of the folder's own code that it came through."""
+    own = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename.startswith(HERE)]
+    where = " ({} line {})".format(own[-1].filename, own[-1].lineno) if own else ""
+    return " ".join(texts_of("{}: {}{}".format(type(problem).__name__, str(problem)[:400], where)))
+
+
+COPIED: List[str] = []
+"""Variables that a copy of all of them comes to next: that is no reading."""
+
+
+class Environ(os._Environ):  # type: ignore[type-arg]
+    """``os.environ`` that writes down which variables the folder's own code reads and sets."""
+
+    def __iter__(self) -> Any:
+        COPIED[:] = super().__iter__()
+        return iter(tuple(COPIED))
+
+    def __getitem__(self, name: str) -> str:
+        if COPIED[:1] == [name]:
+            COPIED.pop(0)
+        elif isinstance(name, str) and asked_by_setup():
+            note("reads", name)
+        return str(super().__getitem__(name))
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, str) and asked_by_setup():
+            note("reads", name)
+        return super().__contains__(name)
+
+    def __setitem__(self, name: str, value: str) -> None:
+        if asked_by_setup():
+            FOUND["sets"][name] = " ".join(texts_of(value))
+        super().__setitem__(name, value)
+
+
+COMPILER = re.compile(r"(.*-)?(nvcc|hipcc|gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cl|ld)(-[\d.]+)?")
+LOOKING = {"which", "where", "uname", "ldconfig", "nvidia-smi", "pkg-config", "lscpu", "nproc", "sw_vers"}
+GIT = {"rev-parse", "describe", "log", "status", "show", "rev-list"}
+
+
+def is_harmless(words: List[str]) -> bool:
+    """Tell whether a child only looks at something: a version, git's commit, where a program is."""
+    program = re.sub(r"\.exe$", "", os.path.basename(words[0]).lower()) if words else ""
+    if re.search(r"[|&;<>`$]", " ".join(words)) and "-c" not in words:
+        return False
+    if program == "git":
+        return bool(GIT.intersection(words))
+    if COMPILER.fullmatch(program) and not {"-c", "-o"}.intersection(words):
+        return all(word.startswith("-") for word in words[1:])
+    asks_python = program.startswith("python") and words[1:2] == ["-c"]
+    return asks_python or program in LOOKING or words[1:] in (["--version"], ["-V"], ["-version"])
+
+
+class Popen(subprocess.Popen):  # type: ignore[type-arg]
+    """A child that looks at something runs; of another it is written down, and one that does nothing runs in its place."""
+
+    def __init__(self, args: Any, *more: Any, **keywords: Any) -> None:
+        words = shlex.split(args) if isinstance(args, str) else [os.fsdecode(word) for word in args]
+        if not is_harmless(words):
+            note("children", " ".join(words)[:400])
+            args, more = [sys.executable, "-I", "-S", "-c", ""], more[:1]
+            keywords.update(shell=False, executable=None, env=None, cwd=None)
+        super().__init__(args, *more, **keywords)
+
+
+def system(command: str) -> int:
+    """Stand in for ``os.system``."""
+    return Popen(command, shell=True).wait() << 8
+
+
+def look_up(host: Any, *more: Any, look: Any = socket.getaddrinfo, **keywords: Any) -> Any:
+    """Stand in for ``socket.getaddrinfo``, which every download begins with."""
+    if host not in (None, "", "localhost", "127.0.0.1", "::1"):
+        note("downloads", host)
+        raise OSError(NO_NETWORK)
+    return look(host, *more, **keywords)
+
+
+def audit(event: str, arguments: Any) -> None:
+    """Refuse what the folder's own code writes outside of ROOT; write down the whole address of a download."""
+    if event == "urllib.Request" and str(arguments[0]).startswith(("http", "ftp")):
+        note("downloads", arguments[0])
+        raise OSError(NO_NETWORK)
+    if event == "open" and isinstance(arguments[2], int):
+        is_writing = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        arguments = arguments[:1] if is_writing else ()
+    elif event not in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link"):
+        return
+    for path in arguments:
+        if not isinstance(path, (str, bytes, os.PathLike)) or (event == "os.mkdir" and os.path.isdir(path)):
+            continue
+        path = os.path.realpath(os.fsdecode(path))
+        if not path.startswith((ROOT + os.sep, "/dev/", "/proc/")) and asked_by_setup():
+            note("written", path)
+            raise PermissionError(13, "nothing is written elsewhere while setup.py is asked", path)
+
+
+def pretend_gpu(cuda: Any) -> None:
+    """Have ``torch.cuda`` answer for one GPU of CAPABILITY, or for none."""
+
+    def answer(name: str, value: Any) -> None:
+        def asked(*_: Any, **__: Any) -> Any:
+            # torch's own question decides where TORCH_CUDA_ARCH_LIST is not set
+            if asked_by_setup() or sys._getframe(1).f_code.co_name == "_get_cuda_arch_flags":
+                FOUND["asks_gpu"] = True
+            if value is None:
+                raise RuntimeError("No CUDA GPUs are available")
+            return value
+
+        setattr(cuda, name, asked)
+
+    answer("is_available", bool(CAPABILITY))
+    answer("device_count", int(bool(CAPABILITY)))
+    major, minor = CAPABILITY or (0, 0)
+    gpu = SimpleNamespace(
+        name="GPU", major=major, minor=minor, total_memory=24 << 30, multi_processor_count=100
+    )
+    values = {"get_device_capability": (major, minor), "get_device_name": "GPU", "get_device_properties": gpu}
+    for name, value in [*values.items(), ("current_device", 0)]:
+        answer(name, value if CAPABILITY else None)
+
+
+def record_compiling(builder: Any) -> None:
+    """Have torch's builder write down what it would give ninja."""
+    signature = inspect.signature(builder._write_ninja_file_and_compile_objects)
+
+    def write_down(*arguments: Any, **keywords: Any) -> None:
+        given = signature.bind(*arguments, **keywords).arguments
+        flags = [*(given.get("cuda_cflags") or ()), *(given.get("cuda_post_cflags") or ())]
+        compiled([*given["sources"], *flags])
+
+    builder._write_ninja_file_and_compile_objects = write_down
+    builder.load = builder.load_inline = lambda *_, **__: note("children", "torch.utils.cpp_extension.load")
+
+
+LOOKED_FOR: List[str] = []
+CHANGES = {"torch.cuda": pretend_gpu, "torch.utils.cpp_extension": record_compiling}
+
+
+class Torch:
+    """Finds torch's modules and changes some in memory, right after they are loaded; where there is no torch, a stand-in."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
+        """Return the module's own spec, with a loader that changes it, or that of the stand-in."""
+        if name.partition(".")[0] != "torch" or name in LOOKED_FOR:
+            return None
+        LOOKED_FOR.append(name)
+        spec = importlib.util.find_spec(name)
+        LOOKED_FOR.remove(name)
+        if spec is None and "stub" in (FOUND["torch"], "stub" if name == "torch" else ""):
+            FOUND["torch"] = "stub"
+            return ModuleSpec(name, cls(), is_package=True)  # type: ignore[arg-type]
+        if spec and spec.loader and name in CHANGES:
+            load = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                load(module)
+                FOUND["torch"] = "installed"
+                if hasattr(module, "BuildExtension") or hasattr(module, "is_available"):
+                    CHANGES[name](module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> Any:
+        """Return the part of the stand-in."""
+        return functools.reduce(getattr, spec.name.split(".")[1:], stand_in())
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        """Do nothing: the stand-in has everything."""
+
+
+@functools.lru_cache(maxsize=None)
+def stand_in() -> Any:
+    """Make a torch 2.11 for CUDA 13 in which every other name stands for anything."""
+    from unittest.mock import MagicMock
+
+    from setuptools import Extension
+    from setuptools.command.build_ext import build_ext
+
+    def cuda_extension(*arguments: Any, **keywords: Any) -> Any:
+        made = Extension(*arguments, **keywords)
+        made.libraries = [*made.libraries, "cudart"]
+        return made
+
+    torch = MagicMock()
+    torch.__version__ = torch.version.__version__ = "2.11.0"
+    torch.version.cuda, torch.version.hip, builder = "13.0", None, torch.utils.cpp_extension
+    pretend_gpu(torch.cuda)
+    builder.BuildExtension = type("BuildExtension", (build_ext,), {"with_options": lambda **_: build_ext})
+    builder.CppExtension, builder.CUDAExtension = Extension, cuda_extension
+    builder.CUDA_HOME, builder.ROCM_HOME, builder.IS_HIP_EXTENSION = os.environ.get("CUDA_HOME"), None, False
+    builder.include_paths.return_value = builder.library_paths.return_value = []
+    return torch
+
+
+BUILDING: List[Dict[str, Any]] = []
+"""The module that is being compiled, as it is written down."""
+ARCHS = re.compile(r"(?<!\S)(?:-gencode|--generate-code|--gpu-architecture|-arch|-code|--gpu-code)[= ]\S+")
+
+
+def compiled(words: Any, *_: Any, **__: Any) -> None:
+    """Write down for which architectures nvcc would compile."""
+    text = " ".join(str(word) for word in words).replace("'", "").replace('"', "")
+    if BUILDING and re.search(r"\.cuh?(?!\S)", text):
+        around = [os.environ.get("NVCC_PREPEND_FLAGS", ""), text, os.environ.get("NVCC_APPEND_FLAGS", "")]
+        archs = ARCHS.findall(" ".join(around))
+        BUILDING[0]["archs"] += [archs] if archs not in BUILDING[0]["archs"] else []
+
+
+def setup(**attributes: Any) -> None:
+    """Stand in for ``setup()``: read what it declares, also in setup.cfg and pyproject.toml, and go on into its build_ext."""
+    import setuptools
+
+    attributes.pop("setup_requires", None)  # setuptools would install it
+    call: Dict[str, Any] = {"name": str(attributes.get("name") or ""), "modules": [], "error": ""}
+    call["commands"] = texts_of(attributes.get("cmdclass"))
+    FOUND["setups"].append(call)
+    distribution: Any = attributes.pop("distclass", setuptools.Distribution)(attributes)
+    distribution.parse_config_files()
+    call.update(name=str(distribution.metadata.name or ""), version=str(distribution.metadata.version or ""))
+    call.update(packages=texts_of(distribution.packages), requires=texts_of(distribution.install_requires))
+    modules = {}
+    for extension in distribution.ext_modules or ():
+        sources = texts_of(os.fspath(source) for source in extension.sources)
+        is_cuda = "cudart" in (extension.libraries or ()) or any(name.endswith(".cu") for name in sources)
+        modules[id(extension)] = {
+            "name": str(extension.name),
+            "sources": sources,
+            "cuda": is_cuda,
+            "archs": [],
+        }
+    call["modules"] = list(modules.values())
+    if modules and FOUND["torch"] != "stub":
+        try:
+            go_on(distribution, modules)
+        except (Exception, SystemExit) as problem:
+            call["error"] = described(problem)
+    for module in call["modules"]:  # not before, because build_ext may make some of them
+        module["missing"] = [name for name in module["sources"] if not os.path.exists(name)]
+
+
+def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
+    """Run build_ext as a build would, with every compiler written down in the place of being run."""
+    from distutils.ccompiler import CCompiler
+
+    CCompiler.spawn = lambda self, words, **_: compiled(words)  # type: ignore[method-assign]
+    command = distribution.get_command_obj("build_ext")
+    command.force = True  # it compares no file's time with that of an object that is not there
+    command.build_lib = command.build_temp = os.path.join(ROOT, "asked")
+    command.ensure_finalized()
+    command.inplace = 0
+    build = command.build_extension
+
+    def build_extension(extension: Any) -> None:
+        BUILDING[:] = [modules[id(extension)]] if id(extension) in modules else []
+        build(extension)
+
+    command.build_extension = build_extension
+    command.run()
+
+
+def main() -> None:
+    """Run the setup.py and print what was found."""
+    answer = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # setup.py may print
+    os.chdir(HERE)
+    sys.path[0], sys.argv[:], sys.dont_write_bytecode = HERE, ["setup.py", "bdist_wheel"], True
+    try:
+        for name in ("setuptools", "distutils.core"):  # in this order: setuptools brings its own distutils
+            vars(importlib.import_module(name)).update(setup=setup)
+        sys.meta_path.insert(0, Torch)
+        subprocess.Popen, os.system, socket.getaddrinfo = Popen, system, look_up  # type: ignore[misc, assignment]
+        if hasattr(sys, "addaudithook"):
+            sys.addaudithook(audit)
+        os.environ.__class__ = Environ
+        runpy.run_path(os.path.join(HERE, "setup.py"), run_name="__main__")
+    except BaseException as problem:
+        if not isinstance(problem, SystemExit) or problem.code:
+            FOUND["error"] = described(problem)
+    answer.write(json.dumps(FOUND))
+    answer.flush()
+    os._exit(0)  # whatever threads were started
+
+
+main()
