@@ -116,7 +116,7 @@ def contradiction(step: BuildWheel, asked: Asked, facts: Facts, environment: Env
 
 def _other_archs(step: BuildWheel, answer: SetupAnswer, context: Context) -> Rejected | None:
     """Return why what nvcc would be told leaves a target out, by the rule that the finished wheel is held to."""
-    modules = {module.name: module for module in answer.modules if _groups(module)}
+    modules = {module.name.replace(".", "/"): module for module in answer.modules if _groups(module)}
     binaries = [Binary(name, "elf", "", 0) for name in modules]
     for name, targets in targets_by_module(binaries, step.targets).items():
         for target in targets:
@@ -127,7 +127,7 @@ def _other_archs(step: BuildWheel, answer: SetupAnswer, context: Context) -> Rej
                 return Rejected.of(
                     "install.asked-archs",
                     subject=step.subject,
-                    module=name,
+                    module=modules[name].name,
                     flags=flags,
                     target=target,
                     reads=", ".join(reads) or "none",

@@ -21,7 +21,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import sysconfig
 import traceback
 from importlib.machinery import ModuleSpec
 from types import FrameType, SimpleNamespace
@@ -29,7 +28,8 @@ from typing import Any, Dict, List, Optional
 
 HERE, ROOT = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
 CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if number]
-LIBRARY = os.path.realpath(sysconfig.get_paths()["stdlib"])
+LIBRARY = os.path.dirname(os.__file__)
+ENVIRON = (os.__file__, os.path.join(LIBRARY, "_collections_abc.py"))
 NO_NETWORK = "no network while setup.py is asked"
 
 FOUND: Dict[str, Any] = {"setups": [], "torch": "", "asks_gpu": False, "reads": [], "sets": {}, "error": ""}
@@ -47,14 +47,17 @@ def note(kind: str, value: object) -> None:
     FOUND[kind] += [text for text in texts_of([value]) if text not in FOUND[kind]]
 
 
-def asked_by_setup() -> bool:
-    """Tell whether the folder's own code asks: the nearest frame that is neither ours nor the standard library's."""
+def asked_by_setup(*through: str) -> bool:
+    """Tell whether the folder's own code asks: the nearest frame that is neither ours nor the standard library's.
+
+    Args:
+        through: files of the standard library that may stand between; all of them when left out.
+    """
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((__file__, "<frozen ")) and (
-            not name.startswith(LIBRARY) or "-packages" in name
-        ):
+        between = name.startswith(through or LIBRARY) and "-packages" not in name
+        if not (between or name == __file__ or name.startswith("<frozen ")):
             return os.path.realpath(name).startswith(ROOT + os.sep)
         frame = frame.f_back
     return False
@@ -81,17 +84,17 @@ class Environ(os._Environ):  # type: ignore[type-arg]
     def __getitem__(self, name: str) -> str:
         if COPIED[:1] == [name]:
             COPIED.pop(0)
-        elif isinstance(name, str) and asked_by_setup():
+        elif asked_by_setup(*ENVIRON):
             note("reads", name)
         return str(super().__getitem__(name))
 
     def __contains__(self, name: object) -> bool:
-        if isinstance(name, str) and asked_by_setup():
+        if asked_by_setup(*ENVIRON):
             note("reads", name)
         return super().__contains__(name)
 
     def __setitem__(self, name: str, value: str) -> None:
-        if asked_by_setup():
+        if asked_by_setup(*ENVIRON):
             FOUND["sets"][name] = " ".join(texts_of(value))
         super().__setitem__(name, value)
 
@@ -308,9 +311,6 @@ def setup(**attributes: Any) -> None:
 
 def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
     """Run build_ext as a build would, with every compiler written down in the place of being run."""
-    from distutils.ccompiler import CCompiler
-
-    CCompiler.spawn = lambda self, words, **_: compiled(words)  # type: ignore[method-assign]
     command = distribution.get_command_obj("build_ext")
     command.force = True  # it compares no file's time with that of an object that is not there
     command.build_lib = command.build_temp = os.path.join(ROOT, "asked")
@@ -320,6 +320,9 @@ def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
 
     def build_extension(extension: Any) -> None:
         BUILDING[:] = [modules[id(extension)]] if id(extension) in modules else []
+        command.compiler.spawn = command.compiler.call = (
+            compiled  # as setuptools up to 83, and from 84 on, calls it
+        )
         build(extension)
 
     command.build_extension = build_extension
