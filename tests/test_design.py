@@ -269,7 +269,7 @@ WRITERS = {
     "splatfix/app/result.py",
     "splatfix/kernels/nvrtc.py",
     "splatfix/cli/__init__.py",
-    "splatfix/core/passthrough.py",
+    "splatfix/explain/passthrough.py",
     "splatfix/facts/environment/probe_env.py",
     "splatfix/facts/machine/probe_cuda.py",
     "splatfix/certify/kernel_probe.py",
@@ -347,7 +347,7 @@ def test_every_module_says_what_it_is_for() -> None:
 STARTS_PROCESSES = {
     "splatfix/core/runner.py": "the one runner, which isolates every child",
     "splatfix/core/shell.py": "only quotes words",
-    "splatfix/core/passthrough.py": "starts the command that was typed, on the user's own terminal",
+    "splatfix/explain/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/install/setup_recorder.py": "refuses them in the place of subprocess, in the target interpreter",
 }

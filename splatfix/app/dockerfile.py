@@ -18,7 +18,6 @@ from splatfix.containers.checkout import CheckoutLane, lane_for
 from splatfix.containers.image import CHECKOUT, CONTEXT, ImageRecipe, build_context, dockerfile, own_source
 from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.codec import to_json
-from splatfix.core.copying import LeftOut, SourceFiles, missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.reading import Unread, read_text
@@ -27,6 +26,7 @@ from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import run
 from splatfix.core.visible import visible
 from splatfix.facts import read_checkout, resolved_folder
+from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget
 from splatfix.knowledge.breakages import source_patterns

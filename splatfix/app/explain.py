@@ -19,10 +19,10 @@ from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.passthrough import run_and_copy
 from splatfix.core.step import Step, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
+from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
 from splatfix.knowledge.failures import failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair

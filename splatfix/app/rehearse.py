@@ -20,10 +20,10 @@ from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
-from splatfix.core.copying import copy_source, missed
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from splatfix.facts import Reach
+from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS

@@ -20,7 +20,6 @@ from splatfix.containers.engine import Engine, engine_errors, sdk
 from splatfix.containers.lanes import Lane, ToolkitFrom
 from splatfix.containers.owner import owner_label
 from splatfix.containers.packages import constraints, own_metadata, requirements
-from splatfix.core.copying import SourceFiles, missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of
 from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_TEXT
@@ -30,6 +29,7 @@ from splatfix.core.redact import safe_cut, without_credentials
 from splatfix.core.resources import KERNELS, SMOKE_TRAINER, bundled
 from splatfix.core.step import target_options
 from splatfix.explain import explain_image_build
+from splatfix.facts.source.copying import SourceFiles, missed
 
 LANE_LABEL = "org.splatfix.lane"
 """On every image and container of splatfix, to find and remove them by."""

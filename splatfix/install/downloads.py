@@ -23,8 +23,8 @@ from splatfix.core.reading import read_text
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, ProcessRunner, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.trust import distrust, private_cache
 from splatfix.install.environment import open_environment
+from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.model.steps import FetchWheel, ProvideToolkit
 

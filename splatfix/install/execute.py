@@ -15,13 +15,13 @@ from msgspec import Struct, field
 
 from splatfix.context.imports import brought_by
 from splatfix.core.codec import to_json
-from splatfix.core.copying import missed
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import counted
 from splatfix.facts import read_source, trainer_around
+from splatfix.facts.source.copying import missed
 from splatfix.install.backup import Backup, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher

@@ -11,10 +11,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.core.copying import LeftOut, copy_source
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep
+from splatfix.facts.source.copying import LeftOut, copy_source
 from splatfix.install.edit import edited_contents, write_edits
 from splatfix.model.steps import BuildWheel
 

@@ -11,7 +11,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.resources import user_state
 from splatfix.core.step import Step
-from splatfix.core.trust import private_cache, refuse_distrusted
+from splatfix.install.trust import private_cache, refuse_distrusted
 
 
 def refuse_link(path: Path) -> None:

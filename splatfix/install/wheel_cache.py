@@ -19,10 +19,10 @@ from splatfix.core.files import read_json, remove, write_bytes, write_json
 from splatfix.core.redact import redacted
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import temporary_folder
-from splatfix.core.trust import distrust, make_private
 from splatfix.core.words import counted
 from splatfix.facts import commit_of, git_folder, remote_of
 from splatfix.install.outcome import CachedWheel
+from splatfix.install.trust import distrust, make_private
 from splatfix.model import Facts
 from splatfix.model.steps import BuildWheel
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from splatfix.certify.stacks.progress import following
 from splatfix.containers.building import Building
-from splatfix.core.passthrough import run_and_copy
 from splatfix.core.runner import ProcessRunner
+from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts.system.parallel import each, within
 from splatfix.install.parallel import Piece, parallel
 from splatfix.report.console import page

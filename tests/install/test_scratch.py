@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from splatfix.core.copying import SourceFiles, copy_source, missed
+from splatfix.facts.source.copying import SourceFiles, copy_source, missed
 from splatfix.install.edit import edited_contents
 from splatfix.install.scratch import name_of_copy, scratch_folder
 from splatfix.plan.edits import PlannedEdit
@@ -196,7 +196,7 @@ def test_a_read_only_source_is_copied_to_be_written(tmp_path: Path) -> None:
 
 
 def test_too_much_to_copy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatfix.core.copying._MOST_FILES", 3)
+    monkeypatch.setattr("splatfix.facts.source.copying._MOST_FILES", 3)
     source = put(tmp_path / "source", {"setup.py": "", "films/1": "", "films/2": "", "films/3": ""})
     error = refused(copy_source, source, tmp_path / "copy")
     assert error.code == "source-too-large" and "films" in error.what

@@ -11,7 +11,7 @@ from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.redact import redacted
 from splatfix.core.source_pattern import NamePattern, SourcePattern, without_comments
-from splatfix.core.toml import TomlTable, parse_toml
+from splatfix.core.toml import parse_toml
 from splatfix.facts.source.build_variables import (
     arch_variables,
     cuda_switches,
@@ -25,6 +25,7 @@ from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
 from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
 from splatfix.facts.source.syntax import last_name
+from splatfix.facts.source.toml_table import TomlTable
 from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.model import ArchVariable, CodeMatch, NativeModule, Source
 

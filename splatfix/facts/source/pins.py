@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.core.redact import without_credentials
-from splatfix.core.toml import TomlTable, parse_toml
+from splatfix.core.toml import parse_toml
 from splatfix.facts.source.reader import FolderReader
+from splatfix.facts.source.toml_table import TomlTable
 from splatfix.model import Pin
 
 _MOST_PINS = 5000

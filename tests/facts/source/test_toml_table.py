@@ -2,7 +2,8 @@
 
 import pytest
 
-from splatfix.core.toml import TomlTable, parse_toml
+from splatfix.core.toml import parse_toml
+from splatfix.facts.source.toml_table import TomlTable
 
 
 @pytest.mark.parametrize(

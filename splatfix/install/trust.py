@@ -54,14 +54,14 @@ def private_cache(name: str, base: Path | None = None, variable: str = "SPLATFIX
     except SplatfixError as error:
         raise error.with_todo(own_folder) from error
     if reason := distrust(folder.resolve(), inside=False):
-        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder), own_folder))
+        raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend(folder), own_folder))
     return folder
 
 
 def refuse_distrusted(folder: Path) -> None:
     """Raise ``cache-not-private`` where somebody else can have written what lies in a folder."""
     if reason := distrust(folder):
-        raise SplatfixError.of("core.cache-not-private", reason=reason, todo=(mend(folder),))
+        raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend(folder),))
 
 
 def make_private(folder: Path) -> None:

@@ -100,13 +100,15 @@ def copy_source(source: Path, destination: Path, repository: Path | None = None)
                 copy.chmod(stat.S_IMODE(copy.stat().st_mode) | stat.S_IWUSR)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise SplatfixError.of("core.disk-full", source=source, parent=destination.parent) from error
+            raise SplatfixError.of("facts.disk-full", source=source, parent=destination.parent) from error
         raise _cannot_copy(source, error) from error
     return tuple(files.left_out)
 
 
 def _cannot_copy(source: Path, error: OSError) -> SplatfixError:
-    return SplatfixError.of("core.cannot-copy", path=error.filename or source, reason=error.strerror or error)
+    return SplatfixError.of(
+        "facts.cannot-copy", path=error.filename or source, reason=error.strerror or error
+    )
 
 
 class SourceFiles:
@@ -145,7 +147,7 @@ class SourceFiles:
             if total > _MOST_BYTES or count > _MOST_FILES:
                 largest = ", ".join(f"{part} ({size >> 20} MiB)" for part, size in sizes.most_common(3))
                 raise SplatfixError.of(
-                    "core.source-too-large",
+                    "facts.source-too-large",
                     repository=self.repository,
                     most=_MOST_BYTES >> 30,
                     most_files=_MOST_FILES,

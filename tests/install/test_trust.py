@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from splatfix.core.trust import distrust, private_cache
+from splatfix.install.trust import distrust, private_cache
 from tests.plan.machines import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes as POSIX has them")

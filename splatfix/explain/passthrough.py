@@ -32,7 +32,7 @@ def run_and_copy(argv: Sequence[str], copy: IO[bytes], *, quiet: bool = False) -
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         raise SplatfixError.of(
-            "core.cannot-start", program=argv[0], reason=error.strerror or error
+            "explain.cannot-start", program=argv[0], reason=error.strerror or error
         ) from error
     assert process.stdout is not None and process.stderr is not None
     lock = threading.Lock()
