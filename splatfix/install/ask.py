@@ -76,6 +76,8 @@ def ask_setup(
             answer = from_json(SetupAnswer, parse_json(done.stdout.strip().rpartition("\n")[2]))
         except ValueError:
             return Asked(step.subject, unknown=f"setup.py gave no answer: {done.why()}", seconds=done.seconds)
+        if step.setup_call:
+            answer = replace(answer, setups=answer.setups[step.setup_call - 1 :][:1])
         errors = [answer.error, *(call.error for call in answer.setups)]
         unknown = "; ".join(filter(None, errors))
         if not (answer.setups or unknown):

@@ -40,14 +40,18 @@ _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 _NO_OTHER_INSTALLS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}
 # Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
 # Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
-_SITECUSTOMIZE = """
+_AFTER_IMPORT = """
 import importlib.util
 import sys
 
 
-class _SilencedCheck:
+class AfterImport:
+    def __init__(self, name, change):
+        self.name, self.change = name, change
+        sys.meta_path.insert(0, self)
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch.utils.cpp_extension":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -57,17 +61,38 @@ class _SilencedCheck:
 
         def exec_module(module):
             load(module)
-            module._check_cuda_version = _silenced
+            self.change(module)
 
         spec.loader.exec_module = exec_module
         return spec
-
-
-def _silenced(*args, **kwargs):
+"""
+_SILENCED_CHECK = """
+def silenced(*args, **kwargs):
     print("splatfix: --force-cuda-mismatch: torch's check of the CUDA version is silenced", flush=True)
 
 
-sys.meta_path.insert(0, _SilencedCheck())
+def silence(module):
+    module._check_cuda_version = silenced
+
+
+AfterImport("torch.utils.cpp_extension", silence)
+"""
+# pip asks for the metadata and builds the wheel in processes of their own, each of which runs setup.py once.
+_ONE_SETUP = """
+def act_once(module):
+    import distutils.core
+
+    setup, calls = distutils.core.setup, []
+
+    def setup_or_pass(**attributes):
+        calls.append(attributes)
+        if len(calls) == {call}:
+            return setup(**attributes)
+
+    distutils.core.setup = setup_or_pass  # setuptools' own calls it
+
+
+AfterImport("setuptools", act_once)
 """
 
 
@@ -168,12 +193,16 @@ def _variables(
         # CMake has a variable of its own; an empty part would stand for the current folder
         for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
             variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
+    changes = ""
     if step.cuda_mismatch:
-        # first on PYTHONPATH, it silences torch's check of the toolkit
-        silenced = scratch.root / "silenced"
-        silenced.mkdir()
-        (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
-        variables["PYTHONPATH"] = str(silenced)
+        changes += _SILENCED_CHECK
+    if step.setup_call:
+        changes += _ONE_SETUP.format(call=step.setup_call)
+    if changes:
+        folder = scratch.root / "first-on-path"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
+        variables["PYTHONPATH"] = str(folder)
     return variables
 
 

@@ -1,11 +1,11 @@
-"""Runs a setup.py in the place of a build, and writes down what it would compile. Standard library only, Python 3.7 and newer.
+"""Runs a setup.py in the place of a build, and writes down what it would compile. Standard library only.
 
     python setup_recorder.py FOLDER ROOT [CAPABILITY]    one JSON document on standard output, see ``splatfix.model.asked``
 
-FOLDER has the setup.py. ROOT is the scratch folder around it; nothing is written elsewhere (seen from Python 3.8 on). With a
-CAPABILITY, such as ``12.0``, torch sees one GPU, else none. ``setup()`` goes on into its own ``build_ext``, torch's too, in which
-each compiler is written down instead of being run: only there the final ``-gencode`` is decided. Where there is no torch, a
-stand-in answers.
+FOLDER has the setup.py. ROOT is the scratch folder around it; nothing is written elsewhere. With a CAPABILITY, such as ``12.0``,
+torch sees one GPU, else none. ``setup()`` goes on into its own ``build_ext``, torch's too, in which each compiler is written down
+instead of being run: only there the final ``-gencode`` is decided. Where there is no torch, a stand-in answers. Python 3.8 and
+newer; 3.7 answers that it cannot shut the network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import re
 import runpy
 import shlex
-import socket
 import subprocess
 import sys
 import traceback
@@ -30,7 +29,7 @@ HERE, ROOT = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
 CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if number]
 LIBRARY = os.path.dirname(os.__file__)
 ENVIRON = (os.__file__, os.path.join(LIBRARY, "_collections_abc.py"))
-NO_NETWORK = "no network while setup.py is asked"
+LOCAL = (None, "", "localhost", "127.0.0.1", "::1")
 
 FOUND: Dict[str, Any] = {"setups": [], "torch": "", "asks_gpu": False, "reads": [], "sets": {}, "error": ""}
 FOUND.update(children=[], downloads=[], written=[])
@@ -129,24 +128,12 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         super().__init__(args, *more, **keywords)
 
 
-def system(command: str) -> int:
-    """Stand in for ``os.system``."""
-    return Popen(command, shell=True).wait() << 8
-
-
-def look_up(host: Any, *more: Any, look: Any = socket.getaddrinfo, **keywords: Any) -> Any:
-    """Stand in for ``socket.getaddrinfo``, which every download begins with."""
-    if host not in (None, "", "localhost", "127.0.0.1", "::1"):
-        note("downloads", host)
-        raise OSError(NO_NETWORK)
-    return look(host, *more, **keywords)
-
-
 def audit(event: str, arguments: Any) -> None:
-    """Refuse what the folder's own code writes outside of ROOT; write down the whole address of a download."""
-    if event == "urllib.Request" and str(arguments[0]).startswith(("http", "ftp")):
+    """Refuse every download, and what the folder's own code writes outside of ROOT."""
+    is_address = event == "urllib.Request" and arguments[0].startswith(("http", "ftp"))
+    if is_address or (event == "socket.getaddrinfo" and arguments[0] not in LOCAL):
         note("downloads", arguments[0])
-        raise OSError(NO_NETWORK)
+        raise OSError("no network while setup.py is asked")
     if event == "open" and isinstance(arguments[2], int):
         is_writing = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         arguments = arguments[:1] if is_writing else ()
@@ -164,26 +151,25 @@ def audit(event: str, arguments: Any) -> None:
 def pretend_gpu(cuda: Any) -> None:
     """Have ``torch.cuda`` answer for one GPU of CAPABILITY, or for none."""
 
-    def answer(name: str, value: Any) -> None:
-        def asked(*_: Any, **__: Any) -> Any:
-            # torch's own question decides where TORCH_CUDA_ARCH_LIST is not set
-            if asked_by_setup() or sys._getframe(1).f_code.co_name == "_get_cuda_arch_flags":
-                FOUND["asks_gpu"] = True
-            if value is None:
-                raise RuntimeError("No CUDA GPUs are available")
-            return value
-
-        setattr(cuda, name, asked)
-
-    answer("is_available", bool(CAPABILITY))
-    answer("device_count", int(bool(CAPABILITY)))
     major, minor = CAPABILITY or (0, 0)
-    gpu = SimpleNamespace(
-        name="GPU", major=major, minor=minor, total_memory=24 << 30, multi_processor_count=100
-    )
-    values = {"get_device_capability": (major, minor), "get_device_name": "GPU", "get_device_properties": gpu}
-    for name, value in [*values.items(), ("current_device", 0)]:
-        answer(name, value if CAPABILITY else None)
+    gpu = SimpleNamespace(major=major, minor=minor, total_memory=24 << 30, multi_processor_count=100)
+    values: Dict[str, Any] = {
+        "get_device_capability": (major, minor),
+        "get_device_name": "GPU",
+        "get_device_properties": gpu,
+    }
+    values.update(current_device=0, is_available=bool(CAPABILITY), device_count=int(bool(CAPABILITY)))
+
+    def answer(name: str, *_: Any, **__: Any) -> Any:
+        # torch's own question decides where TORCH_CUDA_ARCH_LIST is not set
+        if asked_by_setup() or sys._getframe(1).f_code.co_name == "_get_cuda_arch_flags":
+            FOUND["asks_gpu"] = True
+        if not CAPABILITY and name not in ("is_available", "device_count"):
+            raise RuntimeError("No CUDA GPUs are available")
+        return values[name]
+
+    for name in values:
+        setattr(cuda, name, functools.partial(answer, name))
 
 
 def record_compiling(builder: Any) -> None:
@@ -223,8 +209,7 @@ class Torch:
             def exec_module(module: Any) -> None:
                 load(module)
                 FOUND["torch"] = "installed"
-                if hasattr(module, "BuildExtension") or hasattr(module, "is_available"):
-                    CHANGES[name](module)
+                CHANGES[name](module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -339,9 +324,9 @@ def main() -> None:
         for name in ("setuptools", "distutils.core"):  # in this order: setuptools brings its own distutils
             vars(importlib.import_module(name)).update(setup=setup)
         sys.meta_path.insert(0, Torch)
-        subprocess.Popen, os.system, socket.getaddrinfo = Popen, system, look_up  # type: ignore[misc, assignment]
-        if hasattr(sys, "addaudithook"):
-            sys.addaudithook(audit)
+        subprocess.Popen = Popen  # type: ignore[misc]
+        os.system = lambda command: Popen(command, shell=True).wait() << 8
+        sys.addaudithook(audit)  # its own error with Python 3.7, which cannot shut the network
         os.environ.__class__ = Environ
         runpy.run_path(os.path.join(HERE, "setup.py"), run_name="__main__")
     except BaseException as problem:

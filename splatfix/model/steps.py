@@ -221,6 +221,8 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
     source: str
     repository: str = ""
     """What the scratch copy is of, where the build reaches above ``source``."""
+    setup_call: int = 0
+    """Which call of ``setup()`` in its setup.py makes this package, from 1 on; 0 where there is one."""
     targets: tuple[Arch, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     """Set for the build, whatever they were before."""

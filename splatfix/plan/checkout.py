@@ -95,10 +95,11 @@ def sources_in(
                 )
             if source.lacking:
                 raise incomplete(source.label, Path(source.folder), source.lacking)
-            if len(source.setups) > 1:
+            apart = source.packages_apart
+            if not apart:
                 # pip builds one package of a folder; what below it can be built is named
                 below = walk_extensions(path, below=True).found
-                buildable = [inner for inner in below if len(read_source(inner).setups) < 2]
+                buildable = [inner for inner in below if read_source(inner).packages_apart]
                 todo = [run("splatfix", "install", as_typed(inner)) for inner in buildable]
                 if todo:
                     todo.insert(0, say("Name what below it has a setup.py of its own:"))
@@ -109,7 +110,7 @@ def sources_in(
                 raise SplatfixError.of(
                     "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
                 )
-            sources[str(path)] = source
+            sources |= {f"{path} {package.name}": package for package in apart}
     for label in dict.fromkeys(source.label for source in sources.values()):
         of_one_name = canonicalize_name(label)
         twins = [item for item in sources.values() if canonicalize_name(item.label) == of_one_name]

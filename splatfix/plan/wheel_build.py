@@ -57,6 +57,7 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         subject=source.label,
         source=source.folder,
         repository=repository,
+        setup_call=source.setup_call,
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
         targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
@@ -197,6 +198,7 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         subject=source.label,
         source=source.folder,
         repository=repository,
+        setup_call=source.setup_call,
         variables={"MAX_JOBS": str(jobs.count), **of_copy},
         path_first=(scripts,),
         downloads=downloads,

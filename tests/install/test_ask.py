@@ -20,7 +20,7 @@ from tests.plan.machines import refused
 from tests.tables import data
 
 from .environments import install, run_in, snapshot, write_extension
-from .test_build import Heard
+from .test_build import BOTH, Heard
 
 # What a setup.py and the recorder ask of torch, under torch's names.
 TORCH = {
@@ -136,6 +136,23 @@ def test_what_contradicts_the_plan_is_refused_before_it_is_compiled(
     heard.lines.clear()
     install(environment, source, progress=heard, reinstall=True)
     assert not [line for line in heard.lines if "asking" in line], "a wheel of the cache needs no asking"
+
+
+def test_two_calls_of_setup_make_two_wheels(environment: Environment, tmp_path: Path) -> None:
+    """HI-SLAM2's droid_backends and lietorch: pip alone ends in "More than one .egg-info directory found"."""
+    first = (write_extension(tmp_path / "source", name="one_probe") / "setup.py").read_text()
+    source = write_extension(tmp_path / "source", name="two_probe", version="2.0")
+    (source / "setup.py").write_text(first + (source / "setup.py").read_text())
+    outcome = install(environment, source, afresh=True, jobs=2)
+    assert run_in(environment, BOTH) == "42 42"
+    assert [(item.subject, item.version) for item in outcome.items] == [
+        ("one_probe", "1.0"),
+        ("two_probe", "2.0"),
+    ]
+    log = (Path(outcome.log) / "build-two_probe.log").read_text()
+    assert (
+        "# setup.py, asked: two_probe 2.0: two_probe._C (1 source)\n" in log and "asked: one_probe" not in log
+    )
 
 
 def test_a_variable_that_only_a_run_shows_keeps_a_wheel_out_of_the_cache(
