@@ -69,8 +69,10 @@ def ask_setup(
     archs = [target.arch for target in context.own_targets] or [*step.targets, Arch(9, 0)]
     environ = child_environment(variables, step.unset, step.path_first)
 
-    def run(*capability: str) -> Asked:
-        argv: list[str | Path] = [environment.python, _RECORDER, folder, scratch.root, *capability]
+    def run(*, sees_gpu: bool) -> Asked:
+        argv: list[str | Path] = [environment.python, _RECORDER, folder, scratch.root]
+        if sees_gpu:
+            argv.append(archs[0].plain.cc)
         done = runner.run(argv, timeout=_TIMEOUT, env=environ, stop=stop)
         try:
             answer = from_json(SetupAnswer, parse_json(done.stdout.strip().rpartition("\n")[2]))
@@ -84,10 +86,10 @@ def ask_setup(
             unknown = "it calls no setup()"
         return Asked(step.subject, answer, unknown=unknown, seconds=done.seconds)
 
-    pretended = archs[0].plain.cc
-    asked = run(*[pretended] * bool(context.has_working_gpu))
+    as_here = bool(context.has_working_gpu)
+    asked = run(sees_gpu=as_here)
     if asked.answer.asks_gpu:
-        other = run(*[pretended] * (not context.has_working_gpu))
+        other = run(sees_gpu=not as_here)
         asked = replace(asked, otherwise=other.answer, seconds=asked.seconds + other.seconds)
     shutil.rmtree(copy.parent, ignore_errors=True)
     return asked
@@ -105,15 +107,20 @@ def contradiction(step: BuildWheel, asked: Asked, facts: Facts, environment: Env
     if unplanned := [text for text in fetched if text not in planned]:
         return Rejected.of("install.asked-download", subject=subject, addresses=few(unplanned, between="; "))
     # what it puts into the environment is moved out after the build
-    own = (environment.prefix, *environment.sites)
-    if elsewhere := [path for path in answer.written if not any(Path(path).is_relative_to(o) for o in own)]:
+    own = [folder.resolve() for folder in (environment.prefix, *environment.sites)]
+    elsewhere = [text for text in answer.written if not any(map(Path(text).is_relative_to, own))]
+    if elsewhere:
         return Rejected.of("install.asked-writes", subject=subject, paths=few(elsewhere))
     # a child that was not started, or a command of its own, may make what is not there yet
     makes_sources = bool(answer.children) or any(set(call.commands) - {"build_ext"} for call in answer.setups)
     missing = [name for module in answer.modules for name in module.missing]
     if missing and not (asked.unknown or makes_sources):
         return Rejected.of("install.asked-missing", subject=subject, names=few(missing))
-    return _other_archs(step, answer, make_context(facts))
+    context = make_context(facts)
+    # what they are computed from may be what a child would have said, or whether a GPU is in sight
+    if answer.children or (asked.otherwise and context.has_working_gpu is None):
+        return None
+    return _other_archs(step, answer, context)
 
 
 def _other_archs(step: BuildWheel, answer: SetupAnswer, context: Context) -> Rejected | None:

@@ -120,7 +120,8 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """A child that looks at something runs; of another it is written down, and one that does nothing runs in its place."""
 
     def __init__(self, args: Any, *more: Any, **keywords: Any) -> None:
-        words = shlex.split(args) if isinstance(args, str) else [os.fsdecode(word) for word in args]
+        is_text = isinstance(args, (str, bytes, os.PathLike))
+        words = shlex.split(os.fsdecode(args)) if is_text else [os.fsdecode(word) for word in args]
         if not is_harmless(words):
             note("children", " ".join(words)[:400])
             args, more = [sys.executable, "-I", "-S", "-c", ""], more[:1]
@@ -150,15 +151,11 @@ def audit(event: str, arguments: Any) -> None:
 
 def pretend_gpu(cuda: Any) -> None:
     """Have ``torch.cuda`` answer for one GPU of CAPABILITY, or for none."""
-
     major, minor = CAPABILITY or (0, 0)
     gpu = SimpleNamespace(major=major, minor=minor, total_memory=24 << 30, multi_processor_count=100)
-    values: Dict[str, Any] = {
-        "get_device_capability": (major, minor),
-        "get_device_name": "GPU",
-        "get_device_properties": gpu,
-    }
-    values.update(current_device=0, is_available=bool(CAPABILITY), device_count=int(bool(CAPABILITY)))
+    values: Dict[str, Any] = {"is_available": bool(CAPABILITY), "device_count": int(bool(CAPABILITY))}
+    values.update(get_device_capability=(major, minor), get_device_properties=gpu)
+    values.update(current_device=0, get_device_name="GPU")
 
     def answer(name: str, *_: Any, **__: Any) -> Any:
         # torch's own question decides where TORCH_CUDA_ARCH_LIST is not set
@@ -192,8 +189,8 @@ CHANGES = {"torch.cuda": pretend_gpu, "torch.utils.cpp_extension": record_compil
 class Torch:
     """Finds torch's modules and changes some in memory, right after they are loaded; where there is no torch, a stand-in."""
 
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         """Return the module's own spec, with a loader that changes it, or that of the stand-in."""
         if name.partition(".")[0] != "torch" or name in LOOKED_FOR:
             return None
@@ -202,7 +199,9 @@ class Torch:
         LOOKED_FOR.remove(name)
         if spec is None and "stub" in (FOUND["torch"], "stub" if name == "torch" else ""):
             FOUND["torch"] = "stub"
-            return ModuleSpec(name, cls(), is_package=True)  # type: ignore[arg-type]
+            part = functools.reduce(getattr, name.split(".")[1:], stand_in())
+            loader: Any = SimpleNamespace(create_module=lambda spec: part, exec_module=lambda module: None)
+            return ModuleSpec(name, loader, is_package=True)
         if spec and spec.loader and name in CHANGES:
             load = spec.loader.exec_module
 
@@ -213,15 +212,6 @@ class Torch:
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-    @staticmethod
-    def create_module(spec: ModuleSpec) -> Any:
-        """Return the part of the stand-in."""
-        return functools.reduce(getattr, spec.name.split(".")[1:], stand_in())
-
-    @staticmethod
-    def exec_module(module: Any) -> None:
-        """Do nothing: the stand-in has everything."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -259,7 +249,8 @@ def compiled(words: Any, *_: Any, **__: Any) -> None:
     if BUILDING and re.search(r"\.cuh?(?!\S)", text):
         around = [os.environ.get("NVCC_PREPEND_FLAGS", ""), text, os.environ.get("NVCC_APPEND_FLAGS", "")]
         archs = ARCHS.findall(" ".join(around))
-        BUILDING[0]["archs"] += [archs] if archs not in BUILDING[0]["archs"] else []
+        if archs not in BUILDING[0]["archs"]:
+            BUILDING[0]["archs"].append(archs)
 
 
 def setup(**attributes: Any) -> None:
@@ -278,20 +269,17 @@ def setup(**attributes: Any) -> None:
     for extension in distribution.ext_modules or ():
         sources = texts_of(os.fspath(source) for source in extension.sources)
         is_cuda = "cudart" in (extension.libraries or ()) or any(name.endswith(".cu") for name in sources)
-        modules[id(extension)] = {
-            "name": str(extension.name),
-            "sources": sources,
-            "cuda": is_cuda,
-            "archs": [],
-        }
+        module = {"name": str(extension.name), "sources": sources, "cuda": is_cuda, "archs": []}
+        modules[id(extension)] = module
     call["modules"] = list(modules.values())
     if modules and FOUND["torch"] != "stub":
         try:
             go_on(distribution, modules)
         except (Exception, SystemExit) as problem:
             call["error"] = described(problem)
-    for module in call["modules"]:  # not before, because build_ext may make some of them
-        module["missing"] = [name for name in module["sources"] if not os.path.exists(name)]
+    for extension in distribution.ext_modules or ():  # not before, because build_ext may make some of them
+        lacking = [source for source in extension.sources if not os.path.exists(source)]
+        modules[id(extension)]["missing"] = texts_of(lacking)
 
 
 def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
@@ -305,9 +293,8 @@ def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
 
     def build_extension(extension: Any) -> None:
         BUILDING[:] = [modules[id(extension)]] if id(extension) in modules else []
-        command.compiler.spawn = command.compiler.call = (
-            compiled  # as setuptools up to 83, and from 84 on, calls it
-        )
+        command.compiler.spawn = compiled
+        command.compiler.call = compiled  # what setuptools calls from 84 on
         build(extension)
 
     command.build_extension = build_extension
