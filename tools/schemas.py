@@ -34,7 +34,7 @@ from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
 from splatfix.model import Facts, Finding, Source
-from splatfix.model.asked import Asked
+from splatfix.model.inquiry import Inquiry
 from splatfix.plan import InstallPlan, Options
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
@@ -194,7 +194,7 @@ INSTALLED = {
     "dry_run": bool,
     "plan": InstallPlan | None,
     "options": Options | None,
-    "asked": list[Asked],
+    "inquiries": list[Inquiry],
     "outcome": InstallOutcome | None,
 }
 UNRECOGNISED = "splatfix"

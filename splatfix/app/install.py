@@ -28,7 +28,7 @@ from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
-from splatfix.model.asked import Asked
+from splatfix.model.inquiry import Inquiry
 from splatfix.model.option import BUILDING
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
@@ -270,18 +270,19 @@ def explain(request: InstallRequest) -> Planned:
     if not named:
         problem = None
 
-    asked: list[Asked] = []
+    inquiries: list[Inquiry] = []
     if plan and request.ask_setup:
         with one_line(console.err(), "Asking setup.py") as tell:
-            for answer, refusal in ask_plan(plan, facts, tell):
-                asked.append(answer)
-                problem = problem or (refusal.error() if refusal else None)
+            for inquiry, refusal in ask_plan(plan, facts, tell):
+                inquiries.append(inquiry)
+                if refusal and problem is None:
+                    problem = refusal.error()
 
     def text(console: Console) -> None:
         if plan:
             installation.show_plan(console, plan, install_step(plan), why=True)
             console.print()
-        installation.show_asked(console, asked)
+        installation.show_inquiries(console, inquiries)
         show_options(console, options)
 
     exit_code: int = Exit.OK
@@ -291,7 +292,9 @@ def explain(request: InstallRequest) -> Planned:
         exit_code = Exit.UNDETERMINED
     return Planned(
         command="install",
-        data=lambda: installation.install_document(plan=plan, options=options, asked=asked, dry_run=True),
+        data=lambda: installation.install_document(
+            plan=plan, options=options, inquiries=inquiries, dry_run=True
+        ),
         text=text,
         exit_code=exit_code,
         error=problem,

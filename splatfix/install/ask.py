@@ -16,14 +16,15 @@ from splatfix.context import Context, make_context
 from splatfix.context.coverage import targets_by_module
 from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import Rejected
-from splatfix.core.reading import read_text
+from splatfix.core.limits import MOST_PYPROJECT
+from splatfix.core.reading import read_start
 from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import few
 from splatfix.install.environment import Environment, child_environment, open_environment
 from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.knowledge import Arch
 from splatfix.model import Code, Facts, FatbinGroup
-from splatfix.model.asked import Asked, AskedModule, SetupAnswer
+from splatfix.model.inquiry import DeclaredModule, Inquiry, SetupAnswer
 from splatfix.model.option import InstallPlan
 from splatfix.model.steps import BuildWheel
 
@@ -43,7 +44,7 @@ def ask_setup(
     runner: Runner,
     variables: Mapping[str, str],
     stop: threading.Event | None = None,
-) -> Asked:
+) -> Inquiry:
     """Run the step's setup.py under its variables with recorders in the place of compilers; never raises for what it does.
 
     It runs in a copy of the scratch copy, as torch would see this machine's GPU, and once more the other way round where it
@@ -54,22 +55,22 @@ def ask_setup(
         stop: set by another thread, it ends the run.
     """
     if not (scratch.source / "setup.py").is_file():
-        return Asked(step.subject, unknown="it has no setup.py")
-    pyproject = read_text(scratch.source / "pyproject.toml")
-    backend = _BACKEND.search(pyproject) if isinstance(pyproject, str) else None
+        return Inquiry(step.subject, unknown="it has no setup.py")
+    pyproject = scratch.source / "pyproject.toml"
+    backend = _BACKEND.search(read_start(pyproject, MOST_PYPROJECT).decode(errors="replace"))
     if backend and not backend[1].startswith("setuptools"):
-        return Asked(step.subject, unknown=f"it is built by {backend[1]}, which runs no setup.py")
+        return Inquiry(step.subject, unknown=f"it is built by {backend[1]}, which runs no setup.py")
     copy = scratch.root / "asked" / scratch.copy.name
     try:
         shutil.copytree(scratch.copy, copy, symlinks=True)
     except (OSError, shutil.Error) as error:
-        return Asked(step.subject, unknown=f"it cannot be copied once more ({error})")
+        return Inquiry(step.subject, unknown=f"it cannot be copied once more ({error})")
     folder = copy / scratch.source.relative_to(scratch.copy)
     context = make_context(facts)
     archs = [target.arch for target in context.own_targets] or [*step.targets, Arch(9, 0)]
     environ = child_environment(variables, step.unset, step.path_first)
 
-    def run(*, sees_gpu: bool) -> Asked:
+    def run(*, sees_gpu: bool) -> Inquiry:
         argv: list[str | Path] = [environment.python, _RECORDER, folder, scratch.root]
         if sees_gpu:
             argv.append(archs[0].plain.cc)
@@ -77,27 +78,31 @@ def ask_setup(
         try:
             answer = from_json(SetupAnswer, parse_json(done.stdout.strip().rpartition("\n")[2]))
         except ValueError:
-            return Asked(step.subject, unknown=f"setup.py gave no answer: {done.why()}", seconds=done.seconds)
+            return Inquiry(
+                step.subject, unknown=f"setup.py gave no answer: {done.why()}", seconds=done.seconds
+            )
         if step.setup_call:
             answer = replace(answer, setups=answer.setups[step.setup_call - 1 :][:1])
         errors = [answer.error, *(call.error for call in answer.setups)]
         unknown = "; ".join(filter(None, errors))
         if not (answer.setups or unknown):
             unknown = "it calls no setup()"
-        return Asked(step.subject, answer, unknown=unknown, seconds=done.seconds)
+        return Inquiry(step.subject, answer, unknown=unknown, seconds=done.seconds)
 
     as_here = bool(context.has_working_gpu)
-    asked = run(sees_gpu=as_here)
-    if asked.answer.asks_gpu:
+    inquiry = run(sees_gpu=as_here)
+    if inquiry.answer.asks_gpu:
         other = run(sees_gpu=not as_here)
-        asked = replace(asked, otherwise=other.answer, seconds=asked.seconds + other.seconds)
+        inquiry = replace(inquiry, otherwise=other.answer, seconds=inquiry.seconds + other.seconds)
     shutil.rmtree(copy.parent, ignore_errors=True)
-    return asked
+    return inquiry
 
 
-def contradiction(step: BuildWheel, asked: Asked, facts: Facts, environment: Environment) -> Rejected | None:
+def contradiction(
+    step: BuildWheel, inquiry: Inquiry, facts: Facts, environment: Environment
+) -> Rejected | None:
     """Return why the plan cannot come true by what setup.py answered; None where it can, and where that is not known."""
-    answer = asked.answer
+    answer = inquiry.answer
     subject = step.subject
     names = list(dict.fromkeys(canonicalize_name(call.name) for call in answer.setups))
     if len(names) > 1:
@@ -114,11 +119,11 @@ def contradiction(step: BuildWheel, asked: Asked, facts: Facts, environment: Env
     # a child that was not started, or a command of its own, may make what is not there yet
     makes_sources = bool(answer.children) or any(set(call.commands) - {"build_ext"} for call in answer.setups)
     missing = [name for module in answer.modules for name in module.missing]
-    if missing and not (asked.unknown or makes_sources):
+    if missing and not (inquiry.unknown or makes_sources):
         return Rejected.of("install.asked-missing", subject=subject, names=few(missing))
     context = make_context(facts)
     # what they are computed from may be what a child would have said, or whether a GPU is in sight
-    if answer.children or (asked.otherwise and context.has_working_gpu is None):
+    if answer.children or (inquiry.otherwise and context.has_working_gpu is None):
         return None
     return _other_archs(step, answer, context)
 
@@ -144,7 +149,7 @@ def _other_archs(step: BuildWheel, answer: SetupAnswer, context: Context) -> Rej
     return None
 
 
-def _groups(module: AskedModule) -> list[FatbinGroup]:
+def _groups(module: DeclaredModule) -> list[FatbinGroup]:
     """Return what its fatbins would hold; nothing where the flags say less than that, as ``native`` does."""
     groups = []
     for flags in module.archs:
@@ -166,7 +171,7 @@ def _groups(module: AskedModule) -> list[FatbinGroup]:
 
 def ask_plan(
     plan: InstallPlan, facts: Facts, tell: Callable[[str], None]
-) -> Iterator[tuple[Asked, Rejected | None]]:
+) -> Iterator[tuple[Inquiry, Rejected | None]]:
     """Ask the setup.py of every build of a plan in a scratch copy; nothing is compiled, and nothing else is changed.
 
     Raises:
@@ -180,5 +185,5 @@ def ask_plan(
             with scratch_folder(source=step.source) as empty:
                 scratch = copy_to_build(step, empty)
                 variables = {**step.variables, "TMPDIR": str(scratch.temporary)}
-                asked = ask_setup(step, scratch, facts, environment, runner, variables)
-            yield asked, contradiction(step, asked, facts, environment)
+                inquiry = ask_setup(step, scratch, facts, environment, runner, variables)
+            yield inquiry, contradiction(step, inquiry, facts, environment)

@@ -25,7 +25,6 @@ from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.model import Facts
-from splatfix.model.asked import Asked
 from splatfix.model.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
@@ -142,15 +141,17 @@ def build_wheel(
                 return Built(kept, True, scratch.left_out)
             variables = _variables(step, environment, runner, scratch, source.libraries)
             tell("asking setup.py")
-            asked = ask_setup(step, scratch, facts, environment, runner, variables, stop)
-            require(contradiction(step, asked, facts, environment))
+            inquiry = ask_setup(step, scratch, facts, environment, runner, variables, stop)
+            require(contradiction(step, inquiry, facts, environment))
+            with writable_log(log), log.open("a", encoding="utf-8") as file:
+                file.writelines(f"# setup.py, asked: {line}\n" for line in inquiry.lines)
             tell("running its setup.py")
-            cause = _run_pip(step, environment, runner, scratch, variables, asked, log, tell, stop)
+            cause = _run_pip(step, environment, runner, scratch, variables, log, tell, stop)
             if cause is None:
                 made = _take_wheel(step, scratch, wheels, log, built_with)
                 # a variable that it reads by a computed name, and that is set, is not in the key
                 is_keyed = identity == identity_of(
-                    step, built_with, (*source.reads, *asked.answer.reads), places
+                    step, built_with, (*source.reads, *inquiry.answer.reads), places
                 )
                 if cache and is_keyed:
                     cache.put(key, made, identity, origin_of(Path(step.source)))
@@ -212,7 +213,6 @@ def _run_pip(
     runner: Runner,
     scratch: Scratch,
     variables: Mapping[str, str],
-    asked: Asked,
     log: Path,
     tell: Callable[[str], None],
     stop: threading.Event,
@@ -229,7 +229,6 @@ def _run_pip(
             file.write(f"# splatfix {__version__} builds {step.subject} from {step.source}\n")
             file.writelines(f"# {name}={value}\n" for name, value in variables.items())
             file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
-            file.writelines(f"# setup.py, asked: {line}\n" for line in asked.lines)
             file.write(f"# {' '.join(argv)}\n")
         done = runner.run(
             argv,

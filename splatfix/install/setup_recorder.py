@@ -1,6 +1,6 @@
 """Runs a setup.py in the place of a build, and writes down what it would compile. Standard library only.
 
-    python setup_recorder.py FOLDER ROOT [CAPABILITY]    one JSON document on standard output, see ``splatfix.model.asked``
+    python setup_recorder.py FOLDER ROOT [CAPABILITY]    one JSON document on standard output, see ``splatfix.model.inquiry``
 
 FOLDER has the setup.py. ROOT is the scratch folder around it; nothing is written elsewhere. With a CAPABILITY, such as ``12.0``,
 torch sees one GPU, else none. ``setup()`` goes on into its own ``build_ext``, torch's too, in which each compiler is written down
@@ -29,21 +29,23 @@ HERE, ROOT = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
 CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if number]
 LIBRARY = os.path.dirname(os.__file__)
 ENVIRON = (os.__file__, os.path.join(LIBRARY, "_collections_abc.py"))
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 LOCAL = (None, "", "localhost", "127.0.0.1", "::1")
 
 FOUND: Dict[str, Any] = {"setups": [], "torch": "", "asks_gpu": False, "reads": [], "sets": {}, "error": ""}
 FOUND.update(children=[], downloads=[], written=[])
 
 
-def texts_of(values: Any) -> List[str]:
-    """Return values as texts, with paths of the copy relative to the folder; a text of several lines is several."""
-    values = values.split("\n") if isinstance(values, str) else values or ()
-    return [str(value).replace(HERE + os.sep, "").replace(HERE, ".") for value in values if value]
+def text_of(value: object) -> str:
+    """Return a value as text, with paths of the copy relative to the folder."""
+    return str(value).replace(HERE + os.sep, "").replace(HERE, ".")
 
 
 def note(kind: str, value: object) -> None:
     """Write down what happened, once."""
-    FOUND[kind] += [text for text in texts_of([value]) if text not in FOUND[kind]]
+    text = text_of(value)
+    if text not in FOUND[kind]:
+        FOUND[kind].append(text)
 
 
 def asked_by_setup(*through: str) -> bool:
@@ -64,9 +66,12 @@ def asked_by_setup(*through: str) -> bool:
 
 def described(problem: BaseException) -> str:
     """Return an exception in one line, with the last line of the folder's own code that it came through."""
-    own = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename.startswith(HERE)]
-    where = " ({} line {})".format(own[-1].filename, own[-1].lineno) if own else ""
-    return " ".join(texts_of("{}: {}{}".format(type(problem).__name__, str(problem)[:400], where)))
+    line = ""
+    for frame in traceback.extract_tb(problem.__traceback__):
+        if frame.filename.startswith(HERE):
+            line = " ({} line {})".format(frame.filename, frame.lineno)
+    text = "{}: {}{}".format(type(problem).__name__, str(problem)[:400], line)
+    return " ".join(text_of(text).split())
 
 
 COPIED: List[str] = []
@@ -94,7 +99,7 @@ class Environ(os._Environ):  # type: ignore[type-arg]
 
     def __setitem__(self, name: str, value: str) -> None:
         if asked_by_setup(*ENVIRON):
-            FOUND["sets"][name] = " ".join(texts_of(value))
+            FOUND["sets"][name] = text_of(value)
         super().__setitem__(name, value)
 
 
@@ -105,7 +110,7 @@ GIT = {"rev-parse", "describe", "log", "status", "show", "rev-list"}
 
 def is_harmless(words: List[str]) -> bool:
     """Tell whether a child only looks at something: a version, git's commit, where a program is."""
-    program = re.sub(r"\.exe$", "", os.path.basename(words[0]).lower()) if words else ""
+    program = re.sub(r"\.exe$", "", os.path.basename("".join(words[:1])).lower())
     if re.search(r"[|&;<>`$]", " ".join(words)) and "-c" not in words:
         return False
     if program == "git":
@@ -120,8 +125,10 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """A child that looks at something runs; of another it is written down, and one that does nothing runs in its place."""
 
     def __init__(self, args: Any, *more: Any, **keywords: Any) -> None:
-        is_text = isinstance(args, (str, bytes, os.PathLike))
-        words = shlex.split(os.fsdecode(args)) if is_text else [os.fsdecode(word) for word in args]
+        if isinstance(args, (str, bytes, os.PathLike)):
+            words = shlex.split(os.fsdecode(args))
+        else:
+            words = [os.fsdecode(word) for word in args]
         if not is_harmless(words):
             note("children", " ".join(words)[:400])
             args, more = [sys.executable, "-I", "-S", "-c", ""], more[:1]
@@ -135,9 +142,8 @@ def audit(event: str, arguments: Any) -> None:
     if is_address or (event == "socket.getaddrinfo" and arguments[0] not in LOCAL):
         note("downloads", arguments[0])
         raise OSError("no network while setup.py is asked")
-    if event == "open" and isinstance(arguments[2], int):
-        is_writing = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        arguments = arguments[:1] if is_writing else ()
+    if event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
+        arguments = arguments[:1]
     elif event not in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link"):
         return
     for path in arguments:
@@ -186,7 +192,7 @@ LOOKED_FOR: List[str] = []
 CHANGES = {"torch.cuda": pretend_gpu, "torch.utils.cpp_extension": record_compiling}
 
 
-class Torch:
+class TorchFinder:
     """Finds torch's modules and changes some in memory, right after they are loaded; where there is no torch, a stand-in."""
 
     @staticmethod
@@ -197,7 +203,7 @@ class Torch:
         LOOKED_FOR.append(name)
         spec = importlib.util.find_spec(name)
         LOOKED_FOR.remove(name)
-        if spec is None and "stub" in (FOUND["torch"], "stub" if name == "torch" else ""):
+        if spec is None and (name == "torch" or FOUND["torch"] == "stub"):
             FOUND["torch"] = "stub"
             part = functools.reduce(getattr, name.split(".")[1:], stand_in())
             loader: Any = SimpleNamespace(create_module=lambda spec: part, exec_module=lambda module: None)
@@ -259,15 +265,16 @@ def setup(**attributes: Any) -> None:
 
     attributes.pop("setup_requires", None)  # setuptools would install it
     call: Dict[str, Any] = {"name": str(attributes.get("name") or ""), "modules": [], "error": ""}
-    call["commands"] = texts_of(attributes.get("cmdclass"))
+    call["commands"] = list(attributes.get("cmdclass") or ())
     FOUND["setups"].append(call)
     distribution: Any = attributes.pop("distclass", setuptools.Distribution)(attributes)
     distribution.parse_config_files()
     call.update(name=str(distribution.metadata.name or ""), version=str(distribution.metadata.version or ""))
-    call.update(packages=texts_of(distribution.packages), requires=texts_of(distribution.install_requires))
+    call["packages"] = [str(name) for name in distribution.packages or ()]
+    call["requires"] = [str(requirement) for requirement in distribution.install_requires or ()]
     modules = {}
     for extension in distribution.ext_modules or ():
-        sources = texts_of(os.fspath(source) for source in extension.sources)
+        sources = [text_of(os.fspath(source)) for source in extension.sources]
         is_cuda = "cudart" in (extension.libraries or ()) or any(name.endswith(".cu") for name in sources)
         module = {"name": str(extension.name), "sources": sources, "cuda": is_cuda, "archs": []}
         modules[id(extension)] = module
@@ -278,8 +285,8 @@ def setup(**attributes: Any) -> None:
         except (Exception, SystemExit) as problem:
             call["error"] = described(problem)
     for extension in distribution.ext_modules or ():  # not before, because build_ext may make some of them
-        lacking = [source for source in extension.sources if not os.path.exists(source)]
-        modules[id(extension)]["missing"] = texts_of(lacking)
+        lacking = [text_of(source) for source in extension.sources if not os.path.exists(source)]
+        modules[id(extension)]["missing"] = lacking
 
 
 def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
@@ -292,7 +299,7 @@ def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
     build = command.build_extension
 
     def build_extension(extension: Any) -> None:
-        BUILDING[:] = [modules[id(extension)]] if id(extension) in modules else []
+        BUILDING[:] = filter(None, [modules.get(id(extension))])
         command.compiler.spawn = compiled
         command.compiler.call = compiled  # what setuptools calls from 84 on
         build(extension)
@@ -310,7 +317,7 @@ def main() -> None:
     try:
         for name in ("setuptools", "distutils.core"):  # in this order: setuptools brings its own distutils
             vars(importlib.import_module(name)).update(setup=setup)
-        sys.meta_path.insert(0, Torch)
+        sys.meta_path.insert(0, TorchFinder)
         subprocess.Popen = Popen  # type: ignore[misc]
         os.system = lambda command: Popen(command, shell=True).wait() << 8
         sys.addaudithook(audit)  # its own error with Python 3.7, which cannot shut the network

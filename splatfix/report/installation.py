@@ -22,7 +22,7 @@ from splatfix.install.outcome import (
     Restored,
     RevertOutcome,
 )
-from splatfix.model.asked import Asked
+from splatfix.model.inquiry import Inquiry
 from splatfix.model.option import InstallPlan, Options
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
@@ -34,15 +34,15 @@ def install_document(
     options: Options | None = None,
     outcome: InstallOutcome | None = None,
     *,
-    asked: Sequence[Asked] = (),
+    inquiries: Sequence[Inquiry] = (),
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """The content of ``install``'s JSON document; ``plan``, ``options`` and ``asked`` are those of a dry run."""
+    """The content of ``install``'s JSON document; ``plan``, ``options`` and ``inquiries`` are those of a dry run."""
     return {
         "dry_run": dry_run,
         "plan": to_json(plan),
         "options": to_json(options),
-        "asked": to_json(tuple(asked)),
+        "inquiries": to_json(tuple(inquiries)),
         "outcome": to_json(outcome),
     }
 
@@ -122,16 +122,18 @@ def show_plan(
     show_notes(console, plan.notes)
 
 
-def show_asked(console: Console, asked: Sequence[Asked]) -> None:
+def show_inquiries(console: Console, inquiries: Sequence[Inquiry]) -> None:
     """Show what each setup.py answered, one line for each kind of thing; nothing where none was asked."""
-    if asked:
+    if inquiries:
         console.print("[bold]Asked of setup.py[/], nothing was compiled")
-    for item in asked:
-        mark = Mark.UNKNOWN if item.unknown else Mark.GOOD
+    for item in inquiries:
+        mark = Mark.GOOD
+        if item.unknown:
+            mark = Mark.UNKNOWN
         marked(console, mark, escape(f"{item.subject}, in {item.seconds:.1f} s"))
         for line in item.lines:
             prose(console, "      ", escape(line))
-    if asked:
+    if inquiries:
         console.print()
 
 

@@ -11,7 +11,7 @@ from splatfix.facts import gather
 from splatfix.install import WheelCache, ask
 from splatfix.install.environment import Environment
 from splatfix.install.scratch import copy_to_build, scratch_folder
-from splatfix.model.asked import Asked
+from splatfix.model.inquiry import Inquiry
 from splatfix.plan import BuildWheel
 from tests.archs import archs
 from tests.conftest import Splatfix
@@ -58,7 +58,7 @@ class BuildExtension(build_ext):
 KEYS = {"reads", "sets", "children", "downloads", "written", "torch"}
 
 
-def summary(asked: Asked) -> dict[str, Any]:
+def summary(asked: Inquiry) -> dict[str, Any]:
     """What the table compares."""
     answer, modules = asked.answer, asked.answer.modules
     return {
@@ -177,7 +177,7 @@ def test_asked_in_a_dry_run(environment: Environment, tmp_path: Path, splatfix: 
     text = splatfix(*words, "--ask-setup").stdout
     assert "tiny_probe 1.0: tiny_probe._C (1 source)" in text and "reads MY_FLAGS" in text
     assert "Asked of setup.py" not in splatfix(*words).stdout, "a plain dry run runs nothing of a checkout"
-    (asked,) = json.loads(splatfix(*words, "--ask-setup", "--json").stdout)["asked"]
+    (asked,) = json.loads(splatfix(*words, "--ask-setup", "--json").stdout)["inquiries"]
     assert asked["answer"]["setups"][0]["modules"][0]["sources"] == ["probe.c"] and not asked["unknown"]
 
     (source / "probe.c").rename(source / "other.c")

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from splatfix.core.words import counted, few
 
 
-class AskedModule(Struct, frozen=True):
+class DeclaredModule(Struct, frozen=True):
     """One extension that it declares."""
 
     name: str
@@ -21,9 +21,11 @@ class AskedModule(Struct, frozen=True):
     @property
     def words(self) -> str:
         """``simple_knn._C (3 sources; -gencode=arch=compute_120,code=sm_120)``."""
-        flags = dict.fromkeys(" ".join(archs) or "no flag for nvcc" for archs in self.archs)
-        lacking = [f"not there: {few(self.missing)}"] if self.missing else []
-        return f"{self.name} ({'; '.join([counted(len(self.sources), 'source'), *flags, *lacking])})"
+        parts = [counted(len(self.sources), "source")]
+        parts += dict.fromkeys(" ".join(archs) or "no architecture for nvcc" for archs in self.archs)
+        if self.missing:
+            parts.append(f"not there: {few(self.missing)}")
+        return f"{self.name} ({'; '.join(parts)})"
 
 
 class SetupCall(Struct, frozen=True):
@@ -35,7 +37,7 @@ class SetupCall(Struct, frozen=True):
     requires: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     """Commands of its own: ``build_ext``."""
-    modules: tuple[AskedModule, ...] = ()
+    modules: tuple[DeclaredModule, ...] = ()
     error: str = ""
     """Why its build_ext was not followed to the end."""
 
@@ -61,12 +63,12 @@ class SetupAnswer(Struct, frozen=True):
     """What it stopped with, and its line."""
 
     @property
-    def modules(self) -> tuple[AskedModule, ...]:
+    def modules(self) -> tuple[DeclaredModule, ...]:
         """Those of all calls."""
         return tuple(module for call in self.setups for module in call.modules)
 
 
-class Asked(Struct, frozen=True):
+class Inquiry(Struct, frozen=True):
     """The setup.py of one build, asked as this machine is."""
 
     subject: str
@@ -88,13 +90,13 @@ class Asked(Struct, frozen=True):
             yield f"where torch sees a GPU, or none, other than here: {others}"
         if self.answer.torch == "stub":
             yield "torch is not installed there: a stand-in for 2.11 answered, and no flags are known"
-        told = {
+        effects = {
             "reads": self.answer.reads,
             "sets": [f"{name}={value}" for name, value in self.answer.sets.items()],
             "would start, and was not let": self.answer.children,
             "would download from": self.answer.downloads,
             "would write": self.answer.written,
         }
-        yield from (f"{what} {few(texts)}" for what, texts in told.items() if texts)
+        yield from (f"{verb} {few(texts)}" for verb, texts in effects.items() if texts)
         if self.unknown:
             yield f"not known: {self.unknown}"
