@@ -313,10 +313,12 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # setup.py may print
     os.chdir(HERE)
-    sys.path[0], sys.argv[:], sys.dont_write_bytecode = HERE, ["setup.py", "bdist_wheel"], True
+    sys.argv[:], sys.dont_write_bytecode = ["setup.py", "bdist_wheel"], True
+    del sys.path[0]  # the folder of this file, whose modules are nobody's libraries
     try:
         for name in ("setuptools", "distutils.core"):  # in this order: setuptools brings its own distutils
             vars(importlib.import_module(name)).update(setup=setup)
+        sys.path.insert(0, HERE)
         sys.meta_path.insert(0, TorchFinder)
         subprocess.Popen = Popen  # type: ignore[misc]
         os.system = lambda command: Popen(command, shell=True).wait() << 8
