@@ -134,18 +134,21 @@ def _other_archs(step: BuildWheel, answer: SetupAnswer, context: Context) -> Rej
     binaries = [Binary(name, "elf", "", 0) for name in modules]
     for name, targets in targets_by_module(binaries, step.targets).items():
         for target in targets:
-            coverage = context.judge(_groups(modules[name]), target)
-            if not coverage.usable:
-                flags = " ".join(dict.fromkeys(flag for archs in modules[name].archs for flag in archs))
-                reads = [text for text in answer.reads if "ARCH" in text.upper() or "CUDA" in text.upper()]
-                return Rejected.of(
-                    "install.asked-archs",
-                    subject=step.subject,
-                    module=modules[name].name,
-                    flags=flags,
-                    target=target,
-                    reads=", ".join(reads) or "none",
-                )
+            groups = _groups(modules[name])
+            if context.judge(groups, target).usable:
+                continue
+            flags = dict.fromkeys(flag for archs in modules[name].archs for flag in archs)
+            reads = [text for text in answer.reads if "ARCH" in text.upper() or "CUDA" in text.upper()]
+            carries = [f"{code.kind.value} {code.arch}" for group in groups for code in group.entries]
+            return Rejected.of(
+                "install.asked-archs",
+                details={"module": modules[name].name, "target": str(target), "carries": carries},
+                subject=step.subject,
+                module=modules[name].name,
+                flags=" ".join(flags),
+                target=target,
+                reads=", ".join(reads) or "none",
+            )
     return None
 
 

@@ -95,6 +95,8 @@ def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobj
     (build, *_) = document["outcome"]["plan"]["steps"]
     assert build["variables"]["CUDA_ARCHITECTURES"] == "120"
     assert "TORCH_CUDA_ARCH_LIST" not in build["variables"]
+    log = (Path(document["outcome"]["log"]) / "build-own_choice_probe.log").read_text()
+    assert "# setup.py, asked: own_choice_probe 1.0: own_choice_probe._C (" in log and "code=sm_120" in log
     first = snapshot(native)
     (library,) = native.platlib.glob("own_choice_probe/_C.*.so")
     assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf") == ["sm_120"]
@@ -111,7 +113,7 @@ def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobj
 
 
 def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_path: Path) -> None:
-    """setup.py reads the variable and then compiles for sm_80 all the same: only the binary tells."""
+    """setup.py reads the variable and then compiles for sm_80 all the same: only running it tells."""
     source = tmp_path / "liar"
     shutil.copytree(FIXTURES / "own_choice_probe", source)
     setup = source / "setup.py"
@@ -126,6 +128,7 @@ def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_pat
     assert code == 1
     assert document["error"]["code"] == "wrong-gpu-code"
     assert document["error"]["details"]["carries"] == ["sass sm_80"]
+    assert "Nothing was compiled" in document["error"]["meaning"]
     assert snapshot(native) == before
 
 
