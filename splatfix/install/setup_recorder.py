@@ -17,7 +17,6 @@ import json
 import os
 import re
 import runpy
-import shlex
 import subprocess
 import sys
 import traceback
@@ -103,34 +102,24 @@ class Environ(os._Environ):  # type: ignore[type-arg]
         super().__setitem__(name, value)
 
 
-COMPILER = re.compile(r"(.*-)?(nvcc|hipcc|gcc|g\+\+|cc|c\+\+|clang|clang\+\+|cl|ld)(-[\d.]+)?")
-LOOKING = {"which", "where", "uname", "ldconfig", "nvidia-smi", "pkg-config", "lscpu", "nproc", "sw_vers"}
-GIT = {"rev-parse", "describe", "log", "status", "show", "rev-list"}
-
-
-def is_harmless(words: List[str]) -> bool:
-    """Tell whether a child only looks at something: a version, git's commit, where a program is."""
-    program = re.sub(r"\.exe$", "", os.path.basename("".join(words[:1])).lower())
-    if re.search(r"[|&;<>`$]", " ".join(words)) and "-c" not in words:
-        return False
-    if program == "git":
-        return bool(GIT.intersection(words))
-    if COMPILER.fullmatch(program) and not {"-c", "-o"}.intersection(words):
-        return all(word.startswith("-") for word in words[1:])
-    asks_python = program.startswith("python") and words[1:2] == ["-c"]
-    return asks_python or program in LOOKING or words[1:] in (["--version"], ["-V"], ["-version"])
+# Children that only look at something: where a program is, the machine, git's commit, a version.
+HARMLESS = re.compile(
+    r"(\S*[/\\])?((which|where|uname|ldconfig|nvidia-smi|pkg-config|lscpu|nproc|sw_vers)( [^|&;<>`$]*)?"
+    r"|git (-C \S+ )?(rev-parse|describe|log|status|show|rev-list)( [^|&;<>`$]*)?"
+    r"|[\w.+-]+( (--version|-version|-V|-v|-dumpversion|-dumpfullversion|-dumpmachine|--list-gpu-arch))+"
+    r"|python[\w.]* -c .*)",
+    re.DOTALL,
+)
 
 
 class Popen(subprocess.Popen):  # type: ignore[type-arg]
     """A child that looks at something runs; of another it is written down, and one that does nothing runs in its place."""
 
     def __init__(self, args: Any, *more: Any, **keywords: Any) -> None:
-        if isinstance(args, (str, bytes, os.PathLike)):
-            words = shlex.split(os.fsdecode(args))
-        else:
-            words = [os.fsdecode(word) for word in args]
-        if not is_harmless(words):
-            note("children", " ".join(words)[:400])
+        words = [args] if isinstance(args, (str, bytes, os.PathLike)) else args
+        text = " ".join(os.fsdecode(word) for word in words)
+        if not HARMLESS.fullmatch(text):
+            note("children", text[:400])
             args, more = [sys.executable, "-I", "-S", "-c", ""], more[:1]
             keywords.update(shell=False, executable=None, env=None, cwd=None)
         super().__init__(args, *more, **keywords)
@@ -300,8 +289,8 @@ def go_on(distribution: Any, modules: Dict[int, Dict[str, Any]]) -> None:
 
     def build_extension(extension: Any) -> None:
         BUILDING[:] = filter(None, [modules.get(id(extension))])
-        command.compiler.spawn = compiled
-        command.compiler.call = compiled  # what setuptools calls from 84 on
+        if hasattr(command.compiler, "spawn"):  # a run() of its own may have made none
+            command.compiler.spawn = command.compiler.call = compiled  # call: setuptools from 84 on
         build(extension)
 
     command.build_extension = build_extension
