@@ -5,7 +5,7 @@ from functools import cached_property
 
 from splatfix.context import Context
 from splatfix.context.commands import pip, python_option
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
@@ -46,13 +46,11 @@ class Answers:
         if not all(dropin_named(name) for name in dropins):
             # several packages share the name of a rasterizer: the checkout says which of them is meant
             text, named = f"{text} (in the trainer's folder)", (".",)
-        if context:
-            try:
-                usable_torch(context, cuda=True)
-            except SplatfixError:  # why not is told by the plan, to who asks for one
-                if context.platform is None:
-                    return ()
-                text = f"{text}; install a CUDA build of torch first"
+        # why there is no usable torch is told by the plan, to who asks for one
+        if context and isinstance(usable_torch(context, cuda=True), Rejected):
+            if context.platform is None:
+                return ()
+            text = f"{text}; install a CUDA build of torch first"
         argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
         if context is not None:
             argv += python_option(context.facts)

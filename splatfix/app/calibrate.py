@@ -10,7 +10,7 @@ from splatfix import facts as machine_facts
 from splatfix.app.result import target_python
 from splatfix.budget.memory import card_phases
 from splatfix.budget.model import Need, Span
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, packages_obstacle
 from splatfix.certify.scenes import find_samples, samples_folder
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.context import make_context
@@ -50,7 +50,8 @@ def calibrated(
     family = stack.family
     interpreter = target_python(python)
     facts = machine_facts.gather(interpreter)
-    require_packages(facts, interpreter, CERTIFY_NEEDS)
+    if obstacle := packages_obstacle(facts, interpreter, CERTIFY_NEEDS):
+        raise obstacle.error()
     if family != "smoke" and not make_context(facts).visible_gpus:
         raise SplatfixError.of("app.no-gpu-to-calibrate")
     folder = scene or samples_folder() / find_samples()[0].name

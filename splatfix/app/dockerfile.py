@@ -30,7 +30,7 @@ from splatfix.facts.source.copying import LeftOut, SourceFiles, missed
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge import RequestedTarget
 from splatfix.knowledge.breakages import source_patterns
-from splatfix.plan.checkout import require_one_thing
+from splatfix.plan.checkout import many_things
 from splatfix.report.console import escape, marked, prose, show_step
 from splatfix.report.marks import Mark
 
@@ -83,7 +83,8 @@ def make_dockerfile(request: DockerfileRequest) -> Result:
     folder = resolved_folder(request.checkout)
     if folder is None:
         raise SplatfixError.of("app.no-checkout", repo=request.checkout)
-    require_one_thing(folder)
+    if opened_here := many_things(folder):
+        raise opened_here.error()
     checkout = read_checkout(folder, source_patterns()).value
     plan = lane_for(folder, checkout, request.targets, _TOOLKITS[request.toolkit], request.torch)
     recipe = ImageRecipe(

@@ -12,7 +12,7 @@ from splatfix.certify.stacks.entry import choose_script, reached_by, scripts_of
 from splatfix.certify.stacks.prepare import find_gaps, recognised_stack
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.facts import all_trainers
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
@@ -55,18 +55,18 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         exit_code = Exit.FAILURE
         if any(item.undetermined for item in refused):
             exit_code = Exit.UNDETERMINED
-    problem: SplatfixError | None = None
     context = make_context(replace(facts, checkout=replace(facts.checkout, value=reached)), Goal())
     gaps = find_gaps(context, reached, rehearsed=device_for(request.device, facts) == "cpu")
-    try:
-        usable_device(request, python, facts)
-        hosts_of(replacement, context)
-        if gaps.mends and not refused:
-            problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in gaps.mends)
-            steps = tuple(dict.fromkeys(step for mend in gaps.mends for step in mend.remedy))
-            raise SplatfixError.of("app.not-as-it-is", todo=steps, problems=problems)
-    except SplatfixError as error:
-        problem, exit_code = error, exit_code or error.exit_code
+    problem: Rejected | None = None
+    for prerequisite in (usable_device(request, python, facts), hosts_of(replacement, context)):
+        if problem is None and isinstance(prerequisite, Rejected):
+            problem = prerequisite
+    if problem is None and gaps.mends and not refused:
+        problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in gaps.mends)
+        steps = tuple(dict.fromkeys(step for mend in gaps.mends for step in mend.remedy))
+        problem = Rejected.of("app.not-as-it-is", todo=steps, problems=problems)
+    if problem:
+        exit_code = exit_code or problem.exit_code
     names = (*gaps.placeholders, *gaps.standins)
     needs = tuple(name for name in names if name not in report.WITHOUT)
     beside = [BesideThePoint(name, report.WITHOUT[name]) for name in names if name in report.WITHOUT]
@@ -90,7 +90,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
         lambda: to_json(result),
         lambda console: report.show(console, result, exit_code, why=why, is_refused=problem is not None),
         exit_code,
-        problem,
+        problem.error() if problem else None,
     )
 
 

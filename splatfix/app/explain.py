@@ -166,11 +166,8 @@ def _facts_of_command(command: Sequence[str]) -> tuple[Facts | None, str]:
     python = None
     if program.parent.name:  # a program of an environment stands beside its interpreter
         beside = [program.with_name(name) for name in ("python", "python.exe")]
-        python = next((str(path) for path in beside if path.exists()), None)
-    try:
-        return _facts_here(python)
-    except SplatfixError:
-        return None, ""  # the words of the log alone still name most causes
+        python = next((str(path) for path in beside if path.is_file()), None)
+    return _facts_here(python)
 
 
 def _explained(log: IO[bytes], facts: Facts | None) -> Explanation:

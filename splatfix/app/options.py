@@ -15,7 +15,7 @@ from splatfix.plan import (
     find_options,
     summarise,
 )
-from splatfix.plan.checkout import absolute, is_one_thing
+from splatfix.plan.checkout import absolute, many_things
 
 
 def options_for(context: Context, sources: SourceSummary, keep: tuple[str, ...]) -> Options:
@@ -45,7 +45,7 @@ def checkout_of(sources: Sequence[str]) -> Path | None:
     if len(sources) != 1:
         return None
     folder = Path(sources[0]).expanduser()
-    if folder.is_dir() and is_one_thing(folder.resolve()):
+    if folder.is_dir() and many_things(folder.resolve()) is None:
         return folder
     return None
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.redact import without_credentials
 from splatfix.facts import resolved_folder
 from splatfix.model import Considered, Facts
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
-from splatfix.plan.checkout import sources_in
+from splatfix.plan.checkout import read_sources
 from splatfix.wheels import (
     Finder,
     Search,
@@ -94,11 +94,9 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     names = tuple(filter(is_package, request.sources))
     wanted = {name: wanted_by_name(name) for name in names}
-    try:
-        sources, _ = sources_in((text for text in request.sources if text not in names), facts)
-    except SplatfixError:
-        sources = ()  # the plan says what is wrong with them
-    wanted |= {source.label: wanted_by_source(source) for source in sources if source.needs_cuda}
+    read = read_sources((text for text in request.sources if text not in names), facts)
+    if not isinstance(read, Rejected):  # the plan says what is wrong with them
+        wanted |= {source.label: wanted_by_source(source) for source in read.sources if source.needs_cuda}
     web = Web((*indexes, *(index.address for index in chosen)))
     searches, steps, fetchers = [], {}, {}
     for label, item in wanted.items():

@@ -13,14 +13,14 @@ from splatfix import __version__
 from splatfix import facts as machine_facts
 from splatfix.app.result import show_message, target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
-from splatfix.certify.prerequisites import CERTIFY_NEEDS, require_packages, require_visible_gpu
+from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages_obstacle
 from splatfix.certify.stacks import prepare
 from splatfix.certify.stacks.entry import choose_script, not_called_by, reached_by
 from splatfix.certify.stacks.subject import StackSubject
 from splatfix.certify.stacks.threads import threads_for
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.files import write_text
 from splatfix.facts import Reach
 from splatfix.facts.source.copying import copy_source, missed
@@ -49,31 +49,30 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
     facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
-    return prepared(request, python, usable_device(request, python, facts), facts, folder), facts
+    device = require(usable_device(request, python, facts))
+    return prepared(request, python, device, facts, folder), facts
 
 
-def usable_device(request: RehearseRequest, python: str, facts: Facts) -> str:
-    """The device that a checkout's trainer is run on, in an environment that can run it, with the scene that was named.
-
-    Raises:
-        SplatfixError: ``environment-not-ready``, ``no-gpu`` (exit code 3), ``no-scene`` (2).
-    """
-    require_packages(facts, python, CERTIFY_NEEDS)
+def usable_device(request: RehearseRequest, python: str, facts: Facts) -> str | Rejected:
+    """Return the device that a checkout's trainer is run on, in an environment that can run it, with the scene that was named."""
     device = device_for(request.device, facts)
-    if device != "cpu":
-        require_visible_gpu(device, facts)
+    if obstacle := packages_obstacle(facts, python, CERTIFY_NEEDS) or gpu_obstacle(device, facts):
+        return obstacle
     if request.scene and not request.scene.is_dir():
-        raise SplatfixError.of("app.no-scene", scene=request.scene)
+        return Rejected.of("app.no-scene", scene=request.scene)
     return device
 
 
-def hosts_of(replacement: Replacement, context: Context) -> dict[str, Distribution]:
-    """By the name of a drop-in, the package that it is a part of.
-
-    Raises:
-        SplatfixError: as :func:`served_host`.
-    """
-    return {item.name: served_host(context, item) for item in replacement.dropins if item.host}
+def hosts_of(replacement: Replacement, context: Context) -> dict[str, Distribution] | Rejected:
+    """Return the packages that drop-ins are a part of, by the names of these."""
+    hosts = {}
+    for dropin in replacement.dropins:
+        if dropin.host:
+            host = served_host(context, dropin)
+            if isinstance(host, Rejected):
+                return host
+            hosts[dropin.name] = host
+    return hosts
 
 
 def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, folder: Path) -> StackSubject:
@@ -91,7 +90,7 @@ def prepared(request: RehearseRequest, python: str, device: str, facts: Facts, f
     context = make_context(facts, Goal())
     rehearsed = device == "cpu"
     replacement = replacement_of(request, checkout, reach)
-    hosts = hosts_of(replacement, context)
+    hosts = require(hosts_of(replacement, context))
     if rehearsed and replacement.useless:
         exit_code = Exit.FAILURE
         if any(item.undetermined for item in replacement.native):
@@ -160,7 +159,7 @@ def require_imported_submodules(checkout: Checkout, missing: Collection[str]) ->
     """
     empty = [item for item in checkout.submodules if item.empty]
     if paths := [item.path for item in empty if module_of(item, checkout) in missing]:
-        raise incomplete(checkout.folder, Path(checkout.folder), paths)
+        raise incomplete(checkout.folder, Path(checkout.folder), paths).error()
 
 
 def replacement_of(request: RehearseRequest, checkout: Checkout, reach: Reach) -> Replacement:

@@ -17,7 +17,7 @@ from splatfix.certify.levels import reproduces
 from splatfix.context import make_context
 from splatfix.context.matrix import binary_matrix
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.files import make_folder, set_aside, write_json, write_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible
@@ -45,7 +45,7 @@ def show(path: Path, *, verbose: bool = False) -> Shown:
     Raises:
         SplatfixError: exit code 2 when it is none, see :func:`splatfix.app.stored.read_stored`.
     """
-    stored = read_stored(path)
+    stored = require(read_stored(path))
     sha256 = stored.sha256
     subject = stored.certificate
     content = {name: value for name, value in stored.whole.items() if name not in ENVELOPE}
@@ -78,7 +78,7 @@ def diff(a: Path, b: Path) -> Result:
         SplatfixError: exit code 2 when one is none, see :func:`splatfix.app.stored.read_stored`, or when the two cannot be
             compared, see :func:`splatfix.certify.baseline.require_alike`.
     """
-    baseline, judged = read_stored(a), read_stored(b)
+    baseline, judged = require(read_stored(a)), require(read_stored(b))
     certificate_b = judged.certificate
     for stored in (judged, baseline):
         require_alike(stored.path, stored.document, certificate_b.renderer, certificate_b.device)
@@ -138,15 +138,16 @@ def merge(paths: Sequence[Path], out: Path, refused: Mapping[str, SplatfixError]
     gc.disable()  # documents are trees, freed without it; looking through them for circles takes a fifth of the time
     try:
         for file in _files(paths, unreadable):
-            try:
-                stored = read_stored(Path(file))
-                link = _link(file, out)
-                summaries.append(
-                    merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256)
-                )
-            except SplatfixError as problem:
+            stored = read_stored(Path(file))
+            if isinstance(stored, Rejected):
                 # the file is named beside it
-                unreadable.append((file, re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", problem.what)))
+                what = re.sub(rf"(?<!\S){re.escape(file)}(?=[\s:])", "it", stored.error().what)
+                unreadable.append((file, what))
+                continue
+            link = _link(file, out)
+            summaries.append(
+                merging.summary_of(file, link, stored.certificate, stored.options, stored.sha256)
+            )
     finally:
         gc.enable()
     matrix = merging.merge(summaries)

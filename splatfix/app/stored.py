@@ -13,9 +13,9 @@ from msgspec import Struct
 from splatfix import __version__
 from splatfix.certify.model import Certificate, Verdict
 from splatfix.core.codec import from_json, parse_json
-from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.files import read_json, read_named
+from splatfix.core.errors import Exit, Rejected
 from splatfix.core.limits import MOST_CERTIFICATE
+from splatfix.core.reading import read_bytes
 from splatfix.core.step import run, say
 from splatfix.model import Facts
 from splatfix.model.option import Options
@@ -45,7 +45,7 @@ class Stored(Struct, frozen=True):
         try:
             return from_json(Facts, self.whole.get("facts"))
         except ValueError as error:
-            raise _changed(self.path, self.document, error) from error
+            raise _changed(self.path, self.document, error).error() from error
 
     @property
     def whole(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Stored(Struct, frozen=True):
         try:
             return dict(parse_json(self.content.decode("utf-8-sig")))
         except ValueError as error:
-            raise _changed(self.path, self.document, error) from error
+            raise _changed(self.path, self.document, error).error() from error
 
     @property
     def sha256(self) -> str:
@@ -72,30 +72,34 @@ class Stored(Struct, frozen=True):
         return argv[argv.index("--python") + 1]
 
 
-def read_stored(path: Path) -> Stored:
-    """Read a certificate.json, or the one in a report folder.
-
-    Raises:
-        SplatfixError: exit code 2 for each: ``cannot-read``, ``not-json``, ``not-a-certificate``, ``other-schema``.
-    """
+def read_stored(path: Path) -> Stored | Rejected:
+    """Read a certificate.json, or the one in a report folder; rejected with exit code 2."""
     file = path / NAME if path.is_dir() else path
     if file != path and not os.path.lexists(file):
         todo = run(*_MAKE_ONE, text="Name the folder of a report, or make one with")
-        raise usage_error("cannot-read", f"There is no {NAME} in {path}.", todo)
-    content = read_named(file, MOST_CERTIFICATE)
+        what = f"There is no {NAME} in {path}."
+        return Rejected(code="cannot-read", what=what, todo=(todo,), exit_code=Exit.USAGE)
+    content = read_bytes(file, MOST_CERTIFICATE)
+    if not isinstance(content, bytes):
+        reason = content.reason if content else "No such file or directory"
+        return Rejected.of("app.unreadable-certificate", path=file, reason=reason)
     try:
         members = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         texts = {name: bytes(raw).decode() for name, raw in members.items() if name != "facts"}
         document = {name: parse_json(text) for name, text in texts.items()}
     except (ValueError, RecursionError):  # damaged, which this says, or with names that are no UTF-8
-        document = read_json(file, "a certificate", MOST_CERTIFICATE)
+        try:
+            document = parse_json(content.decode("utf-8-sig"))
+        except ValueError as error:
+            return Rejected.of("app.damaged-certificate", path=file, error=error)
     if (
         not isinstance(document, dict)
         or document.get("command") != "certify"
         or document.get("verdict") not in [item.value for item in Verdict]
     ):
-        problem = f"{file} is not a certificate.json of splatfix certify."
-        raise usage_error("not-a-certificate", problem, run(*_MAKE_ONE, text="Make one with"))
+        what = f"{file} is not a certificate.json of splatfix certify."
+        todo = run(*_MAKE_ONE, text="Make one with")
+        return Rejected(code="not-a-certificate", what=what, todo=(todo,), exit_code=Exit.USAGE)
     version, by = document.get("schema_version"), document.get("splatfix_version")
     if version != SCHEMA_VERSION or not isinstance(by, str):
         cure = f"Use splatfix {by} to show it, or certify again."
@@ -104,7 +108,7 @@ def read_stored(path: Path) -> Stored:
                 f"This splatfix {by} does not write that schema_version: a newer state of it did, or the file was changed. "
                 "Use a newer splatfix to show it, or certify again."
             )
-        raise SplatfixError.of(
+        return Rejected.of(
             "app.other-schema",
             file=file,
             by=f"splatfix {by} with schema_version {version}",
@@ -125,11 +129,11 @@ def read_stored(path: Path) -> Stored:
         if options and options.advice and options.advice.option not in (None, *options.available):
             raise ValueError("options.advice is none of the options")
     except ValueError as error:
-        raise _changed(file, document, error) from error
+        return _changed(file, document, error)
     return Stored(file, content, document, certificate, options)
 
 
-def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> SplatfixError:
-    return SplatfixError.of(
+def _changed(file: Path, document: Mapping[str, Any], error: ValueError) -> Rejected:
+    return Rejected.of(
         "app.changed-certificate", file=file, version=document["splatfix_version"], error=error
     )

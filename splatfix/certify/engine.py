@@ -12,7 +12,7 @@ from splatfix.certify.environment import commit
 from splatfix.certify.interim import InterimReports, incomplete
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.model import Certificate, KernelCheck, SceneRun
-from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
+from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.certify.smoke import child_variables, stage
 from splatfix.certify.smoke_training import SmokeTrainer
 from splatfix.certify.stacks.run import StackTrainer
@@ -131,7 +131,8 @@ def verify(
     Raises:
         SplatfixError: ``environment-not-ready`` (exit code 3) when the environment lacks torch.
     """
-    require_packages(facts or gather(python), python, VERIFY_NEEDS)
+    if obstacle := packages_obstacle(facts or gather(python), python, VERIFY_NEEDS):
+        raise obstacle.error()
     with temporary_folder() as folder:
         variables = child_variables(stage_files(folder))
         return check_kernels(runner or ProcessRunner(), python, device, folder, variables)

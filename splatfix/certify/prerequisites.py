@@ -10,7 +10,7 @@ from splatfix.certify.model import KernelCheck, Outcome
 from splatfix.checks.extension.packages import variant_names
 from splatfix.context import make_context
 from splatfix.context.commands import TRAINING_NEEDS, lacking, pip
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.model import Facts
 
@@ -25,31 +25,23 @@ NOT_CALLED = frozenset({"stopthepop"})
 """Variants of Inria's rasterizer with settings that the smoke trainer does not know."""
 
 
-def require_packages(facts: Facts, python: str, needs: tuple[str, ...]) -> None:
-    """Raise ``environment-not-ready`` (exit code 3) unless the interpreter works and has these distributions."""
+def packages_obstacle(facts: Facts, python: str, needs: tuple[str, ...]) -> Rejected | None:
+    """Reject an environment whose interpreter does not work or lacks one of these distributions (exit code 3)."""
     environment = facts.environment
     if environment.interpreter.value is None:
-        raise SplatfixError(
-            "environment-not-ready",
-            f"Cannot run {python}: {environment.interpreter.error}",
-            meaning=NOT_RUN,
-            exit_code=Exit.UNDETERMINED,
-        )
+        problem = f"Cannot run {python}: {environment.interpreter.error}"
+        return Rejected.of("certify.prerequisites-missing", problem=problem)
     missing = lacking(facts, needs)
-    if missing:
-        # splatfix's own environment is seldom the one that is meant
-        if python == sys.executable:
-            install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
-            todo = (_of_stack("Choose"), install)
-        else:
-            todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
-        raise SplatfixError(
-            "environment-not-ready",
-            f"This environment lacks {', '.join(missing)}.",
-            meaning=NOT_RUN,
-            todo=todo,
-            exit_code=Exit.UNDETERMINED,
-        )
+    if not missing:
+        return None
+    # splatfix's own environment is seldom the one that is meant
+    if python == sys.executable:
+        install = pip(facts, "install", *missing, text="Or install them into splatfix's own environment")
+        todo = (_of_stack("Choose"), install)
+    else:
+        todo = (pip(facts, "install", *missing), _of_stack("Or choose"))
+    problem = f"This environment lacks {', '.join(missing)}."
+    return Rejected.of("certify.prerequisites-missing", problem=problem, todo=todo)
 
 
 def _of_stack(verb: str) -> Step:
@@ -60,18 +52,19 @@ def _of_stack(verb: str) -> Step:
 def require_device(kernels: tuple[KernelCheck, ...], device: str) -> None:
     """Raise ``no-gpu`` (exit code 3) where no kernel could run on the GPU that was asked for."""
     if device != "cpu" and all(item.outcome is Outcome.NOT_MEASURED for item in kernels):
-        raise _no_gpu(f"Cannot run on {device}: {kernels[0].detail}.", "use")
+        raise _no_gpu(f"Cannot run on {device}: {kernels[0].detail}.", "use").error()
 
 
-def require_visible_gpu(device: str, facts: Facts) -> None:
-    """Raise ``no-gpu`` (exit code 3) where a GPU was asked for and programs see none: its diagnosis would be of nothing."""
-    if device != "cpu" and not make_context(facts).visible_gpus:
-        raise _no_gpu(f"Cannot judge {device}: no GPU is visible here.", "judge")
+def gpu_obstacle(device: str, facts: Facts) -> Rejected | None:
+    """Reject a GPU that was asked for and that programs do not see (exit code 3): its diagnosis would be of nothing."""
+    if device == "cpu" or make_context(facts).visible_gpus:
+        return None
+    return _no_gpu(f"Cannot judge {device}: no GPU is visible here.", "judge")
 
 
-def _no_gpu(message: str, verb: str) -> SplatfixError:
+def _no_gpu(message: str, verb: str) -> Rejected:
     todo = (run("splatfix", "diagnose"), say(f"Or {verb} the CPU with --device cpu."))
-    return SplatfixError("no-gpu", message, meaning=NOT_RUN, todo=todo, exit_code=Exit.UNDETERMINED)
+    return Rejected(code="no-gpu", what=message, meaning=NOT_RUN, todo=todo, exit_code=Exit.UNDETERMINED)
 
 
 def renderer_for(renderer: str, device: str, facts: Facts) -> str:

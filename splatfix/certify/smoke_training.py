@@ -20,7 +20,7 @@ from splatfix.certify.inside import loaded
 from splatfix.certify.kernels import check_kernels
 from splatfix.certify.loaded_files import LoadedFiles
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
-from splatfix.certify.prerequisites import require_device, require_packages, require_visible_gpu
+from splatfix.certify.prerequisites import gpu_obstacle, packages_obstacle, require_device
 from splatfix.certify.record import TrainingRecord
 from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import FINISHED, child_variables, ended_early, sentences, source_digests
@@ -69,10 +69,12 @@ class SmokeTrainer:
         subject, level = self._subject, self._subject.request.level
         progress("environment", {})
         needs = run_levels.NEEDS[level or run_levels.FULL]
-        require_packages(self._facts, subject.python, needs)
-        if level == 1:
-            require_visible_gpu(subject.device, self._facts)
-        else:
+        obstacle = packages_obstacle(self._facts, subject.python, needs)
+        if level == 1 and not obstacle:
+            obstacle = gpu_obstacle(subject.device, self._facts)
+        if obstacle:
+            raise obstacle.error()
+        if level != 1:
             staged = subject.stage_files(self._folder)
             self._sources = source_digests(staged)
             self._variables = {**child_variables(staged), loaded.VARIABLE: str(self._loaded.folder)}

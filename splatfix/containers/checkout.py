@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from splatfix.containers.image import CHECKOUT
 from splatfix.containers.lanes import Lane, ToolkitFrom, find_lane
 from splatfix.context.torch_wheels import builds_for_all
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.knowledge import AUTO, Arch, RequestedTarget
@@ -22,7 +22,7 @@ from splatfix.model.option import NotApplicable
 from splatfix.model.steps import Reason
 from splatfix.plan.assessment import names_of_archs
 from splatfix.plan.backends.torch import as_torch, cuda_of, oldest_driver
-from splatfix.plan.checkout import sources_in, stack_in
+from splatfix.plan.checkout import read_sources
 from splatfix.plan.tools import provided_toolkit
 
 _LIKE = "inria-v1"
@@ -66,12 +66,12 @@ def lane_for(
         SplatfixError: what ``install`` refuses of a checkout (``no-extension-of-its-own``, ``source-incomplete``...),
             ``no-cuda-source``, ``no-image-for-target``, ``no-target``, ``torch-does-not-serve``.
     """
-    sources, notes = sources_in((str(folder),), None, checkout)
-    if not any(source.needs_cuda for source in sources):
+    read = require(read_sources((str(folder),), None, checkout))
+    if not any(source.needs_cuda for source in read.sources):
         raise SplatfixError.of("containers.no-cuda-source", checkout=folder)
-    name, description = "splats", "this checkout"
-    if recognition := stack_in(folder, checkout):
-        name, description = recognition.stack.key, recognition.stack.name
+    name, description, notes = "splats", "this checkout", read.notes
+    if read.stack:
+        name, description = read.stack.key, read.stack.name
     else:
         notes = ("splatfix does not know this stack", *notes)
     archs = _archs(targets)
@@ -112,13 +112,13 @@ def lane_for(
             shown="",
             sources=(),
         )
-        for source in sources:
+        for source in read.sources:
             if not Path(source.folder).is_relative_to(folder):
                 raise SplatfixError.of("containers.outside-checkout", folder=source.folder, checkout=folder)
         return CheckoutLane(
             lane,
             machine,
-            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in sources),
+            sources=tuple(Path(source.folder).relative_to(folder).as_posix() for source in read.sources),
             reasons=(Reason(carries, build.source), Reason(compiler), Reason(runs)),
             # what the checkout is, the image says itself
             notes=tuple(note.replace(str(folder), ".") for note in notes if f"{folder} is " not in note),

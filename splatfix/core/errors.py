@@ -29,6 +29,9 @@ class Exit(IntEnum):
     """Ctrl-C, SIGTERM or a hang-up ended it. 128 + SIGINT, the exit code a shell shows for a program that this signal ended."""
 
 
+R = TypeVar("R", bound="Rejected")
+
+
 class Rejected(Struct, frozen=True, kw_only=True):
     """A "no" as a value: why something is not done here, and what to do about it. :meth:`error` makes what a person is told."""
 
@@ -45,7 +48,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls,
+        cls: type[R],
         name: str,
         /,
         *,
@@ -53,7 +56,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
         details: Mapping[str, Any] | None = None,
         exit_code: Exit | None = None,
         **values: object,
-    ) -> Rejected:
+    ) -> R:
         """The rejection that a room's ``errors.toml`` states, its blanks filled in.
 
         Args:

@@ -125,9 +125,11 @@ def _dropin(row: Mapping[str, Any], parts: Mapping[str, Any]) -> Dropin:
     if "faces" in row["parts"] and made.serves:
         face = variant(made.serves[0])
         assert face and face.settings is not None and face.forward is not None and face.returns is not None
-        results = [role_of_result(name) for name in face.returns]
+        results = [str(role_of_result(name)) for name in face.returns]
         read = [("its face", "the tables")]
-        return replace(made, declared=declare(face.module, face.settings, face.forward, results, read=read))
+        declared = declare(face.module, face.settings, face.forward, results, read=read)
+        assert isinstance(declared, DeclaredFace), declared
+        return replace(made, declared=declared)
     return made
 
 

@@ -88,12 +88,11 @@ def known_address(address: str, module: str) -> KnownAddress | None:
     return next((row for row in _ADDRESSES if row.repository.lower() == name and row.module == module), None)
 
 
-class NotReadable(Exception):
-    """A face means what no drop-in does, or (``undetermined``) what it means cannot be read."""
+class NotReadable(Struct, frozen=True):
+    """Why a face is none that a drop-in can have: it means what none does, or (``undetermined``) cannot be read."""
 
-    def __init__(self, reason: str, *, undetermined: bool = False) -> None:
-        super().__init__(reason)
-        self.reason, self.undetermined = reason, undetermined
+    reason: str
+    undetermined: bool = False
 
 
 class DeclaredFace(Struct, frozen=True):
@@ -147,15 +146,11 @@ def alternative(settings: Sequence[str]) -> tuple[str, ...]:
     return next((_INSTEAD[name] for name in settings if name in _INSTEAD), ())
 
 
-def role_of_result(name: str) -> str:
-    """One of ``ROLES`` by the name of a variable; "" where it tells nothing, as ``_`` or ``x`` does.
-
-    Raises:
-        NotReadable: nothing gives back what is called so.
-    """
+def role_of_result(name: str) -> str | NotReadable:
+    """Return one of ``ROLES`` by the name of a variable; "" where it tells nothing, as ``_`` or ``x`` does."""
     reason = _refusal(name)
     if reason:
-        raise NotReadable(f"{name} comes back: {reason}")
+        return NotReadable(f"{name} comes back: {reason}")
     bare = name.lower().replace("_", "")
     return next((role for role, pattern in _RESULTS.items() if pattern.fullmatch(bare)), "")
 
@@ -165,19 +160,16 @@ def _refusal(name: str) -> str:
     return next((reason for pattern, reason in _REFUSED.items() if pattern.fullmatch(bare)), "")
 
 
-def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> None:
-    """Refuse settings and arguments of which no drop-in does what they mean.
-
-    Raises:
-        NotReadable: with the first of them.
-    """
+def refuse_names(settings: Sequence[str], forward: Sequence[str]) -> NotReadable | None:
+    """Reject settings and arguments of which no drop-in does what they mean, with the first of them."""
     known = {*BASE_SETTINGS, *_SETTINGS, *_INSTEAD}
     for subject, names, meant in (("settings", settings, known), ("the call", forward, set(_ARGUMENTS))):
         for name in names:
             if reason := _refusal(name):
-                raise NotReadable(f"{subject} gives {name}: {reason}")
+                return NotReadable(f"{subject} gives {name}: {reason}")
             if name not in meant:
-                raise NotReadable(f"{subject} gives {name}, of which nothing says what it means")
+                return NotReadable(f"{subject} gives {name}, of which nothing says what it means")
+    return None
 
 
 def declare(
@@ -190,23 +182,21 @@ def declare(
     forward_required: int = REQUIRED,
     gradients_ignored: Sequence[int] = (),
     read: Sequence[tuple[str, str]] = (),
-) -> DeclaredFace:
-    """A face from its parts, each of which has a meaning.
+) -> DeclaredFace | NotReadable:
+    """Put a face together from its parts, each of which has a meaning.
 
     Args:
         results: in order, each one of ``ROLES``.
-
-    Raises:
-        NotReadable: a part is refused by name, or means nothing that is known.
     """
-    refuse_names(settings, forward)
+    if refused := refuse_names(settings, forward):
+        return refused
     lacking = sorted(NEEDED_SETTINGS - set(settings)) + [
         name for name in BASE_ARGUMENTS[:REQUIRED] if name not in forward
     ]
     if lacking:
-        raise NotReadable(f"it is called without {', '.join(lacking)}")
+        return NotReadable(f"it is called without {', '.join(lacking)}")
     if tuple(forward[:REQUIRED]) != BASE_ARGUMENTS[:REQUIRED]:
-        raise NotReadable(f"its first arguments are {', '.join(forward[:REQUIRED])}")
+        return NotReadable(f"its first arguments are {', '.join(forward[:REQUIRED])}")
     face = DeclaredFace(
         module,
         tuple(settings),
@@ -220,9 +210,9 @@ def declare(
     maps = face.results.count("features")
     if maps != len(face.features):
         given = ", ".join(face.features) or "none"
-        raise NotReadable(
+        return NotReadable(
             f"{maps} maps of features come back, for these arguments: {given}", undetermined=True
         )
     if face.results.count("color") != 1 or face.results.count("radii") > 1:
-        raise NotReadable(f"one image must come back, not {face.words}", undetermined=True)
+        return NotReadable(f"one image must come back, not {face.words}", undetermined=True)
     return face

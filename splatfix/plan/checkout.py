@@ -1,6 +1,6 @@
-"""From the folders a user named to extension sources: a source folder itself, or all those inside a stack's checkout.
+"""Read the SOURCEs that a user named: each is a name, an address, a package, a checkout, many things, or nothing.
 
-What a SOURCE is decides what is read of it, so that reading and refusing go together. The makers of options get what was
+What a SOURCE is decides what is read of it, so that reading and rejecting go together. The makers of options get what was
 read here, and read nothing themselves.
 """
 
@@ -11,17 +11,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.checks.checkout.recognition import Recognition, commits_of, recipe_of, recognise, repository_of
+from splatfix.checks.checkout.recognition import commits_of, recipe_of, recognise, repository_of, stack_of
 from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import Exit, Rejected
+from splatfix.core.redact import without_credentials
 from splatfix.core.step import Step, fill_in, run, say
-from splatfix.core.versions import release
+from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
     MOST_FOLDERS,
@@ -52,14 +56,9 @@ from splatfix.facts import (
     walk_extensions,
 )
 from splatfix.knowledge.dropins import DROPINS
-from splatfix.knowledge.stacks import (
-    ProgramNeeds,
-    StackRecipe,
-    recipe,
-    variant,
-    variants,
-)
-from splatfix.model import Checkout, Facts, ImportedModule, Pin, Source
+from splatfix.knowledge.stacks import ProgramNeeds, Stack, StackRecipe, variant, variants
+from splatfix.model import Checkout, Fact, Facts, ImportedModule, Pin, Source
+from splatfix.model.option import Request
 from splatfix.plan.parts import variants_of_face
 
 # A folder of clones has some dozens; the temporary folder of a server has thousands, and none is looked for there.
@@ -67,132 +66,202 @@ _MOST_CANDIDATES = 300
 _MOST_NAMED = 6
 
 _ADDRESS = re.compile(r"(?:git\+)?(?:https?|ssh|git)://|git@[\w.-]+:")
+_NOTHING_ASKED = Request(sources=())
 
 
-def sources_in(
-    named: Iterable[str], facts: Facts | None = None, checkout: Checkout | None = None
-) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """Every extension source that these folders stand for, each once, and notes for the user.
+class Sources(Struct, frozen=True):
+    """What the SOURCEs stand for."""
+
+    sources: tuple[Source, ...]
+    """Every extension source, each once, in the order of their builds."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of them."""
+    stack: Stack | None = None
+    """What the last of the checkouts among them is, or was made from."""
+
+
+class NoFolder(Rejected, frozen=True, kw_only=True):
+    """A SOURCE is no folder: it may be the name of a package or of a drop-in, an address, or nothing that is there."""
+
+
+class NoExtension(Rejected, frozen=True, kw_only=True):
+    """A folder has nothing that could be built, as far as is seen: another one may be meant."""
+
+
+class NothingToBuild(Rejected, frozen=True, kw_only=True):
+    """It is known what a folder is, and that it has no extension of its own."""
+
+
+class Incomplete(Rejected, frozen=True, kw_only=True):
+    """Submodules or files of a folder are missing or empty."""
+
+    fetch: tuple[Step, ...] = ()
+    """The commands of git that complete it; () where a person has to."""
+
+
+def read_sources(
+    named: Iterable[str],
+    facts: Facts | None = None,
+    checkout: Checkout | None = None,
+    request: Request = _NOTHING_ASKED,
+) -> Sources | Rejected:
+    """Read every extension source that these SOURCEs stand for.
 
     Args:
-        facts: of the machine; with them a refused program (LichtFeld, OpenSplat, brush) says what it would find here.
-        checkout: as it was read already, if one of the folders is one; that of the facts otherwise.
-
-    Raises:
-        SplatfixError: ``not-a-folder``, ``not-an-extension``, ``not-a-checkout``, ``source-unreadable`` (exit 2);
-            ``source-incomplete``, ``same-name-twice``, ``no-extension-of-its-own``, ``not-a-python-extension``.
+        facts: of the machine; with them a rejected program (LichtFeld, OpenSplat, brush) says what it would find here.
+        checkout: as it was read already, if a SOURCE is one; that of the facts otherwise.
+        request: what the commands of a rejection go on with.
     """
-    sources: dict[str, Source] = {}
-    notes: list[str] = []
     if checkout is None and facts is not None:
         checkout = facts.checkout.value
+    sources: dict[str, Source] = {}
+    notes: list[str] = []
+    stack: Stack | None = None
     for text in named:
-        for path in _extension_folders(text, facts, checkout, notes):
+        answer = _folders_of(text, facts, checkout, request)
+        if isinstance(answer, Rejected):
+            return answer
+        folders, notes_of_it, stack = answer
+        notes += notes_of_it
+        for path in folders:
             source = read_source(path)
             if source.error:
-                raise SplatfixError.of(
-                    "plan.source-unreadable", source_folder=source.folder, error=source.error
-                )
+                return Rejected.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
             if source.lacking:
-                raise incomplete(source.label, Path(source.folder), source.lacking)
+                return incomplete(source.label, path, source.lacking, request)
             apart = source.packages_apart
             if not apart:
-                # pip builds one package of a folder; what below it can be built is named
-                below = walk_extensions(path, below=True).found
-                buildable = [inner for inner in below if read_source(inner).packages_apart]
-                todo = [run("splatfix", "install", as_typed(inner)) for inner in buildable]
-                if todo:
-                    todo.insert(0, say("Name what below it has a setup.py of its own:"))
-                by_hand = (
-                    "For its own packages do what its README says, or give each a folder and a setup.py."
-                )
-                names = ", ".join(name or "a computed name" for name in source.setups)
-                raise SplatfixError.of(
-                    "plan.several-setups", todo=(*todo, say(by_hand)), folder=path, names=names
-                )
+                return _several_setups(path, source, request)
             sources |= {f"{path} {package.name}": package for package in apart}
-    for label in dict.fromkeys(source.label for source in sources.values()):
-        of_one_name = canonicalize_name(label)
-        twins = [item for item in sources.values() if canonicalize_name(item.label) == of_one_name]
+    of_one_name: dict[str, list[Source]] = {}
+    for source in sources.values():
+        of_one_name.setdefault(canonicalize_name(source.label), []).append(source)
+    for twins in of_one_name.values():
         if len(twins) > 1:
             others = [item.folder for item in sources.values() if item not in twins]
-            todo = [run("splatfix", "install", twin.folder, *others) for twin in twins]
-            folders = " and ".join(twin.folder for twin in twins)
-            raise SplatfixError.of(
+            todo = [run("splatfix", "install", twin.folder, *others, *request.options) for twin in twins]
+            return Rejected.of(
                 "plan.same-name-twice",
                 todo=(say("Name the one you want:"), *todo),
-                folders=folders,
+                folders=" and ".join(twin.folder for twin in twins),
                 label=twins[0].label,
             )
-    return tuple(sources.values()), tuple(notes)
+    return Sources(tuple(sources.values()), tuple(notes), stack)
 
 
-def _extension_folders(
-    text: str, facts: Facts | None, checkout: Checkout | None, notes: list[str]
-) -> list[Path]:
-    """The extension folders of one SOURCE; what the user should know goes to ``notes``."""
+def _folders_of(
+    text: str, facts: Facts | None, checkout: Checkout | None, request: Request
+) -> tuple[Sequence[Path], Sequence[str], Stack | None] | Rejected:
+    """Return the folders to build for one SOURCE, in order, notes for the user, and the stack that a checkout is of."""
     folder = resolved_folder(text)
     if folder is None:
-        raise _no_folder(text)
-    require_one_thing(folder)
-    recognition = stack_in(folder, checkout)
-    known = None
-    if recognition:
-        known = recipe(recognition.stack.key)
+        return _no_folder(text)
+    if opened_here := many_things(folder):
+        return opened_here
+    read = _identity(folder, checkout)
+    known = recipe_of(read)
     if known and known.needs and facts:
-        raise _program(folder, known, known.needs, facts)
+        return _program(folder, known, known.needs, facts)
     if known and known.needs:
-        raise _no_extension(folder, known)
+        return _no_extension(folder, known)
+    empty = [item.path for item in read.submodules if item.empty]
+    if empty:
+        if read is not checkout:
+            read = read_checkout(folder, ()).value or read
+        # viewers and the like are needed by nothing here
+        needed = [item.submodule.path for item in needed_submodules(read)]
+        if lacking := [path for path in needed if path in empty]:
+            return incomplete(folder, folder, lacking, request)
     if known is None and has_build_file(folder):
-        return _with_extensions_below(folder, checkout, notes)
-    if known is None and not is_checkout(folder):
+        return (*_package(folder, read), None)
+    if known is None and not is_source(folder):
         around = checkout_around(folder)
         path = folder.relative_to(around).as_posix()
         # empty because it is a submodule that was never fetched
         if any(item.empty and item.path == path for item in read_submodules(around)):
-            raise incomplete(around, around, [path])
-        raise no_checkout(folder)
-    extensions, unreadable = _extensions_of(folder, known, checkout)
-    if recognition:
+            return incomplete(around, around, [path], request)
+        return no_checkout(folder, *request.options)
+    notes = []
+    recognition, stack = recognise(read), stack_of(read)
+    if recognition and stack:
         origin = recognition.words
         if recognition.own:
             origin = f"of {recognition.words}"
         notes.append(f"{folder} is a checkout {origin}")
+    # the folders of its recipe that setup.py builds, and those that something else does
+    ours: list[Path] = []
+    others: set[Path] = set()
+    for part in known.parts if known else ():
+        path_of_part, by_setup = resolved_folder(folder / part.path), part.builder == "setup.py"
+        if path_of_part and part.path and by_setup:
+            ours.append(path_of_part)
+        elif path_of_part and part.path:
+            others.add(path_of_part)
+        if known and part.path and by_setup and not path_of_part:
+            notes.append(f"{part.path} is not in this checkout, although {known.name} has it; it is left out")
+        elif part.note and part.path in ("", "."):
+            notes.append(part.note)
+        elif part.note:
+            notes.append(f"{part.path}: {part.note}")
+    # a folder that is there and holds no source is what a plain clone or a zip leaves
+    if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
+        return incomplete(folder, folder, gone, request)
+    if folder in ours:
+        return ours, notes, stack
+    walk = walk_extensions(folder)
+    if not walk.complete:
+        return NoExtension.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
+    extensions = [path for path in walk.found if path not in others]
+    if extensions:
+        notes += [f"{path} cannot be read and was not looked into" for path in walk.unreadable]
+        return list(dict.fromkeys([*ours, *extensions])), notes, stack
+    # why it has none; what is most certain comes first
     if known:
-        for part in known.parts:
-            if part.path and part.builder == "setup.py" and not resolved_folder(folder / part.path):
-                missing = f"{part.path} is not in this checkout, although {known.name} has it"
-                notes.append(f"{missing}; it is left out")
-            elif part.note and part.path in ("", "."):
-                notes.append(part.note)
-            elif part.note:
-                notes.append(f"{part.path}: {part.note}")
-    notes += [f"{path} cannot be read and was not looked into" for path in unreadable]
-    return extensions
+        return _no_extension(folder, known)
+    if empty:
+        return incomplete(folder, folder, empty, request)
+    if problem := _other_kind(folder):
+        return problem
+    if uses := compiled_at_first_use(folder):
+        lines, newest = few([item.place for item in uses]), max(uses, key=lambda use: release(use.cmake))
+        builder = newest.builder
+        return Rejected.of("plan.compiled-at-first-use", folder=folder, lines=lines, builder=builder)
+    return _nothing_found(folder, read, walk.unreadable)
 
 
-def _with_extensions_below(folder: Path, checkout: Checkout | None, notes: list[str]) -> list[Path]:
-    """A package; before it the extensions below it that it or the checkout's scripts import, or all of them where it compiles
-    nothing itself."""
+def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str]]:
+    """Return a package; before it the extensions below it that it or the checkout's scripts import, or all of them where it
+    compiles nothing itself."""
     below: tuple[Path, ...] = ()
     if is_checkout(folder):
         below = walk_extensions(folder, below=True).found
-        require_fetched(folder, checkout)
     if below and walk_extensions(folder, depth=0).found:
         imported = {module.name for module in (*read_source(folder).needs, *read_scripts(folder)[0].imports)}
-        identity = _identity(folder, checkout)
-        if identity:
-            imported.update(identity.imports)
+        imported.update(read.imports)
         below = tuple(path for path in below if brought_by([read_source(path)]) & imported)
     if not below:
-        return [folder]
+        return [folder], ()
     names = ", ".join(path.relative_to(folder).as_posix() for path in below)
-    notes.append(f"{folder.name} needs extensions that lie below it ({names}); they are built first")
-    return [*below, folder]
+    note = f"{folder.name} needs extensions that lie below it ({names}); they are built first"
+    return [*below, folder], (note,)
 
 
-def _no_folder(text: str) -> SplatfixError:
-    """What to do with a SOURCE that is not a folder: a package by name, the address of a repository, what does not exist."""
+def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
+    """Build the rejection for a setup.py of several packages, of which pip builds one."""
+    todo: list[Step] = []
+    for inner in walk_extensions(folder, below=True).found:
+        if read_source(inner).packages_apart:
+            todo.append(run("splatfix", "install", as_typed(inner), *request.options))
+    if todo:
+        todo.insert(0, say("Name what below it has a setup.py of its own:"))
+    todo.append(say("For its own packages do what its README says, or give each a folder and a setup.py."))
+    names = ", ".join(name or "a computed name" for name in source.setups)
+    return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
+
+
+def _no_folder(text: str) -> NoFolder:
+    """Say what to do with a package by name, the address of a repository, and what does not exist."""
+    text = without_credentials(text)
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
     todo: list[Step] = []
     if name in BY_RELEASE:
@@ -210,7 +279,7 @@ def _no_folder(text: str) -> SplatfixError:
             todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
         todo.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
     if todo:
-        return SplatfixError.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
+        return NoFolder.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
@@ -219,37 +288,35 @@ def _no_folder(text: str) -> SplatfixError:
     if name.isidentifier():
         argv = ("splatfix", "install", text, "--backend", "wheels", "--dry-run")
         todo.append(run(*argv, text="For a prebuilt wheel of that name"))
-    problem = "does not exist"
+    what = f"{text} does not exist."
     if is_file(text):
-        problem = "is a file, not a folder"
-    return usage_error("not-a-folder", f"{text} {problem}.", *todo)
+        what = f"{text} is a file, not a folder."
+    return NoFolder(code="not-a-folder", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
 
 
 def install_name(extension: str) -> str:
-    """What ``splatfix install`` takes for an extension of this name where no folder of it is known; "": nothing does."""
+    """Return what ``splatfix install`` takes for an extension of this name where no folder of it is known; "" for nothing."""
     name = extension.lower()
     if name not in BY_RELEASE:
         return ""
     return f"{name}=={BY_RELEASE[name]}"
 
 
-def require_one_thing(folder: Path) -> None:
-    """Refuse ``splatfix install`` typed where a terminal opens: whatever is below is many things, not one.
-
-    Raises:
-        SplatfixError: ``not-a-checkout`` (exit 2).
-    """
-    if not is_one_thing(folder):
-        raise SplatfixError.of("plan.many-things", folder=folder, kind=holds_everything(folder))
+def many_things(folder: Path) -> NoExtension | None:
+    """Reject ``splatfix install`` typed where a terminal opens: whatever is below is many things, not one."""
+    kind = holds_everything(folder)
+    if not kind or "setup.py" in telling_paths(folder):
+        return None
+    return NoExtension.of("plan.many-things", folder=folder, kind=kind)
 
 
 def absolute(named: Iterable[str]) -> tuple[str, ...]:
-    """The same sources, folders by their absolute paths."""
+    """Return the same sources, folders by their absolute paths."""
     return tuple(str(resolved_folder(text) or text) for text in named)
 
 
 def variants_of_source(folder: str) -> tuple[str, ...]:
-    """Keys of the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
+    """Return the variants that an extension's source folder can be, by its own ``__init__.py``; () where none is known."""
     keys: list[str] = []
     for module in packages_in(Path(folder)):
         if not variants(module):
@@ -263,7 +330,7 @@ def variants_of_source(folder: str) -> tuple[str, ...]:
 
 
 def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin, ...]]:
-    """What the scripts of a SOURCE import and cannot do without, and what it declares; nothing where it is no folder."""
+    """Return what the scripts of a SOURCE import and cannot do without, and what it declares; nothing for no folder."""
     folder = resolved_folder(text)
     if folder is None:
         return (), ()
@@ -273,107 +340,76 @@ def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin
 
 
 def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
-    """Those modules that do not lie in the checkout around an extension, in which its trainer runs."""
+    """Return those modules that do not lie in the checkout around an extension, in which its trainer runs."""
     root = trainer_around(Path(source.folder))
     return tuple(name for name in modules if root is None or not resolved_folder(root / name))
 
 
 def declared_by(folder: Path) -> tuple[Pin, ...]:
-    """The requirements that a folder writes down."""
+    """Return the requirements that a folder writes down."""
     return tuple(read_pins(folder))
 
 
-def checkout_to_replace(text: str, checkout: Checkout | None, backend: str) -> Checkout | None:
-    """What is known of a SOURCE whose extensions drop-ins are to take the place of; None where it is no folder.
+def checkout_to_replace(text: str, checkout: Checkout | None, *options: str) -> Checkout | Rejected:
+    """Return what is known of a SOURCE whose extensions drop-ins are to take the place of.
 
     Args:
         checkout: as it was read already, if it is that folder.
-
-    Raises:
-        SplatfixError: ``not-a-checkout``, ``not-an-extension``, ``no-code`` (exit 2).
+        options: of ``splatfix install``, to be given with what a rejection names.
     """
     folder = resolved_folder(text)
     if folder is None:
-        return None
-    require_one_thing(folder)
+        return _no_folder(text)
+    if opened_here := many_things(folder):
+        return opened_here
     if not is_source(folder):
-        raise no_checkout(folder, "--backend", backend)
+        return no_checkout(folder, *options)
     if checkout and checkout.folder == str(folder):
         return checkout
-    return read_checkout(folder, ()).value
+    return read_checkout(folder, ()).value or _identity(folder, None)
 
 
 def is_source(folder: Path) -> bool:
-    """Something can be built or replaced in it."""
+    """Tell whether something can be built or replaced in it."""
     return has_build_file(folder) or is_checkout(folder)
 
 
-def is_one_thing(folder: Path) -> bool:
-    """The folder is not one where a terminal opens; see :func:`require_one_thing`."""
-    return not holds_everything(folder) or "setup.py" in telling_paths(folder)
-
-
-def has_stack_files(folder: Path) -> bool:
-    """By its files alone the folder can be a checkout of some stack."""
-    return recognise(Checkout(str(folder), telling_paths(folder))) is not None
-
-
-def stack_in(folder: Path, checkout: Checkout | None = None) -> Recognition | None:
-    """The stack that a checkout is or was made from, by all that tells; None also where its own call is another.
-
-    Args:
-        checkout: as it was read already.
-    """
-    identity = _identity(folder, checkout)
-    if identity is None:
-        return None
-    recognition = recognise(identity)
-    if recognition and recognition.call_fits is False:
-        return None
-    return recognition
-
-
-def _identity(folder: Path, checkout: Checkout | None) -> Checkout | None:
-    if checkout and checkout.folder == str(folder):
-        return checkout
-    return read_identity(folder).value
-
-
 def is_checkout(folder: Path) -> bool:
-    """Of a stack that splatfix knows, or a clone, or what has its extensions where stacks have them."""
+    """Tell whether it is of a stack that splatfix knows, or a clone, or has its extensions where stacks have them."""
     return is_clone(folder) or has_stack_files(folder)
 
 
-def no_checkout(folder: Path, *options: str) -> SplatfixError:
-    """That this folder is neither a checkout nor an extension, with what below it could be meant.
+def has_stack_files(folder: Path) -> bool:
+    """Tell whether by its files alone the folder can be a checkout of some stack."""
+    return recognise(Checkout(str(folder), telling_paths(folder))) is not None
+
+
+def _identity(folder: Path, checkout: Checkout | None) -> Checkout:
+    """Return what was read of that very folder, or what tells which stack it is."""
+    if checkout and checkout.folder == str(folder):
+        return checkout
+    return read_identity(folder).value or Checkout(str(folder), ())
+
+
+def no_checkout(folder: Path, *options: str) -> Rejected:
+    """Reject a folder that is neither a checkout nor an extension, with what below it could be meant.
 
     Args:
         options: of ``splatfix install``, to be given with each.
     """
     problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
-    if not below and (other := _other_kind(folder)):
-        return other
     if not below:
-        return SplatfixError.of("plan.not-an-extension", problem=problem)
+        return _other_kind(folder) or NoExtension.of("plan.not-an-extension", problem=problem)
     todo = [say("Name one of those that it holds:")]
     todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
     if len(below) > _MOST_NAMED:
         todo.append(say("There are more of them."))
-    return usage_error("not-a-checkout", f"{problem}.", *todo)
-
-
-def _other_kind(folder: Path) -> SplatfixError | None:
-    """Give the problem where a folder of photos, or a program in Rust, was named in the place of a trainer's checkout."""
-    if number := photos_alone(folder):
-        return SplatfixError.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
-    if "Cargo.toml" in telling_paths(folder):
-        return SplatfixError.of("plan.rust-program", folder=folder)
-    return None
+    return NoExtension(code="not-a-checkout", what=f"{problem}.", todo=tuple(todo), exit_code=Exit.USAGE)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
-    """Checkouts and extensions one or two levels below, in order of name; nothing inside one of them."""
+    """Yield checkouts and extensions one or two levels below, in order of name; nothing inside one of them."""
     budget = _MOST_CANDIDATES
     pending = [(path, 1) for path in subfolders(folder)]
     while pending and budget:
@@ -388,91 +424,40 @@ def _candidates(folder: Path) -> Iterator[Path]:
             continue
 
 
-def _extensions_of(
-    folder: Path, known: StackRecipe | None, checkout: Checkout | None
-) -> tuple[list[Path], tuple[Path, ...]]:
-    """The extensions of a checkout, in the recipe's order, then all others by name; and folders that cannot be read."""
-    empty = require_fetched(folder, checkout)
-    # the folders of its recipe that setup.py builds, and those that something else does; a fork may have left a part out
-    ours: list[Path] = []
-    others: set[Path] = set()
-    for part in known.parts if known else ():
-        path = resolved_folder(folder / part.path)
-        if path and part.path and part.builder == "setup.py":
-            ours.append(path)
-        elif path and part.path:
-            others.add(path)
-    # a folder that is there and holds no source is what a plain clone or a zip leaves
-    if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
-        raise incomplete(folder, folder, gone)
-    if folder in ours:
-        return ours, ()
-    walk = walk_extensions(folder)
-    if not walk.complete:
-        raise SplatfixError.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
-    extensions = [path for path in walk.found if path not in others]
-    if not extensions:
-        raise _nothing_to_build(folder, known, empty, walk.unreadable)
-    return [*ours, *(path for path in extensions if path not in ours)], walk.unreadable
+def _other_kind(folder: Path) -> Rejected | None:
+    """Reject a folder of photos, or a program in Rust, that was named in the place of a trainer's checkout."""
+    if number := photos_alone(folder):
+        return NothingToBuild.of("plan.no-code", folder=folder, photos=counted(number, "photo"))
+    if "Cargo.toml" in telling_paths(folder):
+        return Rejected.of("plan.rust-program", folder=folder)
+    return None
 
 
-def require_fetched(folder: Path, checkout: Checkout | None = None) -> tuple[str, ...]:
-    """Refuse a checkout with an empty submodule that something needs, as ``diagnose`` does; the other empty ones come back.
-
-    Raises:
-        SplatfixError: ``source-incomplete``.
-    """
-    empty = tuple(item.path for item in read_submodules(folder) if item.empty)
-    read = checkout
-    if empty and (read is None or read.folder != str(folder)):
-        read = read_checkout(folder, ()).value
-    # viewers and the like are needed by nothing here
-    needed = [item.submodule.path for item in needed_submodules(read)] if empty and read else []
-    if of_it := [path for path in needed if path in empty]:
-        raise incomplete(folder, folder, of_it)
-    return empty
-
-
-def _nothing_to_build(
-    folder: Path, known: StackRecipe | None, empty: Sequence[str], unreadable: Sequence[Path]
-) -> SplatfixError:
-    """Why a checkout has no extension; what is most certain comes first."""
-    if known:
-        return _no_extension(folder, known)
-    if empty:
-        return incomplete(folder, folder, empty)
-    if problem := _other_kind(folder):
-        return problem
-    if at := compiled_at_first_use(folder):
-        lines, newest = few([item.place for item in at]), max(at, key=lambda use: release(use.cmake))
-        return SplatfixError.of(
-            "plan.compiled-at-first-use", folder=folder, lines=lines, builder=newest.builder
-        )
-    # how extensions come into a checkout that keeps them in archives, or whose README clones them
+def _nothing_found(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> NoExtension:
+    """Reject a checkout without extensions, with how they come into one that keeps them in archives, or clones them."""
     todo: list[Step] = []
     for archive in packed_sources(folder):
         unpack = ("python", "-m", "zipfile", "-e", archive, archive.parent)
         todo.append(run(*unpack, text="Unpack what it keeps, then run this again"))
-    identity = read_identity(folder).value
-    for address in identity.clones if identity else ():
+    for address in read.clones:
         name = repository_of(address)
-        if identity and name != repository_of(identity.remote) and Path(name).name != folder.name.lower():
+        if name != repository_of(read.remote) and Path(name).name != folder.name.lower():
             clone = ("git", "clone", "--recursive", address)
             todo.append(run(*clone, text="Its README clones this; install its folder"))
-    return usage_error(
-        "not-an-extension",
-        f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one.",
-        *todo,
-        say("Name the folder with the extension's setup.py, or a checkout."),
-        *(say(f"Not looked into, because it cannot be read: {path}") for path in unreadable),
-    )
+    todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
+    todo += [say(f"Not looked into, because it cannot be read: {path}") for path in unreadable]
+    what = f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one."
+    return NoExtension(code="not-an-extension", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
 
 
-def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> SplatfixError:
-    """That a folder lacks submodules, or files of its own, with what fills them: in the checkout around it, where it is one.
+def incomplete(
+    subject: str | Path, folder: Path, lacking: Sequence[str], request: Request = _NOTHING_ASKED
+) -> Incomplete:
+    """Reject a folder that lacks submodules, or files of its own, with what fills them: in the checkout around it, if any.
 
     Args:
         lacking: relative to ``folder``; what is above it may be meant.
+        request: what goes on once the submodules were fetched; the folder alone where it names nothing.
     """
     root = checkout_around(folder)
     paths = [Path(os.path.relpath(folder / path, root)).as_posix() for path in lacking]
@@ -484,40 +469,42 @@ def incomplete(subject: str | Path, folder: Path, lacking: Sequence[str]) -> Spl
     commits: Mapping[str, str] = {}
     # slow, and asked for commits alone, where git has not recorded them
     if not all(item.recorded for item in submodules):
-        identity = read_identity(root).value
-        if identity:
-            commits = commits_of(identity)
+        commits = commits_of(_identity(root, None))
     clone = git is not None
     todo = list(how_to_fetch(str(root), submodules, clone=clone, remote=remote_of(git), commits=commits))
+    fetch = [step for step in todo if step.command]
     if todo:
-        todo.append(let_splatfix_fetch(run("splatfix", "install", folder)))
+        again = run("splatfix", "install", *(request.sources or (folder,)), *request.options)
+        todo.append(let_splatfix_fetch(again))
     foreign = [path for path in others if git and has_nothing_below(git, path)]
     deleted = [path for path in others if path not in foreign]
     if foreign:
         todo.append(say(f"Its README may say where it is from: git has nothing of {few(foreign)}."))
     if deleted and git:
-        todo.append(run("git", "-C", root, "checkout", "--", *deleted, text="Restore them from git"))
+        restore = run("git", "-C", root, "checkout", "--", *deleted, text="Restore them from git")
+        todo.append(restore)
+        fetch.append(restore)
     elif deleted:
         todo.append(say(f"Clone it again with --recursive: {few(deleted)} came with the repository."))
     todo.append(say("Or name the extensions to build one by one."))
     are = "are"
     if len(names) == 1:
         are = "is"
-    details = {"folder": str(root), "lacking": names}
-    return SplatfixError.of(
+    rejection = Incomplete.of(
         "plan.source-incomplete",
         subject=subject,
         missing=f"{few(names)} {are}",
         todo=tuple(todo),
-        details=details,
+        details={"folder": str(root), "lacking": names},
     )
+    return replace(rejection, fetch=tuple(fetch))
 
 
-def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> dict[str, tuple[str, ...]]:
-    """By name, variants of the extensions of incomplete folders: those that are there, and what is known of the empty ones.
+def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) -> dict[str, tuple[str, ...]]:
+    """Return by name the variants of the extensions of incomplete folders: those there, and what is known of the empty ones.
 
     Args:
-        read: a checkout as it was read already, if one of the folders is one.
+        checkout: as it was read already, if one of the folders is one.
     """
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(resolved_folder, named)):
@@ -526,79 +513,72 @@ def expected_extensions(named: Iterable[str], read: Checkout | None = None) -> d
             paths = walk_extensions(folder).found
         for path in paths:
             extensions.setdefault(read_source(path).label, variants_of_source(str(path)))
-        checkout = _identity(folder, read)
-        if checkout is None:
-            continue
+        read = _identity(folder, checkout)
         keys: dict[str, str] = {}
-        known = recipe_of(checkout)
-        if known:
+        if known := recipe_of(read):
             keys = {part.path: part.variant for part in known.parts if part.builder == "setup.py"}
-        for item in checkout.submodules:
+        for item in read.submodules:
             if not item.empty:
                 continue
-            row, name = variant(keys.get(item.path, "")), module_of(item, checkout)
+            row, name = variant(keys.get(item.path, "")), module_of(item, read)
             if row:
                 extensions.setdefault(row.module, (row.key,))
-            elif variants(name) or name in checkout.imports:
+            elif variants(name) or name in read.imports:
                 extensions.setdefault(name, ())
     return extensions
 
 
-def _no_extension(folder: Path, known: StackRecipe) -> SplatfixError:
+def _no_extension(folder: Path, known: StackRecipe) -> NothingToBuild:
+    """Reject a checkout whose stack has no extension of its own, with what its recipe says instead."""
     notes = [part.note for part in known.parts if part.note] or [known.note]
     meaning = ""
     if any(notes):
         meaning = f"What is known of it: {'; '.join(notes)}."
-    steps: list[Step] = []
+    todo: list[Step] = []
     for part in known.parts:
         if part.clone:
-            steps.append(run("git", "clone", "--recursive", part.clone))
+            todo.append(run("git", "clone", "--recursive", part.clone))
         if part.install:
-            steps.append(fill_in("splatfix", "install", part.install, "--target", "ARCH"))
-    steps.append(run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it"))
-    return SplatfixError.of(
-        "plan.no-extension-of-its-own",
-        folder=folder,
-        name=known.name,
-        meaning=meaning,
-        todo=tuple(steps),
+            todo.append(fill_in("splatfix", "install", part.install, "--target", "ARCH"))
+    todo.append(run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it"))
+    return NothingToBuild.of(
+        "plan.no-extension-of-its-own", folder=folder, name=known.name, meaning=meaning, todo=tuple(todo)
     )
 
 
-def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> SplatfixError:
-    """For a program that splatfix does not build (LichtFeld, OpenSplat, brush): what this machine has of what it needs.
+def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts) -> Rejected:
+    """Reject a program that splatfix does not build (LichtFeld, OpenSplat, brush), with what this machine has for it.
 
     The details hold each need with ``met`` true, false or null (not known).
     """
     machine = facts.machine
     checked: list[tuple[bool | None, str]] = []
     if needs.cuda:
-        need = f"CUDA toolkit {'.'.join(map(str, needs.cuda))} or newer"
-        toolkits = machine.toolkits.value
-        if toolkits is None:
-            checked.append((None, f"{need}: not known ({machine.toolkits.error})"))
-        else:
-            fitting = [item for item in toolkits if item.nvcc and release(item.version)[:2] >= needs.cuda]
-            best = "none found"
-            if fitting:
-                best = f"{fitting[0].version} in {fitting[0].root}"
-            checked.append((bool(fitting), f"{need}: {best}"))
+        fitting = []
+        for item in machine.toolkits.value or ():
+            if item.nvcc and release(item.version)[:2] >= needs.cuda:
+                fitting.append(f"{item.version} in {item.root}")
+        checked.append(_checked(f"CUDA toolkit {dotted(needs.cuda)} or newer", machine.toolkits, fitting[:1]))
     for tool in needs.tools:
         checked.append((tool in machine.tools, f"{tool}: {machine.tools.get(tool, 'not found on PATH')}"))
     if needs.adapters:
         need = f"a graphics adapter through {needs.adapters}"
-        adapters = machine.adapters.value
-        if adapters is None:
-            checked.append((None, f"{need}: not known ({machine.adapters.error})"))
-        else:
-            names = ", ".join(item.name for item in adapters) or "none found"
-            checked.append((bool(adapters), f"{need} or Metal: {names}"))
+        if machine.adapters.value is not None:
+            need += " or Metal"
+        names = [item.name for item in machine.adapters.value or ()]
+        checked.append(_checked(need, machine.adapters, names))
     marks = {True: "✓", False: "✗", None: "?"}
     lines = [f"{marks[met]} {text}" for met, text in checked]
-    return SplatfixError(
-        "not-a-python-extension",
-        f"{folder} is a checkout of {known.name}: {known.note}.",
+    return Rejected(
+        code="not-a-python-extension",
+        what=f"{folder} is a checkout of {known.name}: {known.note}.",
         meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
         todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
+
+
+def _checked(need: str, fact: Fact[Any], fitting: Sequence[str]) -> tuple[bool | None, str]:
+    if fact.value is None:
+        return None, f"{need}: not known ({fact.error})"
+    return bool(fitting), f"{need}: {', '.join(fitting) or 'none found'}"

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Context
 from splatfix.context.commands import python_option
+from splatfix.core.errors import require
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch
@@ -154,7 +155,7 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         SplatfixError: as :func:`usable_python`.
     """
     facts = context.facts
-    interpreter = usable_python(facts)
+    interpreter = require(usable_python(facts))
     # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []

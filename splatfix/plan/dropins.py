@@ -8,22 +8,28 @@ from pathlib import Path
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, fill_in, run
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
     IRREPLACEABLE_VARIANTS,
     Dropin,
-    dropin_for_variant,
     dropin_named,
     known_names,
-    refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout
 from splatfix.model.option import Native, Replacement
-from splatfix.plan.checkout import checkout_to_replace, install_name, is_source, sources_in
+from splatfix.plan.checkout import (
+    Incomplete,
+    NoFolder,
+    NothingToBuild,
+    checkout_to_replace,
+    install_name,
+    is_source,
+    read_sources,
+)
 from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"
@@ -31,59 +37,57 @@ _SHARED_NAME = "diff-gaussian-rasterization"
 
 def choose_dropins(
     sources: Iterable[str], checkout: Checkout | None = None, backend: str = "pure"
-) -> Replacement:
-    """The drop-ins for names, source folders or whole checkouts, each once, and what they cannot replace.
+) -> Replacement | Rejected:
+    """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace.
 
     Args:
         checkout: as it was read already, if one of the sources is one.
-        backend: the one that was asked for, which the commands of errors name.
-
-    Raises:
-        SplatfixError: ``nothing-replaces-it`` (exit 1) with the reason; ``variant-not-said``, ``unknown-drop-in``,
-            ``nothing-to-replace`` (exit 2); ``same-name-twice`` when two variants of one name are asked for.
+        backend: the one that was asked for, which the commands of rejections name.
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
-        raise SplatfixError.of("plan.nothing-named-to-replace", known=known_names())
+        return Rejected.of("plan.nothing-named-to-replace", known=known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
-        replacement = _replacement(text, checkout, backend)
+        read = checkout_to_replace(text, checkout, "--backend", backend)
+        if isinstance(read, NoFolder):
+            replacement = _by_name(text, backend)
+        elif isinstance(read, Rejected):
+            return read
+        else:
+            replacement = _of_checkout(text, read, backend)
+        if isinstance(replacement, Rejected):
+            return replacement
         native.update(dict.fromkeys(replacement.native))
         for dropin in replacement.dropins:
             other = dropins.setdefault(dropin.distribution, dropin)
             if other != dropin:
-                raise SplatfixError.of("plan.two-of-one-name", other=other.name, dropin=dropin.name)
+                return Rejected.of("plan.two-of-one-name", other=other.name, dropin=dropin.name)
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
-def _replacement(text: str, checkout: Checkout | None, backend: str) -> Replacement:
-    checkout = checkout_to_replace(text, checkout, backend)
-    if checkout is None:
-        return Replacement((_by_name(text, backend),))
+def _of_checkout(text: str, checkout: Checkout, backend: str) -> Replacement | Rejected:
     replacement = _of_a_host(checkout) or replacement_for(checkout)
     if replacement.dropins and not replacement.useless:
         return replacement
-    refused = None
-    try:
-        sources_in((text,), checkout=checkout)
-    except SplatfixError as error:
-        refused = error
+    sources = read_sources((text,), checkout=checkout)
     if not replacement.native:
         # the reason that install gives for having nothing to build, where it knows a better one
-        if refused and refused.code in ("no-code", "no-extension-of-its-own"):
-            raise refused
-        raise SplatfixError.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
-    # what builds a source: itself, or where install refuses it, what that says to build in its place
+        if isinstance(sources, NothingToBuild):
+            return sources
+        return Rejected.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
+    # what builds a source: itself, or where install rejects it, what that says to build in its place
     build: tuple[Step, ...] = (fill_in("splatfix", "install", text, "--target", "ARCH"),)
-    if refused and refused.code != "source-incomplete":
-        build = refused.todo
+    if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
+        build = sources.todo
     beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
-    raise _only_native(replacement.refused, "", *build, *_by_their_names(beside, backend))
+    todo = (*build, *_by_their_names(beside, backend))
+    return Rejected.of("plan.nothing-replaces-it", subject=replacement.refused, todo=todo)
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
-    """What a drop-in replaces of a source that is itself the host of one (gsplat's own): its compiled module, beside an
+    """Choose what replaces the compiled module of a source that is itself the host of a drop-in (gsplat's own), beside an
     installed host of the same release; None where it is no such source."""
     for dropin in DROPINS:
         for item in checkout.sources:
@@ -100,80 +104,60 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
     return None
 
 
-def _only_native(subject: str, reason: str, *todo: Step) -> SplatfixError:
-    if reason:
-        subject += f": {reason}"
-    return SplatfixError.of("plan.nothing-replaces-it", todo=todo, subject=subject)
-
-
-def _by_name(text: str, backend: str) -> Dropin:
+def _by_name(text: str, backend: str) -> Replacement | Rejected:
+    """Choose the drop-in of a name, such as ``simple_knn``, ``gsplat``, ``diff_gaussian_rasterization@mip``."""
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
-    if name == _SHARED_NAME and kind:
-        for dropin in DROPINS:
-            if dropin.distribution == _SHARED_NAME and kind in (dropin.variant, *dropin.serves):
-                return dropin
-        if kind not in IRREPLACEABLE_VARIANTS:
-            raise SplatfixError.of("plan.unknown-variant", text=text, variants=_variant_names())
-        dropin_of_twin = dropin_for_variant(kind)
-        if dropin_of_twin is not None:
-            return dropin_of_twin
-        row = variant(kind)
-        module = subject = kind
-        if row:
-            module, subject = row.module, f"{row.module} ({kind})"
-        beside = _by_their_names(companions(module, kind), backend)
-        raise _only_native(subject, refusal(kind) or "", _build(module), *beside)
-    if name == _SHARED_NAME:
-        raise SplatfixError.of("plan.variant-not-said", text=text, variants=_variant_names(), backend=backend)
     for dropin in DROPINS:
-        if name in (dropin.host or dropin.distribution, dropin.distribution) and not kind:
-            return dropin
-    if name in IRREPLACEABLE:
-        raise _only_native(
-            text, IRREPLACEABLE[name], _build(name), *_by_their_names(companions(name), backend)
-        )
-    raise SplatfixError.of("plan.unknown-drop-in", text=text, known=known_names())
-
-
-def _variant_names() -> str:
-    return ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
+        by_kind = dropin.variant and name == dropin.distribution and kind in (dropin.variant, *dropin.serves)
+        if by_kind or (not dropin.variant and not kind and name in (dropin.host, dropin.distribution)):
+            return Replacement((dropin,))
+    kinds = ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
+    if name == _SHARED_NAME and not kind:
+        return Rejected.of("plan.variant-not-said", text=text, variants=kinds, backend=backend)
+    row = variant(kind) if name == _SHARED_NAME and kind in IRREPLACEABLE_VARIANTS else None
+    if name == _SHARED_NAME and row is None:
+        return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
+    if row:
+        extension, beside = row.module, companions(row.module, kind)
+        subject = f"{row.module} ({kind}): {IRREPLACEABLE_VARIANTS[kind]}"
+    elif name in IRREPLACEABLE:
+        extension, beside = name, companions(name)
+        subject = f"{text}: {IRREPLACEABLE[name]}"
+    else:
+        return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
+    build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
+    if release := install_name(extension):
+        build = run("splatfix", "install", release, "--target", "sm_120")
+    todo = (build, *_by_their_names(beside, backend))
+    return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=todo)
 
 
 def _by_their_names(names: Sequence[str], backend: str) -> tuple[Step, ...]:
-    """The command for the drop-ins of what is called beside an extension."""
+    """Return the command for the drop-ins of what is called beside an extension."""
     if not names:
         return ()
     text = "What is called beside it can be replaced"
     return (run("splatfix", "install", *names, "--backend", backend, text=text),)
 
 
-def _build(extension: str) -> Step:
-    release = install_name(extension)
-    if release:
-        return run("splatfix", "install", release, "--target", "sm_120")
-    return fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
-
-
 def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
-    """Names of the drop-ins for what the stacks that call an extension call beside it; () where they call nothing else.
+    """Return the drop-ins for what the stacks that call an extension call beside it, by name; () where that is nothing.
 
     Args:
         extension: a module or distribution; where several share the name, ``variant_key`` tells which.
     """
+    module = extension.replace("-", "_")
     keys = {variant_key}
     if not variant_key:
-        keys = {row.key for row in variants(extension.replace("-", "_"))} | {extension}
+        keys = {row.key for row in variants(module)} | {extension}
     names: set[str] = set()
     for stack in stacks():
-        needed = (*stack.needs, *stack.also_needs)
-        if keys.isdisjoint(needed):
-            continue
-        for key in needed:
-            dropin = dropin_for_variant(key)
-            for other in DROPINS:
-                if not other.variant and key in (other.module, other.distribution, other.host):
-                    dropin = dropin or other
-            if dropin is not None and dropin.module != extension.replace("-", "_"):
+        needed = {*stack.needs, *stack.also_needs}
+        for dropin in DROPINS if keys & needed else ():
+            own = {*dropin.serves}
+            if not dropin.variant:
+                own |= {dropin.module, dropin.distribution, dropin.host}
+            if dropin.module != module and own & needed:
                 names.add(dropin.name)
     return tuple(sorted(names))

@@ -2,14 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.source_pattern import without_comments
-from splatfix.facts import source_texts
-from splatfix.knowledge import Arch
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
 from splatfix.model import Source
 from splatfix.model.steps import PlannedEdit
@@ -18,42 +15,14 @@ from splatfix.model.steps import PlannedEdit
 class BuildConditions(Struct, frozen=True):
     """What decides which breakages a build meets, beside the files themselves."""
 
-    cuda: tuple[int, ...]
-    torch: tuple[int, ...]
+    versions: Mapping[str, tuple[int, ...]]
+    """Of ``cuda``, ``torch``, ``gcc``, ``python`` and the distributions that edits of Python code depend on; ``arch`` is the
+    compute capability of the oldest GPU that is compiled for."""
     system: str
     arch_missing: bool = False
     """The numbers written in setup.py leave a target out, or running it would tell them."""
     gpu_missing: bool = False
     """setup.py compiles its CUDA code only for a GPU in sight, none is, and no variable changes that."""
-    arch: tuple[int, ...] = ()
-    """Compute capability of the oldest GPU that is compiled for; empty when that plays no part."""
-    python: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Versions of ``python`` itself and of the distributions that edits of Python code depend on, and of ``gcc``."""
-    builder: str = "setup.py"
-    """``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from."""
-
-
-def build_conditions(
-    source: Source,
-    cuda: Sequence[int],
-    torch: Sequence[int],
-    system: str,
-    archs: Sequence[Arch],
-    python: Mapping[str, tuple[int, ...]] | None = None,
-) -> BuildConditions:
-    """The conditions of one source's build with these versions, for these architectures.
-
-    Args:
-        python: see :attr:`BuildConditions.python`.
-    """
-    builder, arch = "setup.py", tuple[int, ...]()
-    if "CMakeLists.txt" in source.build_files and not source.uses_torch_builder:
-        builder = "cmake"
-    if archs:
-        arch = divmod(min(item.number for item in archs), 10)
-    return BuildConditions(
-        tuple(cuda[:2]), tuple(torch[:2]), system, arch=arch, python=python or {}, builder=builder
-    )
 
 
 class Cures(Struct, frozen=True):
@@ -64,32 +33,35 @@ class Cures(Struct, frozen=True):
     """Those that variables of the build's environment cure."""
 
 
-def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
-    """What the breakages in a source need under these conditions.
+def needed_cures(source: Source, texts: Mapping[str, str], conditions: BuildConditions) -> Cures | Rejected:
+    """Return what the breakages in a source need under these conditions; rejected for something that no edit cures.
 
-    Raises:
-        SplatfixError: ``refused-by-rule`` for something that no edit cures.
+    Args:
+        texts: of the files that an edit may change, by their paths relative to the source.
     """
     edits: list[PlannedEdit] = []
     by_variables: list[Breakage] = []
-    texts = {name: without_comments(name, text) for name, text in source_texts(Path(source.folder))}
+    builder = "setup.py"
+    if "CMakeLists.txt" in source.build_files and not source.uses_torch_builder:
+        builder = "cmake"
+    code_of_files = {name: without_comments(name, text) for name, text in texts.items()}
     for record in breakages():
         find = record.find
         if find is None:
             continue
-        applies = _applies(record, conditions, texts.values())
+        applies = _applies(record, conditions, builder, code_of_files.values())
         if not applies and not record.always_edit:
             continue
         # those that show it
-        files = tuple(name for name, code in texts.items() if find.looks_at(name) and find.find(code))
+        files = tuple(name for name, code in code_of_files.items() if find.looks_at(name) and find.find(code))
         if not files:
             continue
         if record.stops:
-            raise SplatfixError.of(
+            return Rejected.of(
                 "plan.refused-by-rule",
                 details={"rule": record.key, "files": list(files), "source": "; ".join(record.sources)},
                 label=source.label,
-                oldest=".".join(map(str, conditions.arch)),
+                oldest=".".join(map(str, conditions.versions["arch"])),
                 file=files[0],
                 symptom=record.symptom,
                 no_edit=record.no_edit,
@@ -105,7 +77,7 @@ def needed_cures(source: Source, conditions: BuildConditions) -> Cures:
 
 
 def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
-    """What the planned edits make of one file."""
+    """Return what the planned edits make of one file."""
     for edit in edits:
         if name in edit.files:
             text = apply(breakage(edit.rule), text)
@@ -113,7 +85,7 @@ def edited(name: str, text: str, edits: Sequence[PlannedEdit]) -> str:
 
 
 def apply(record: Breakage, text: str) -> str:
-    """The text with a record's edits; applied to its own result it changes nothing more."""
+    """Return the text with a record's edits; applied to its own result it changes nothing more."""
     if record.find and record.find.unless and record.find.unless.search(text):
         return text
     for edit in record.edits:
@@ -130,21 +102,20 @@ def apply(record: Breakage, text: str) -> str:
     return text
 
 
-def _applies(record: Breakage, conditions: BuildConditions, texts: Iterable[str]) -> bool:
+def _applies(record: Breakage, conditions: BuildConditions, builder: str, texts: Iterable[str]) -> bool:
+    """Tell whether a breakage is met.
+
+    Args:
+        builder: ``setup.py``, or ``cmake`` where CMakeLists.txt is what is built from.
+    """
     when = record.when
-    versions = {
-        **conditions.python,
-        "cuda": conditions.cuda,
-        "torch": conditions.torch,
-        "arch": conditions.arch,
-    }
-    if not when.holds(versions, conditions.system) or when.lacks:
+    if not when.holds(conditions.versions, conditions.system) or when.lacks:
         return False
     if when.arch_missing and not conditions.arch_missing:
         return False
     if when.gpu_missing and not conditions.gpu_missing:
         return False
-    if when.builder and when.builder != conditions.builder:
+    if when.builder and when.builder != builder:
         return False
     return when.sources_match is None or any(when.sources_match.search(text) for text in texts)
 
@@ -154,7 +125,7 @@ _ANCHOR = re.compile(r"^[ \t]*#[ \t]*(?:pragma[ \t]+once|include\b)[^\n]*\n", re
 
 
 def _add_include(text: str, header: str) -> str:
-    """The include line before the first include or after ``#pragma once``; on top where there is neither."""
+    """Put the include line before the first include or after ``#pragma once``; on top where there is neither."""
     line = f"#include {header}\n"
     if re.search(rf"^[ \t]*#[ \t]*include[ \t]*{re.escape(header)}", text, re.MULTILINE):
         return text
@@ -168,7 +139,7 @@ def _add_include(text: str, header: str) -> str:
 
 
 def _after_includes(text: str, addition: str) -> str:
-    """The addition after the last include that stands at the top level of the file (not inside a conditional)."""
+    """Put the addition after the last include that stands at the top level of the file (not inside a conditional)."""
     depth = at = top = 0
     # in a header with a classic include guard around everything the top level is one deeper
     if _GUARD.match(text):

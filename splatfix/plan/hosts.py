@@ -7,41 +7,40 @@ from collections.abc import Sequence
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import run, say
 from splatfix.knowledge.dropins import Dropin
 from splatfix.model import Distribution
 from splatfix.model.steps import InstallDependencies, Reason
 
 
-def require_host(context: Context, dropin: Dropin) -> None:
-    """Refuse to put a drop-in beside a host that is not here, is of another release, lies elsewhere, or is compiled.
-
-    Raises:
-        SplatfixError: as :func:`served_host`; ``host-elsewhere``, ``host-compiled``.
-    """
+def host_obstacle(context: Context, dropin: Dropin) -> Rejected | None:
+    """Reject a drop-in beside a host that is not here, is of another release, lies elsewhere, or is compiled."""
     if not dropin.host:
-        return
+        return None
     host = served_host(context, dropin)
+    if isinstance(host, Rejected):
+        return host
     name = f"{host.name} {host.version}"
     python = context.interpreter
     if host.editable or (python and not host.location.startswith(python.prefix)):
         todo = other_releases(context, dropin)[:1]
         folder = host.origin or host.location
-        raise SplatfixError.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
+        return Rejected.of("plan.host-elsewhere", todo=todo, name=name, folder=folder)
     if compiled := compiled_module(context, dropin):
         check = run("splatfix", "diagnose", text="See whether it fits this torch and GPU")
         remove = pip(context.facts, "uninstall", host.name, text="To use the drop-in in its place, first")
-        raise SplatfixError.of("plan.host-compiled", todo=(check, remove), name=name, compiled=compiled)
+        return Rejected.of("plan.host-compiled", todo=(check, remove), name=name, compiled=compiled)
+    return None
 
 
 def imports_of_hosts(
     context: Context, dropins: Sequence[Dropin], *, installing: bool
-) -> tuple[InstallDependencies, ...]:
-    """The step that brings what hosts import without asking pip for it; () where all of it is installed.
+) -> tuple[InstallDependencies, ...] | Rejected:
+    """Return the step that brings what hosts import without asking pip for it; () where all of it is installed.
 
-    Raises:
-        SplatfixError: ``host-import-missing`` where something is missing and is not to be installed too.
+    Args:
+        installing: what is missing may be installed too; rejected otherwise.
     """
     reasons = {}
     for dropin in dropins:
@@ -53,7 +52,7 @@ def imports_of_hosts(
     if not installing:
         install = pip(context.facts, "install", *reasons)
         too = say("Or add --with-dependencies: then splatfix installs it too, in the same journal.")
-        raise SplatfixError.of(
+        return Rejected.of(
             "plan.host-import-missing", todo=(install, too), reasons="; ".join(reasons.values())
         )
     return (
@@ -65,20 +64,16 @@ def imports_of_hosts(
     )
 
 
-def served_host(context: Context, dropin: Dropin) -> Distribution:
-    """The installed host, of a release that the drop-in was made for.
-
-    Raises:
-        SplatfixError: ``host-not-installed``, ``host-release-not-served``.
-    """
+def served_host(context: Context, dropin: Dropin) -> Distribution | Rejected:
+    """Return the installed host, where it is of a release that the drop-in was made for."""
     host = context.distribution(dropin.host)
     if host is None:
         todo = other_releases(context, dropin)
-        raise SplatfixError.of("plan.host-not-installed", todo=todo, host=dropin.host)
+        return Rejected.of("plan.host-not-installed", todo=todo, host=dropin.host)
     name = f"{host.name} {host.version}"
     if not release_served(dropin, host.version):
         compile_it = run("splatfix", "install", name.replace(" ", "=="), text="Or compile what is installed")
-        raise SplatfixError.of(
+        return Rejected.of(
             "plan.host-release-not-served",
             todo=(*other_releases(context, dropin), compile_it),
             name=name,

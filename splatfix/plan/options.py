@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Context, make_context
 from splatfix.context.commands import make_environment, python_option, python_to_be, removed_by
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import Rejected, SplatfixError, require, usage_error
 from splatfix.core.step import PlainStep, Step, run, say, target_options
 from splatfix.knowledge import cubin_runs_on
 from splatfix.model import Considered, Distribution, EnvironmentFacts, Fact, Facts, Finding, Source
@@ -40,8 +40,13 @@ from splatfix.plan.backends.native import native, native_plan
 from splatfix.plan.backends.pure import dropin_plan, dropins, dropins_on_gpu
 from splatfix.plan.backends.torch import other_torch
 from splatfix.plan.backends.wheels import wheels
-from splatfix.plan.checkout import expected_extensions, sources_in, variants_of_source
-from splatfix.plan.dependencies import require_submodules
+from splatfix.plan.checkout import (
+    Incomplete,
+    expected_extensions,
+    read_sources,
+    variants_of_source,
+)
+from splatfix.plan.dependencies import missing_submodules
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.installed import mend_plan, mended_by_name
 from splatfix.plan.parts import NativePart
@@ -90,28 +95,33 @@ def summarise(
     checkout = None
     if facts:
         checkout = facts.checkout.value
-    try:
-        replacement = choose_dropins(sources, checkout)
-    except SplatfixError as error:
-        replacement = Replacement(native=(Native("", error.what.rstrip(".")),))
+    replacement = choose_dropins(sources, checkout)
+    if isinstance(replacement, Rejected):
+        replacement = Replacement(native=(Native("", replacement.error().what.rstrip(".")),))
     summary = SourceSummary(named=named, replacement=replacement)
-    try:
-        read = sources_in(sources, facts)[0]
-        if facts:
-            require_submodules(facts, read)
-            for source in read:
-                require_gpu(source, facts)
-        return _with_sources(summary, read)
-    except SplatfixError as error:
-        if error.code != "source-incomplete":
-            return replace(summary, named=(), refused=error)
+    read = read_sources(sources, facts)
+    obstacle: Rejected | None = None
+    if isinstance(read, Rejected):
+        obstacle = read
+    elif facts:
+        obstacle = missing_submodules(facts, read.sources)
+    if isinstance(obstacle, Incomplete):
         # what completes the sources: the commands of git, the first with what is lacking; else what is lacking alone
-        by_git = [step for step in error.todo if step.command and step.command.argv[0] == "git"]
-        to_complete = [say(error.what)]
+        by_git = obstacle.fetch
+        to_complete = [say(obstacle.what)]
         if by_git:
-            to_complete = [PlainStep(error.what, by_git[0].command), *by_git[1:]]
+            to_complete = [PlainStep(obstacle.what, by_git[0].command), *by_git[1:]]
         variants = expected_extensions(sources, checkout)
         return replace(summary, variants=variants, prepare=fetch or tuple(to_complete), fetch=bool(fetch))
+    if isinstance(read, Rejected):
+        return replace(summary, named=(), refused=read.error())
+    try:
+        if facts:
+            for source in read.sources:
+                require_gpu(source, facts)
+    except SplatfixError as error:
+        return replace(summary, named=(), refused=error)
+    return _with_sources(summary, read.sources)
 
 
 def _with_sources(summary: SourceSummary, sources: Sequence[Source]) -> SourceSummary:
@@ -289,7 +299,7 @@ def plan_install(
     """
     try:
         if mended_by_name(request):
-            plan = mend_plan(request, context)
+            plan = require(mend_plan(request, context))
         elif request.backend == "auto":
             plan = _first_possible(request, context, prebuilt)
         elif request.backend in ("native", "wheels"):
@@ -330,10 +340,9 @@ def _first_possible(
         kept = _kept(request, context)
     if kept:
         return replace(kept, considered=(considered,))
-    try:
-        replacement = choose_dropins(request.sources, context.checkout)
-    except SplatfixError:
-        raise obstacle from None
+    replacement = choose_dropins(request.sources, context.checkout)
+    if isinstance(replacement, Rejected):
+        raise obstacle
     # where a part must be built natively, nothing else serves
     if replacement.native:
         raise obstacle
@@ -374,11 +383,8 @@ def _native(request: Request, context: Context, prebuilt: Mapping[str, FetchWhee
     except SplatfixError as error:
         if error.code != "cpu-only-torch":
             raise
-        try:
-            replacement = choose_dropins(request.sources, context.checkout)
-        except SplatfixError:
-            raise error from None
-        if replacement.native:
+        replacement = choose_dropins(request.sources, context.checkout)
+        if isinstance(replacement, Rejected) or replacement.native:
             raise
         raise _with_next_best(error, request, context, replacement) from None
 
@@ -397,7 +403,7 @@ def _with_next_best(
 
 def _with_dropins(request: Request, context: Context) -> InstallPlan:
     """By the backend that was named; its refusal names the best of the others."""
-    replacement = choose_dropins(request.sources, context.checkout, request.backend)
+    replacement = require(choose_dropins(request.sources, context.checkout, request.backend))
     on_gpu = request.backend == "nvrtc"
     try:
         return dropin_plan(request, context, replacement, on_gpu=on_gpu)
@@ -426,12 +432,12 @@ def _kept(request: Request, context: Context) -> InstallPlan | None:
     """Nothing to do, where what is installed of the sources is known to have native code for every target."""
     if context.no_target:
         return None
-    sources, _ = sources_in(request.sources, context.facts)
-    assessment = assess(context, _with_sources(NO_SOURCES, sources))
+    read = require(read_sources(request.sources, context.facts))
+    assessment = assess(context, _with_sources(NO_SOURCES, read.sources))
     if not any(part.code for part in assessment.parts):
         return None
     try:
-        python = usable_python(context.facts)
+        python = require(usable_python(context.facts))
         option = keep(assessment)
     except (NotApplicable, SplatfixError):
         return None

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
-from splatfix.knowledge.dropins import DROPINS, IRREPLACEABLE, Dropin, dropin_for_variant, refusal, refusals
+from splatfix.knowledge.dropins import (
+    DROPINS,
+    IRREPLACEABLE,
+    Dropin,
+    declared_dropin,
+    dropin_for_variant,
+    refusal,
+    refusals,
+)
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import Traits, explain_mismatch, variant
 from splatfix.model import Checkout, Source
 from splatfix.model.option import Native, Replacement
-from splatfix.plan.faces import derived_dropin, known_rasterizer, own_source, unlike_dropins, with_assumptions
+from splatfix.plan.faces import Usage, derive_face, usage_of
 from splatfix.plan.parts import variants_of_face
+
+_ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
 
 
 def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacement:
@@ -30,48 +41,24 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     dropins: list[Dropin] = []
     native: list[Native] = []
     for module in dict.fromkeys(_modules(checkout)):
-        known = known_rasterizer(module, checkout)
-        chosen: Dropin | Native | str = _by_tables(module, checkout)
-        # nothing replaces a rasterizer whose source is not there, where its repository is known for it
-        if known and known.refused and own_source(module, checkout)[1] is None:
-            chosen = f"{known.refused} ({known.repository})"
+        usage = usage_of(module, checkout)
+        chosen: Dropin | Native | str = _by_tables(usage, checkout)
         if isinstance(chosen, str):
-            chosen = Native(module, chosen)
-        if isinstance(chosen, Native) and canonicalize_name(module) not in IRREPLACEABLE:
-            called = any(call.module == module for call in checkout.calls)
-            # a rasterizer that no table says nothing replaces
-            if called or own_source(module, checkout)[1] is not None:
-                chosen = _declared(chosen, checkout, order)
-        if isinstance(chosen, Dropin):
-            if _is_imported(module, checkout):
-                dropins.append(with_assumptions(chosen, checkout))
-        else:
+            chosen = _by_face(chosen, usage, checkout, order)
+        if isinstance(chosen, Native):
             native.append(chosen)
+        elif _is_imported(module, checkout):
+            dropins.append(_with_assumption(chosen, usage))
     return Replacement(tuple(dropins), tuple(native))
 
 
-def _declared(native: Native, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
-    try:
-        dropin = derived_dropin(native.module, checkout, order)
-    except NotReadable as refused:
-        # what a table says of it is more than what was read
-        known = native.reason and native.reason in refusals()
-        reason = native.reason if known else refused.reason
-        return Native(native.module, reason, undetermined=refused.undetermined and not known)
-    missing = next(unanswered(checkout, dropin), None)
-    if missing is None:
-        return dropin
-    place, problems = missing
-    return Native(native.module, f"a drop-in with its face does not answer {place}: {'; '.join(problems)}")
-
-
 def _modules(checkout: Checkout) -> Iterator[str]:
-    """Import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs.
+    """Yield the import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs.
 
     Where the imports of its code are known, a submodule's name or the table of its stack adds nothing that none imports.
     """
     sources = [item.source for item in checkout.sources]
-    built = [module for source in sources for module in modules_of(source)]
+    built = [module for source in sources for module in _modules_of(source)]
     yield from built
     own = {*built, *(item.module for item in checkout.shadows)}
     for name in checkout.imports:
@@ -93,16 +80,16 @@ def _modules(checkout: Checkout) -> Iterator[str]:
 
 
 def _is_imported(module: str, checkout: Checkout) -> bool:
-    """Code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
+    """Tell whether code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
     imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
     imported.update(item.name for item in checkout.needs)
-    own = [name for item in checkout.sources if item.path == "." for name in modules_of(item.source)]
+    own = [name for item in checkout.sources if item.path == "." for name in _modules_of(item.source)]
     tops = {name.partition(".")[0] for name in (*imported, *own)}
     return not imported or module.partition(".")[0] in tops
 
 
-def modules_of(source: Source) -> tuple[str, ...]:
-    """Import names of what a source builds: ``simple_knn`` of ``simple_knn._C``, ``fused_ssim`` of ``fused_ssim_cuda``."""
+def _modules_of(source: Source) -> tuple[str, ...]:
+    """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
     modules: dict[str, None] = {}
     for module in source.modules:
         if not module.name:
@@ -119,20 +106,20 @@ def modules_of(source: Source) -> tuple[str, ...]:
     return tuple(modules) or tops or (source.label.replace("-", "_"),)
 
 
-def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
-    """The drop-in for a module, else why there is none."""
+def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
+    """Return the drop-in that was made for a module, else why there is none."""
+    module, face = usage.module, usage.source
     candidates = [dropin for dropin in DROPINS if module in (dropin.module, dropin.host)]
     package, _, last = module.rpartition(".")
     if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
-    if not candidates or unlike_dropins(module, checkout):  # derive_face says in what
+    if not candidates or usage.obstacle:
         return IRREPLACEABLE.get(canonicalize_name(module), "")
     host = candidates[0].host
     published = [item.path for item in checkout.submodules if f"/nerfstudio-project/{host}" in item.url]
     for item in checkout.sources:
         if host and item.source.name == host and item.path not in (".", *published):
             return f"the checkout has its own in {item.path}, and no drop-in was made for that"
-    face = own_source(module, checkout)[1]
     if face:
         keys = variants_of_face(face)
     else:  # those that the stack calls
@@ -154,13 +141,12 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
     if face:
         fitting = of_variants
     answering = next((dropin for dropin in fitting if not unanswered_by[dropin]), None)
-    is_called = any(call.module == module for call in checkout.calls)
-    if answering and (is_called or keys or len(candidates) == 1):
+    if answering and (usage.calls or keys or len(candidates) == 1):
         return answering
     refusals = list(filter(None, map(refusal, keys)))
-    if (face or not is_called) and refusals:
+    if (face or not usage.calls) and refusals:
         return refusals[0]
-    if not is_called and len(candidates) > 1:
+    if not usage.calls and len(candidates) > 1:
         return "which of the packages of that name is called cannot be read"
     nearest = min(fitting or candidates, key=lambda dropin: _distance(unanswered_by[dropin]))
     call, differences_of_call = unanswered_by[nearest][0]
@@ -169,6 +155,39 @@ def _by_tables(module: str, checkout: Checkout) -> Dropin | str:
 
 
 def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
-    """How much a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
+    """Count what a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
     problems = [problem for _, of_call in calls for problem in of_call]
     return len(problems), sum("leaves out" in problem for problem in problems)
+
+
+def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
+    """Return a drop-in with the face by which a rasterizer is called, else why there is none.
+
+    Args:
+        reason: why none was made for it, as the tables say.
+    """
+    module = usage.module
+    # what is neither called nor there shows no face
+    shows_face = usage.obstacle or usage.calls or usage.source
+    if canonicalize_name(module) in IRREPLACEABLE or not shows_face:
+        return Native(module, reason)
+    face = derive_face(usage, order)
+    if isinstance(face, NotReadable):
+        # what a table says of it is more than what was read
+        if reason in refusals():
+            return Native(module, reason)
+        return Native(module, face.reason, undetermined=face.undetermined)
+    dropin = declared_dropin(face)
+    for location, problems in unanswered(checkout, dropin):
+        lacks = f"a drop-in with its face does not answer {location}: {'; '.join(problems)}"
+        return Native(module, lacks)
+    return dropin
+
+
+def _with_assumption(dropin: Dropin, usage: Usage) -> Dropin:
+    """Return the same, with what of its face no source tells that is there."""
+    face, source = dropin.declared, usage.source
+    if face is None or "depth" not in face.results or usage.known or (source and source.depth):
+        return dropin
+    declared = replace(face, assumed=_ASSUMED_DEPTH)
+    return replace(dropin, declared=declared, note=f"{dropin.note}; {_ASSUMED_DEPTH}")

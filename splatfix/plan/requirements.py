@@ -1,70 +1,65 @@
-"""The Python, the targets and the torch that an installation needs, with one clear refusal for each."""
+"""The Python, the targets and the torch that an installation needs, or one clear rejection for each."""
 
 import sys
 from pathlib import PurePath
 
+from msgspec.structs import asdict
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.torch import torch_for
 from splatfix.context import Context
 from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Interpreter, Torch
 
 
-def usable_python(facts: Facts) -> Interpreter:
-    """The target interpreter, able to be installed into.
+class NotHere(Rejected, frozen=True, kw_only=True):
+    """This machine or environment rules out a native build, whatever was asked for."""
 
-    Raises:
-        SplatfixError: ``interpreter-unusable``, ``externally-managed``, ``no-pip``.
-    """
+
+class NoCuda(NotHere, frozen=True, kw_only=True):
+    """The installed torch is no build for CUDA; the first step puts one in its place."""
+
+
+def usable_python(facts: Facts) -> Interpreter | Rejected:
+    """Return the target interpreter, where it can be installed into."""
     fact = facts.environment.interpreter
     if fact.value is None:
-        raise SplatfixError.of("plan.interpreter-unusable", error=fact.error)
+        return Rejected.of("plan.interpreter-unusable", error=fact.error)
     interpreter = fact.value
     if interpreter.externally_managed:
         again = say(f"Then run this again; elsewhere with --python {python_to_be(facts)}.")
         todo = (make_environment(interpreter), again)
-        raise SplatfixError.of("plan.externally-managed", todo=todo, executable=interpreter.executable)
+        return Rejected.of("plan.externally-managed", todo=todo, executable=interpreter.executable)
     if installer_of(facts) is None:
-        raise SplatfixError.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
+        return Rejected.of("plan.no-pip", executable=interpreter.executable, own=sys.executable)
     return interpreter
 
 
-def usable_headers(facts: Facts) -> None:
-    """What extensions are compiled against is there, as far as that is known.
-
-    Raises:
-        SplatfixError: ``no-python-headers``.
-    """
+def usable_headers(facts: Facts) -> NotHere | None:
+    """Reject a Python that is known to lack the headers against which extensions are compiled."""
     interpreter = facts.environment.interpreter.value
-    if interpreter and interpreter.headers is False:
-        version = dotted(release(interpreter.version)[:2])
-        raise SplatfixError.of("plan.no-python-headers", executable=interpreter.executable, version=version)
+    if interpreter is None or interpreter.headers is not False:
+        return None
+    version = dotted(release(interpreter.version)[:2])
+    return NotHere.of("plan.no-python-headers", executable=interpreter.executable, version=version)
 
 
-def usable_targets(context: Context) -> tuple[Arch, ...]:
-    """The architectures to build for.
-
-    Raises:
-        SplatfixError: ``no-gpu-to-target`` where this machine's own GPU is meant and there is none.
-    """
+def usable_targets(context: Context) -> tuple[Arch, ...] | NotHere:
+    """Return the architectures to build for; rejected where this machine's own GPU is meant and there is none."""
     if context.no_target:
-        raise context.no_target.error()
+        return NotHere(**asdict(context.no_target))
     return context.archs
 
 
-def usable_torch(context: Context, *, cuda: bool) -> Torch:
-    """The target environment's torch.
+def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:
+    """Return the target environment's torch.
 
     Args:
-        cuda: it must be a CUDA build.
-
-    Raises:
-        SplatfixError: ``no-torch``, ``torch-unreadable``, ``cpu-only-torch``.
+        cuda: it must be a CUDA build; another one is rejected as :class:`NoCuda`.
     """
     facts = context.facts
     python = facts.environment.interpreter.value
@@ -76,22 +71,22 @@ def usable_torch(context: Context, *, cuda: bool) -> Torch:
         install = pip(facts, "install", "torch")  # the drop-ins run with any
         if cuda:
             install = torch_for(context, context.targets)[0]
-        raise SplatfixError.of("plan.no-torch", todo=(install, say("Then run this again.")), where=where)
+        return Rejected.of("plan.no-torch", todo=(install, say("Then run this again.")), where=where)
     if torch.value is None:
         reinstall = pip(facts, "install", "--force-reinstall", "--no-deps", "torch", text="Reinstall it")
-        raise SplatfixError.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=torch.error)
+        return Rejected.of("plan.torch-unreadable", todo=(reinstall,), where=where, error=torch.error)
     if cuda and torch.value.cuda is None:
         build = "CPU-only"
         if torch.value.hip:
             build = "ROCm"
         todo = torch_for(context, context.targets)[:1]
         version = torch.value.version
-        raise SplatfixError.of("plan.cpu-only-torch", todo=todo, version=version, where=where, build=build)
+        return NoCuda.of("plan.cpu-only-torch", todo=todo, version=version, where=where, build=build)
     return torch.value
 
 
 def replaced_version(facts: Facts, name: str) -> str:
-    """The version that installing ``name`` will replace; "" when there is none inside the environment itself.
+    """Return the version that installing ``name`` will replace; "" when there is none inside the environment itself.
 
     A distribution that the environment only sees (another environment's, through a .pth file) stays where it is.
     """

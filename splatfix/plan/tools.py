@@ -106,7 +106,8 @@ def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *to
     Raises:
         SplatfixError: the problem of the choice, where there is no toolkit; ``no-python-headers``.
     """
-    usable_headers(context.facts)
+    if no_headers := usable_headers(context.facts):
+        raise no_headers.error()
     toolkit = choice.required()
     compilers = choose_compilers(context.facts, torch, toolkit.toolkit)
     return Tools(

@@ -30,7 +30,7 @@ from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.build_environment import Jobs, build_environment
-from splatfix.plan.edits import Cures, build_conditions, edited, needed_cures
+from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
 from splatfix.plan.tools import Tools
 
 
@@ -81,18 +81,20 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
-    torch = release(tools.torch.version)
-    archs, system = tools.chosen.build_archs, facts.machine.system
-    conditions = build_conditions(source, tools.chosen.version, torch, system, archs, python=versions)
-    conditions = replace(conditions, gpu_missing=_waits_for_gpu(source, facts))
-    cures = needed_cures(source, conditions)
+    versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
+    if archs := tools.chosen.build_archs:
+        versions["arch"] = divmod(min(arch.number for arch in archs), 10)
+    waits = _waits_for_gpu(source, facts)
+    conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
+    texts = dict(source_texts(Path(source.folder)))
+    cures = require(needed_cures(source, texts, conditions))
     choice = _choose_archs(source, tools)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = needed_cures(source, replace(conditions, arch_missing=True))
+    without = require(needed_cures(source, texts, replace(conditions, arch_missing=True)))
     if any("setup.py" in edit.files for edit in without.edits):
-        text = edited("setup.py", dict(source_texts(Path(source.folder)))["setup.py"], without.edits)
+        text = edited("setup.py", texts["setup.py"], without.edits)
         without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"

@@ -476,7 +476,7 @@ class Trainer:
 
 
 def test_short_runs_fit_the_published_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "require_packages", lambda *_: None)
+    monkeypatch.setattr(calibrate, "packages_obstacle", lambda *_: None)
     error = refused(calibrate.calibrated, ISSUE_676, None, None, Trainer(ISSUE_676, 1.5))
     assert error.code == "no-gpu" and error.exit_code == 3
     monkeypatch.setattr(calibrate, "make_context", lambda _: SimpleNamespace(visible_gpus=("one",)))

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.certify import SUITES, certify, device_for, idle_gpu, renderer_for, verify
-from splatfix.certify.prerequisites import VERIFY_NEEDS, require_packages
+from splatfix.certify.prerequisites import VERIFY_NEEDS, packages_obstacle
 from splatfix.facts import gather
 from splatfix.knowledge.stacks import variants
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, SplatPackage, Torch
@@ -124,6 +124,6 @@ def test_own_environment_is_suggested_last(python: str) -> None:
         distributions=Fact((), "test"),
         torch_installed=Fact(False, "test"),
     )
-    error = refused(require_packages, replace(machine(), environment=bare), python, VERIFY_NEEDS)
+    error = refused(packages_obstacle, replace(machine(), environment=bare), python, VERIFY_NEEDS)
     programs = [item.command.argv[0] for item in error.todo if item.command]
     assert programs == (["splatfix", python] if python == sys.executable else [python, "splatfix"])

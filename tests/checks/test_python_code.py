@@ -4,10 +4,11 @@ import re
 
 from msgspec.structs import replace
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.step import commands
 from splatfix.model import Distribution, Fact, Finding, ImportedModule, Status
-from splatfix.plan.dependencies import require_build_tools
+from splatfix.plan import Request
+from splatfix.plan.dependencies import plan_dependencies
 
 from .conftest import Changer, TorchWith, of, source, with_checkout
 
@@ -43,10 +44,6 @@ def test_what_a_package_declares_is_told_as_install_tells_it(changed: Changer) -
     assert finding.status is Status.FAIL and "rootpath" in finding.summary
     (line,) = lines(finding)
     assert set(line.split()[-3:]) == {"tqdm>=4", "rootpath", "hydra-core==0.11.3"}
-    codes = set()
     for item in (known.source, top):
-        try:
-            require_build_tools(facts, item)
-        except SplatfixError as error:
-            codes.add(error.code)
-    assert codes == {"build-tools-missing"}
+        rejected = plan_dependencies(Request(sources=()), facts, (item,))
+        assert isinstance(rejected, Rejected) and rejected.code == "build-tools-missing"

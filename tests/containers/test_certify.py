@@ -12,6 +12,7 @@ from splatfix.certify.host import VARIABLE, Host
 from splatfix.certify.request import ContainerRequest
 from splatfix.containers import find_lane
 from splatfix.containers.certify import certify_command, host_command, naming_what_is_left
+from splatfix.core.errors import require
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
 from tests.machines import facts_of
@@ -26,7 +27,7 @@ HOST = Host("nvrtc", "sha256:abcd", "python:3.11-slim-bookworm sha256:ef01", REP
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer is played back, and fails."""
     monkeypatch.setattr("splatfix.certify.engine.ProcessRunner", RecordedTrainer)
-    monkeypatch.setattr("splatfix.certify.smoke_training.require_packages", lambda *words: None)
+    monkeypatch.setattr("splatfix.certify.smoke_training.packages_obstacle", lambda *words: None)
 
 
 def test_the_certificate_says_where_it_ran(
@@ -44,7 +45,7 @@ def test_the_certificate_says_where_it_ran(
     assert "--python" not in markdown and options is None
     document = json.loads((tmp_path / "certificate.json").read_text())
     assert document["environment"]["container"] == container == result.environment["container"]
-    stored = read_stored(tmp_path)
+    stored = require(read_stored(tmp_path))
     assert stored.certificate.repeat == HOST.repeat and stored.python is None
     assert next_step(stored.certificate, stored.python) is None
 

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from msgspec.structs import replace
 
 import splatfix.plan as plan_room
 from splatfix.context import Choice, Goal, make_context
-from splatfix.core.errors import Rejected, SplatfixError
+from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import Step
 from splatfix.facts import EntryKind
 from splatfix.knowledge.stacks import variant
@@ -27,6 +26,7 @@ from splatfix.model import (
     Interpreter,
     MachineFacts,
     Resources,
+    Source,
     SplatPackage,
     Toolkit,
     ToolkitChoice,
@@ -43,6 +43,7 @@ from splatfix.plan import (
     SourceSummary,
     plan_install,
 )
+from splatfix.plan.checkout import read_sources
 from tests.checks.conftest import with_facts as changed
 from tests.files import put
 
@@ -233,14 +234,23 @@ def kinds(options: Options) -> list[OptionKind]:
 
 
 def refused(made: object, *args: Any, **options: Any) -> SplatfixError:
-    """The problem that a choice came to, or with which a call of this function ends."""
+    """The problem that a choice came to, or that a call of this function gives back or ends with."""
     if callable(made):
-        with pytest.raises(SplatfixError) as caught:
-            made(*args, **options)
-        return caught.value
+        try:
+            made = made(*args, **options)
+        except SplatfixError as error:
+            return error
     problem = made.problem if isinstance(made, Choice) else made
     assert isinstance(problem, Rejected), made
     return problem.error()
+
+
+def sources_in(
+    named: Sequence[str], facts: Facts | None = None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """The sources that these folders stand for, and the notes; a problem is raised."""
+    read = require(read_sources(named, facts))
+    return read.sources, read.notes
 
 
 StepKind = TypeVar("StepKind", bound=Step)

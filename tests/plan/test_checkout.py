@@ -10,11 +10,11 @@ import pytest
 
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.install.downloads import FETCHABLE
-from splatfix.plan.checkout import expected_extensions, install_name, sources_in
+from splatfix.plan.checkout import expected_extensions, install_name
 from splatfix.plan.dropins import choose_dropins
 from tests.files import put
 
-from .machines import cuda_source, refused, with_submodules
+from .machines import cuda_source, refused, sources_in, with_submodules
 from .test_recipes import checkout_of
 
 

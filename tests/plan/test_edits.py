@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
+from splatfix.core.errors import require
 from splatfix.core.toml import parse_toml
-from splatfix.facts import read_source
-from splatfix.knowledge import Arch
+from splatfix.facts import read_source, source_texts
 from splatfix.knowledge.breakages import Breakage, breakage, breakages
+from splatfix.model import Source
 from splatfix.plan.edits import (
     BuildConditions,
+    Cures,
     PlannedEdit,
     apply,
-    build_conditions,
     edited,
     needed_cures,
 )
@@ -24,7 +25,18 @@ from tests.files import put
 
 from .machines import cuda_source, refused
 
-LINUX_13 = BuildConditions((13, 0), (2, 11), "linux")
+
+def on(
+    cuda: tuple[int, ...], torch: tuple[int, ...] = (2, 11), system: str = "linux", **more: tuple[int, ...]
+) -> BuildConditions:
+    return BuildConditions({"cuda": cuda, "torch": torch, **more}, system)
+
+
+def cures_of(source: Source, conditions: BuildConditions) -> Cures:
+    return require(needed_cures(source, dict(source_texts(Path(source.folder))), conditions))
+
+
+LINUX_13 = on((13, 0))
 
 SAMPLES: dict[str, dict[str, str]] = parse_toml((Path(__file__).parent / "edits.toml").read_text())
 HEADER, FORWARD = SAMPLES["cstdint"]["before"], SAMPLES["cub-functors"]["before"]
@@ -119,20 +131,20 @@ def test_which_rules_a_source_needs(tmp_path: Path) -> None:
     source = read_source(put(cuda_source(tmp_path), files))
 
     def needed(conditions: BuildConditions) -> dict[str, tuple[str, ...]]:
-        return {edit.rule: edit.files for edit in needed_cures(source, conditions).edits}
+        return {edit.rule: edit.files for edit in cures_of(source, conditions).edits}
 
     assert needed(LINUX_13) == {
         "cstdint": ("state.h",),
         "cub-functors": ("forward.cu",),
         "gnu-unique": ("setup.py",),
     }
-    assert set(needed(BuildConditions((12, 8), (2, 11), "linux"))) == {"cstdint", "gnu-unique"}
-    assert set(needed(BuildConditions((13, 0), (2, 11), "windows"))) == {
+    assert set(needed(on((12, 8)))) == {"cstdint", "gnu-unique"}
+    assert set(needed(on((13, 0), system="windows"))) == {
         "cstdint",
         "cub-functors",
         "windows-small-char",
     }
-    edits = needed_cures(source, LINUX_13).edits
+    edits = cures_of(source, LINUX_13).edits
     assert from_json(tuple[PlannedEdit, ...], to_json(edits)) == edits  # type: ignore[arg-type]
     assert "<cstdint>" in edited("state.h", HEADER, edits) and edited("other.h", HEADER, edits) == HEADER
 
@@ -151,8 +163,7 @@ def test_a_reason_names_no_other_version(
     tmp_path: Path, rule: str, text: str, cuda: tuple[int, ...], gcc: tuple[int, ...], named: bool
 ) -> None:
     source = read_source(put(cuda_source(tmp_path), {"one.cu": text}))
-    versions = {"gcc": gcc} if gcc else {}
-    edits = needed_cures(source, BuildConditions(cuda, (2, 11), "linux", python=versions)).edits
+    edits = cures_of(source, on(cuda, gcc=gcc)).edits
     (edit,) = (item for item in edits if item.rule == rule)
     assert (edit.cures == breakage(rule).symptom) is named
     assert named or not re.search(r"\d", edit.cures)
@@ -252,11 +263,11 @@ def test_what_no_edit_cures_stops_before_anything_is_built(
     tmp_path: Path, arch: tuple[int, ...], text: str, stops: bool
 ) -> None:
     source = read_source(put(cuda_source(tmp_path), {"add.cu": text}))
-    conditions = BuildConditions((12, 6), (2, 6), "linux", arch=arch)
+    conditions = on((12, 6), (2, 6), arch=arch)
     if not stops:
-        assert needed_cures(source, conditions).edits == ()
+        assert cures_of(source, conditions).edits == ()
         return
-    caught = refused(needed_cures, source, conditions)
+    caught = refused(cures_of, source, conditions)
     assert caught.code == "refused-by-rule"
     assert "6.1" in caught.what and "add.cu" in caught.what and "7.0" in caught.what
 
@@ -280,19 +291,18 @@ def test_kernel_templates_of_another_file(
     tmp_path: Path, header: str, code: str, cuda: tuple[int, int], cured: bool
 ) -> None:
     source = read_source(put(cuda_source(tmp_path), {"fill.cuh": header, "fill.cu": code}))
-    records = needed_cures(source, BuildConditions(cuda, (2, 11), "linux")).by_variables
+    records = cures_of(source, on(cuda)).by_variables
     assert [record.key for record in records] == ["template-stubs"] * cured
 
 
 def test_cmake_lists_count_only_where_cmake_builds(tmp_path: Path) -> None:
     """Inria's rasterizers carry a CMakeLists.txt that their setup.py never looks at."""
     lists = {"CMakeLists.txt": "set(CMAKE_CUDA_ARCHITECTURES 70 86)\n"}
-    archs = [Arch.parse("sm_120")]
     source = read_source(put(cuda_source(tmp_path / "both"), lists))
-    assert needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits == ()
+    assert cures_of(source, LINUX_13).edits == ()
 
     project = {"pyproject.toml": '[build-system]\nrequires = ["scikit-build-core"]\n'}
     source = read_source(put(tmp_path / "cmake", lists | project))
-    (edit,) = needed_cures(source, build_conditions(source, (13, 0), (2, 11), "linux", archs)).edits
+    (edit,) = cures_of(source, LINUX_13).edits
     assert (edit.rule, edit.files) == ("cmake-architectures", ("CMakeLists.txt",))
-    assert needed_cures(source, build_conditions(source, (12, 8), (2, 11), "linux", archs)).edits == ()
+    assert cures_of(source, on((12, 8))).edits == ()

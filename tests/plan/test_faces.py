@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ import pytest
 
 from splatfix.facts.source.forward_kernel import read_depth
 from splatfix.install.dropins import make_dropin_wheel
-from splatfix.knowledge.dropins import Dropin
-from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, NotReadable
+from splatfix.knowledge.dropins import Dropin, declared_dropin
+from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
 from splatfix.model.steps import MakeDropin
 from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.faces import derive_face, derived_dropin, order_of
+from splatfix.plan.faces import derive_face, order_of, usage_of
 from splatfix.plan.replacement import replacement_for
 from tests.archs import request_for
 from tests.files import put
@@ -64,8 +65,20 @@ def called(
     return checkout(folder, text, submodules=(module.replace("_", "-"),), url=url)
 
 
+def face_of(folder: Path, module: str = NAME, order: Sequence[str] = ()) -> DeclaredFace | NotReadable:
+    return derive_face(usage_of(module, read(folder)), order)
+
+
 def made_for(folder: Path, module: str = NAME) -> Dropin:
-    return derived_dropin(module, read(folder))
+    face = face_of(folder, module)
+    assert isinstance(face, DeclaredFace)
+    return declared_dropin(face)
+
+
+def not_readable(folder: Path, words: str, module: str = NAME) -> NotReadable:
+    face = face_of(folder, module)
+    assert isinstance(face, NotReadable) and re.search(words, face.reason)
+    return face
 
 
 @pytest.mark.parametrize(
@@ -114,9 +127,8 @@ def test_what_is_read(
 def test_what_has_another_meaning_is_refused_by_name(
     tmp_path: Path, settings: Sequence[str], forward: Sequence[str], results: str, words: str
 ) -> None:
-    with pytest.raises(NotReadable, match=words) as refused:
-        made_for(called(tmp_path, settings, forward, results.split(",")))
-    assert not refused.value.undetermined
+    folder = called(tmp_path, settings, forward, results.split(","))
+    assert not not_readable(folder, words).undetermined
 
 
 def test_normals_as_colours_are_colours(tmp_path: Path) -> None:
@@ -133,9 +145,7 @@ def test_normals_as_colours_are_colours(tmp_path: Path) -> None:
 def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> None:
     """The user says it; what no caller reads needs no meaning."""
     folder = called(tmp_path, results=results.split(","))
-    with pytest.raises(NotReadable, match="--face") as refused:
-        made_for(folder)
-    assert refused.value.undetermined
+    assert not_readable(folder, "--face").undetermined
     native = next(item for item in replacement_for(read(folder)).native if item.module == NAME)
     assert native.undetermined
     order = order_of(",".join(["color", "radii", "depth", "alpha"][: len(results.split(","))]))
@@ -159,9 +169,7 @@ def test_words_of_no_meaning() -> None:
 def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
     folder = called(tmp_path, results=("image", "radii", "alpha"))
     source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=SUM)
-    with pytest.raises(NotReadable, match=r"is depth by .* and alpha in") as refused:
-        derive_face(NAME, read(folder))
-    assert refused.value.undetermined
+    assert not_readable(folder, r"is depth by .* and alpha in").undetermined
 
 
 def test_what_projects_otherwise_is_not_replaced(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_what_projects_otherwise_is_not_replaced(tmp_path: Path) -> None:
         source(folder / "submodules" / name, kernel=f"computeCov2D() {{ {sign} focal_x/t.z (t.z*t.z)\n}}")
         assert said in replacement_for(read(folder)).native[0].reason
     assert f"{NAME}@" not in str(refused(choose_dropins, [str(folder / "submodules/a")]).todo)
-    assert "2 results" in refused(derive_face, NAME, read(folder / "submodules/b"), ["color"]).what
+    assert "2 results" in refused(face_of, folder / "submodules/b", order=["color"]).what
 
 
 def test_a_median_is_no_sum(tmp_path: Path) -> None:
@@ -180,8 +188,7 @@ def test_a_median_is_no_sum(tmp_path: Path) -> None:
     assert made.declared and made.declared.assumed in made.note
     assert "taken for the sum" in made.declared.assumed
     source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=MEDIAN)
-    with pytest.raises(NotReadable, match=r"D = 15\.0f"):
-        derive_face(NAME, read(folder))
+    not_readable(folder, r"D = 15\.0f")
     assert not replacement_for(read(folder)).draws
 
 
@@ -220,8 +227,8 @@ def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: P
     folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose", url=url)
     text = rendering(BASE_SETTINGS, BASE_ARGUMENTS, ("image", "radii", "depth"))
     (folder / "gaussian_renderer" / "flow.py").write_text(text)
-    face = derive_face(NAME, read(folder))
-    assert face.words == "color,radii,depth"
+    face = face_of(folder)
+    assert isinstance(face, DeclaredFace) and face.words == "color,radii,depth"
 
 
 DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
@@ -239,8 +246,7 @@ def test_normals_that_an_address_tells(
         extension = folder / "submodules" / "diff-gauss"
         more = ("norm3Ds_precomp", "extra_attrs")
         source(extension, (), more, ("color", *results[1:]), kernel=SUM, module="diff_gauss")
-    with pytest.raises(NotReadable, match="normals"):
-        made_for(folder, "diff_gauss")
+    not_readable(folder, "normals", "diff_gauss")
     with (folder / ".gitmodules").open("a") as file:
         file.write(f"\turl = {DIFF_GAUSS}\n")
     assert replacement_for(read(folder)).draws

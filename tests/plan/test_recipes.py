@@ -12,11 +12,10 @@ from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
 from splatfix.model import Fact
 from splatfix.model.option import BUILDING
 from splatfix.plan import advised_options, summarise
-from splatfix.plan.checkout import sources_in
 from splatfix.plan.dropins import choose_dropins
 from tests.archs import goal
 
-from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused, with_submodules
+from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused, sources_in, with_submodules
 
 
 def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:

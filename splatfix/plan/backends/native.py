@@ -12,19 +12,19 @@ from splatfix.context import Choice, Context
 from splatfix.context.commands import sources_of
 from splatfix.context.submodules import FETCH
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import Step, run, say, target_options
 from splatfix.knowledge import cubin_runs_on
 from splatfix.knowledge.toolkits import provision
-from splatfix.model import Considered, Facts, Source, Torch
+from splatfix.model import Considered, Facts, Torch
 from splatfix.model.option import InstallPlan, NotApplicable, Option, OptionKind, Request
 from splatfix.model.steps import BuildWheel, FetchWheel, ProvideToolkit, Reason, Rebuild
 from splatfix.plan.assessment import Assessment, lacks_code, names_of_archs, torch_obstacles
 from splatfix.plan.backends.wheels import why_prebuilt
 from splatfix.plan.build_environment import Jobs, job_count, share_jobs
-from splatfix.plan.checkout import sources_in, variants_of_source
+from splatfix.plan.checkout import read_sources, variants_of_source
 from splatfix.plan.compose import Wheels, confirm, installation, make_option, splatfix
-from splatfix.plan.dependencies import plan_dependencies, require_submodules
+from splatfix.plan.dependencies import missing_submodules, plan_dependencies
 from splatfix.plan.requirements import usable_headers, usable_python, usable_targets, usable_torch
 from splatfix.plan.tools import (
     Tools,
@@ -162,9 +162,13 @@ def native_plan(
     facts, prebuilt = context.facts, prebuilt or {}
     # a name that has a wheel is no folder to read
     folders = tuple(text for text in request.sources if text not in prebuilt)
-    sources, notes = _read_sources(replace(request, sources=folders), facts)
+    rest = replace(request, sources=folders)
+    read = require(read_sources(folders, facts, request=rest))
+    sources, notes = read.sources, read.notes
+    if incomplete := missing_submodules(facts, sources, rest):
+        raise incomplete.error()
     to_build = tuple(source for source in sources if source.label not in prebuilt)
-    interpreter = usable_python(facts)
+    interpreter = require(usable_python(facts))
     tools: Tools | None = None
     considered: list[Considered] = []
     if any(source.needs_cuda for source in to_build):
@@ -180,8 +184,9 @@ def native_plan(
             considered.append(alternative)
         else:
             if source.uses_torch_builder:
-                usable_torch(context, cuda=False)
-                usable_headers(facts)
+                require(usable_torch(context, cuda=False))
+                if no_headers := usable_headers(facts):
+                    raise no_headers.error()
             build = plain_build(source, facts, str(Path(interpreter.executable).parent), share)
             notes += compiled_later(source, facts)
         builds.append(build)
@@ -202,7 +207,7 @@ def native_plan(
         makers=(*prebuilt.values(), *builds),
         variants={source.label: variants_of_source(source.folder) for source in sources},
         # last: what no package cures is said before somebody installs one
-        dependencies=plan_dependencies(request, facts, sources, prebuilt),
+        dependencies=require(plan_dependencies(request, facts, sources, prebuilt)),
         first=provide,
         considered=tuple(considered),
         notes=notes,
@@ -212,32 +217,14 @@ def native_plan(
     return installation(request, context, wheels)
 
 
-def _read_sources(request: Request, facts: Facts) -> tuple[tuple[Source, ...], tuple[str, ...]]:
-    """The sources of a request. A command that fetches submodules and goes on names what was asked for."""
-    try:
-        sources, notes = sources_in(request.sources, facts)
-        require_submodules(facts, sources)
-        return sources, notes
-    except SplatfixError as error:
-        todo = []
-        for step in error.todo:
-            argv = step.command.argv if step.command else ()
-            if argv[-1:] == (FETCH,):
-                step = run("splatfix", "install", *request.sources, *request.options, FETCH, text=step.text)
-            elif argv[:2] == ("splatfix", "install") and not any(word.startswith("-") for word in argv[2:]):
-                step = run(*argv, *request.options, text=step.text)
-            todo.append(step)
-        raise error.with_todo(*todo) from error
-
-
 def tools_to_install_with(request: Request, context: Context) -> Tools:
     """Toolkit and compilers for what was asked: those here, PTX where it was allowed, else splatfix's own toolkit.
 
     Raises:
         SplatfixError: there is no torch, target, toolkit or compiler that fits.
     """
-    torch = usable_torch(context, cuda=True)
-    targets = usable_targets(context)
+    torch = require(usable_torch(context, cuda=True))
+    targets = require(usable_targets(context))
     choice = context.toolkit
     if request.cuda_home or request.force_cuda_mismatch:
         choice = choose_toolkit(

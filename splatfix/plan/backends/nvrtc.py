@@ -4,7 +4,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Context
 from splatfix.context.commands import pip
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.knowledge import Arch
@@ -24,8 +24,8 @@ def unsure_of_nvrtc(context: Context) -> list[str]:
         SplatfixError: ``nvrtc-too-old``, ``nvrtc-missing``, ``target-too-old``, ``torch-does-not-serve``; what is wrong
             with torch or the targets.
     """
-    usable_targets(context)
-    torch = usable_torch(context, cuda=True)
+    require(usable_targets(context))
+    torch = require(usable_torch(context, cuda=True))
     cuda = release(torch.cuda)[:2]
     if cuda < _FIRST_NVRTC:
         text = f"torch {torch.version} brings the NVRTC of CUDA {torch.cuda}; 11.2 is the oldest that serves."

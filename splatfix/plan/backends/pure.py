@@ -11,7 +11,7 @@ from splatfix import __version__
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.torch_wheels import no_wheels, preference
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.proof import RungName
 from splatfix.core.step import target_options
 from splatfix.knowledge.dropins import DROPINS, Dropin, dropin_for_variant, refusal
@@ -24,7 +24,7 @@ from splatfix.plan.backends.nvrtc import CAVEAT, unsure_of_nvrtc
 from splatfix.plan.backends.torch import other_builds
 from splatfix.plan.compose import UPPER_RUNGS, Wheels, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
-from splatfix.plan.hosts import imports_of_hosts, require_host
+from splatfix.plan.hosts import host_obstacle, imports_of_hosts
 from splatfix.plan.parts import NativePart, native_parts
 from splatfix.plan.replacement import replacement_for
 from splatfix.plan.requirements import usable_python, usable_torch
@@ -157,11 +157,9 @@ def _usable_dropins(assessment: Assessment) -> Replacement:
     for dropin in replacement.dropins:
         if dropin.distribution in installed:
             continue
-        try:
-            require_host(assessment.context, dropin)
-        except SplatfixError as error:
-            # its host is not here or is none that it serves: that must be built natively
-            native.append(Native(dropin.name, error.what.rstrip(".")))
+        # its host is not here or is none that it serves: that must be built natively
+        if obstacle := host_obstacle(assessment.context, dropin):
+            native.append(Native(dropin.name, obstacle.what.rstrip(".")))
         else:
             missing.append(dropin)
     replacement = Replacement(tuple(missing), tuple(native))
@@ -244,15 +242,16 @@ def dropin_plan(request: Request, context: Context, replacement: Replacement, *,
         on_gpu: with GPU code, which NVRTC compiles; else in pure PyTorch.
 
     Raises:
-        SplatfixError: what is wrong with the environment; as ``require_host``, ``imports_of_hosts`` and ``unsure_of_nvrtc``.
+        SplatfixError: what is wrong with the environment; as ``host_obstacle``, ``imports_of_hosts`` and ``unsure_of_nvrtc``.
     """
     facts = context.facts
     for dropin in replacement.dropins:
-        require_host(context, dropin)
-    imports = imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies)
+        if obstacle := host_obstacle(context, dropin):
+            raise obstacle.error()
+    imports = require(imports_of_hosts(context, replacement.dropins, installing=request.with_dependencies))
     unsure = unsure_of_nvrtc(context) if on_gpu else []
-    usable_python(facts)
-    usable_torch(context, cuda=False)
+    require(usable_python(facts))
+    require(usable_torch(context, cuda=False))
     considered = []
     for item in replacement.native:
         considered.append(Considered(f"a drop-in for {item.module}", item.reason or "none was made"))
@@ -277,7 +276,7 @@ def dropin_plan(request: Request, context: Context, replacement: Replacement, *,
         notes = [CAVEAT, *(f"not known here: {text}" for text in unsure), *notes]
     else:
         notes += [f"{dropin.name}: {dropin.note}" for dropin in replacement.dropins]
-    dependencies = plan_dependencies(request, facts, ())
+    dependencies = require(plan_dependencies(request, facts, ()))
     wheels = Wheels(
         kind=OptionKind.NVRTC if on_gpu else OptionKind.DROPIN,
         makers=tuple(makers),
