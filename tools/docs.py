@@ -63,7 +63,7 @@ def scene_checks() -> str:
     """The checks of a scene's folder: what each holds to be so, and why."""
     return _table(
         ("code", "holds where", ""),
-        [(f"`{check.code}`", check.title, check.reason) for check in SCENE_CHECKS.values()],
+        [(f"`{check.code}`", check.title, check.page) for check in SCENE_CHECKS.values()],
     )
 
 

@@ -22,8 +22,7 @@ from typing import Any, cast
 from splatfix.certify.stacks.child import stage_inside
 from splatfix.certify.stacks.subject import Gaps
 from splatfix.certify.stacks.threads import Threads
-from splatfix.core.files import make_folder
-from splatfix.core.lenient import object_in
+from splatfix.core.files import make_folder, object_in
 from splatfix.core.runner import ProcessRunner
 
 RECORD = Path(__file__).resolve().parent.parent / "tests" / "records" / "gsplat.json"

@@ -1,4 +1,4 @@
-"""Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made from the structs in it.
+"""Writes ``splatfix/report/schemas``: a JSON Schema for the document of every command, made by msgspec from the structs in it.
 
 ``python -m tools.schemas`` regenerates them; a test holds the committed files and the documents of the commands to them.
 """
@@ -9,16 +9,13 @@ import ast
 import inspect
 import itertools
 import json
-import re
 import textwrap
-import types
 import typing
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 from msgspec.structs import fields
 
 from splatfix.budget.model import Budget
@@ -27,7 +24,8 @@ from splatfix.certify.monitor import Summary
 from splatfix.checks.scene.model import Refusal
 from splatfix.containers import Lane
 from splatfix.containers.checkout import CheckoutLane
-from splatfix.core.errors import Exit
+from splatfix.core.errors import Exit, Rejected
+from splatfix.core.reading import Unread
 from splatfix.core.step import Step
 from splatfix.explain.model import FailureCause, KnownClass
 from splatfix.install.journal import Entry
@@ -42,8 +40,31 @@ from splatfix.report.dry_run import DryRun
 from splatfix.report.merging import Merged
 
 FOLDER = Path(__file__).resolve().parent.parent / "splatfix" / "report" / "schemas"
+_SHARED = "common.json#/$defs/"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
+
+
+def _with(kind: type[msgspec.Struct], **changed: Any) -> Any:
+    """Return the document of a struct some of whose fields have another form in JSON."""
+    return typing.TypedDict(kind.__name__, {**_hints(kind), **changed})  # type: ignore[operator]
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    if not issubclass(kind, msgspec.Struct):
+        return typing.get_type_hints(kind)
+    return {field.encode_name: field.type for field in fields(kind)}
+
+
+class StepDocument(typing.TypedDict):
+    """What to do: text for people and, apart from it, the command that does it. A step that splatfix does itself has the
+    fields of its kind too."""
+
+    text: str
+    argv: list[str]
+    env: dict[str, str | None]
+    prepend: dict[str, str]
+    command: str | None
 
 
 class CheckRow(typing.TypedDict):
@@ -70,7 +91,7 @@ class GoalDocument(typing.TypedDict):
     no_dropins: dict[str, str]
     prepare: list[Step]
     fetch: bool
-    refused: Error | None
+    refused: Rejected | None
     built_from: dict[str, Source]
     variants: dict[str, list[str]]
 
@@ -132,13 +153,6 @@ class SceneDocument(typing.TypedDict):
     stacks: list[LoaderVerdict]
 
 
-class Unreadable(typing.TypedDict):
-    """A path that could not be read."""
-
-    path: str
-    reason: str
-
-
 class FatbinEntry(typing.TypedDict):
     """SASS or PTX for one architecture."""
 
@@ -171,31 +185,21 @@ class InspectedFileDocument(typing.TypedDict):
     verdicts: dict[str, CoverageDocument]
 
 
-class Error(typing.TypedDict):
-    """What ended a command: what happened, what it means, what to do. ``code`` is stable."""
-
-    code: str
-    what: str
-    meaning: str
-    todo: list[Step]
-    exit_code: int
-    details: dict[str, Any]
-
-
 class RefusedLane(typing.TypedDict):
     """A container lane that gave no certificate, and what was said."""
 
     lane: str
-    error: Error
+    error: Rejected
 
 
-CERTIFIED = {**typing.get_type_hints(Certificate), "options": Options | None, "facts": Facts}
+CERTIFIED = {**_hints(Certificate), "options": Options | None, "facts": Facts}
+PLAN = _with(InstallPlan, steps=list[Step])
 INSTALLED = {
     "dry_run": bool,
-    "plan": InstallPlan | None,
+    "plan": PLAN | None,
     "options": Options | None,
     "inquiries": list[Inquiry],
-    "outcome": InstallOutcome | None,
+    "outcome": _with(InstallOutcome, plan=PLAN) | None,
 }
 UNRECOGNISED = "splatfix"
 """The document of words that name no command: an error and nothing else."""
@@ -210,8 +214,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "inspect": {
         "targets": list[str],
         "files": list[InspectedFileDocument],
-        "unreadable": list[Unreadable],
-        "skipped": list[Unreadable],
+        "unreadable": list[Unread],
+        "skipped": list[Unread],
     },
     "explain": {
         "recognised": bool,
@@ -234,18 +238,18 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "certify": CERTIFIED,
     "report show": {"file": str, "issued_by": str, "sha256": str, **CERTIFIED},
     "report merge": {
-        **typing.get_type_hints(Merged),
-        "unreadable": list[Unreadable],
+        **_hints(Merged),
+        "unreadable": list[Unread],
         "refused": list[RefusedLane],
         "files": list[str],
     },
-    "report diff": typing.get_type_hints(Difference),
-    "certify dry-run": typing.get_type_hints(DryRun),
+    "report diff": _hints(Difference),
+    "certify dry-run": _hints(DryRun),
     "monitor": {
         "command_exit_code": int | None,
-        **{name: kind for name, kind in typing.get_type_hints(Summary).items() if name != "exit_code"},
+        **{name: kind for name, kind in _hints(Summary).items() if name != "exit_code"},
     },
-    "vram": typing.get_type_hints(Budget),
+    "vram": _hints(Budget),
     "certify lanes": {"lanes": list[Lane]},
     "scenes list": {"scenes": list[Sample]},
     "scenes export": {"scenes": list[ExportedScene]},
@@ -253,161 +257,110 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "scenes check": {"samples": list[CheckedSample], "scenes": list[SceneDocument]},
 }
 """What each document holds beside its envelope."""
+_RENAMED = {"Finding": ("code", "check"), "FailureCause": ("name", "class"), "KnownClass": ("name", "class")}
+"""Fields that have another name in JSON."""
 
 
 def schemas() -> dict[str, Schema]:
-    """Every schema by its file name; what several share is in ``common.json``."""
-    writer = _Writer()
+    """Return every schema by its file name; what several share is in ``common.json``."""
     documents = {UNRECOGNISED: {}, **COMMANDS}
-    made = {_file(command): writer.document(command, content) for command, content in documents.items()}
-    common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(writer.definitions.items()))}
+    kinds = [kind for content in documents.values() for kind in content.values()]
+    schemas, definitions = msgspec.json.schema_components(
+        [Rejected | None, *kinds, StepDocument], schema_hook=_own_form, ref_template=f"{_SHARED}{{name}}"
+    )
+    error, *contents = schemas
+    made = {}
+    for command, content in documents.items():
+        made[_file(command)] = _document(command, error, {name: contents.pop(0) for name in content})
+    # those of msgspec are Python's, which other validators read otherwise
+    text = json.dumps(definitions)
+    definitions = json.loads(text, object_hook=_without_pattern)
+    docs = _field_docs()
+    for name, schema in definitions.items():
+        _complete(schema, docs, *_RENAMED.get(name, ("", "")))
+    # a step that splatfix does itself has the fields of its kind too
+    definitions["StepDocument"]["additionalProperties"] = True
+    common = {"$schema": DRAFT, "$id": "common.json", "$defs": dict(sorted(definitions.items()))}
     return {"common.json": common, **made}
+
+
+def _without_pattern(schema: Schema) -> Schema:
+    return {name: part for name, part in schema.items() if name != "pattern" or isinstance(part, dict)}
+
+
+def _own_form(kind: type) -> Schema:
+    """Return the schema of what has a form of its own in JSON."""
+    if issubclass(kind, Step):
+        return {"$ref": f"{_SHARED}StepDocument"}
+    if issubclass(kind, RequestedTarget):
+        return {"type": "string"}
+    raise NotImplementedError
+
+
+def _document(command: str, error: Schema, content: Mapping[str, Schema]) -> Schema:
+    exits: Schema = {"enum": list(map(int, Exit))}
+    if command in ("monitor", "explain"):  # that of the command that was run
+        exits = {"type": "integer"}
+    envelope: Schema = {
+        "schema_version": {"const": SCHEMA_VERSION},
+        "command": {"const": command},
+        "splatfix_version": {"type": "string"},
+        "exit_code": exits,
+        "error": error,
+    }
+    return {
+        "$schema": DRAFT,
+        "$id": _file(command),
+        "title": f"splatfix {command} --json".replace(f"splatfix {UNRECOGNISED}", "splatfix"),
+        "type": "object",
+        "properties": {**envelope, **content},
+        "required": list(envelope),
+        "additionalProperties": False,
+        # a command that ended in an error may have nothing to show
+        "if": {"properties": {"error": {"type": "null"}}},
+        "then": {"required": list(content)},
+    }
 
 
 def _file(command: str) -> str:
     return f"{command.replace(' ', '-')}.json"
 
 
-class _Writer:
-    """Turns types into schemas and collects those of structs as definitions."""
-
-    def __init__(self) -> None:
-        self.definitions: dict[str, Schema] = {}
-        self._kinds: dict[str, Any] = {}
-
-    def document(self, command: str, content: Mapping[str, Any]) -> Schema:
-        exits: Schema = {"enum": list(map(int, Exit))}
-        if command in ("monitor", "explain"):  # that of the command that was run
-            exits = {"type": "integer"}
-        envelope: Schema = {
-            "schema_version": {"const": SCHEMA_VERSION},
-            "command": {"const": command},
-            "splatfix_version": {"type": "string"},
-            "exit_code": exits,
-            "error": self.of(Error | None),
-        }
-        return {
-            "$schema": DRAFT,
-            "$id": _file(command),
-            "title": f"splatfix {command} --json".replace(f"splatfix {UNRECOGNISED}", "splatfix"),
-            "type": "object",
-            "properties": {**envelope, **{name: self.of(kind) for name, kind in content.items()}},
-            "required": list(envelope),
-            "additionalProperties": False,
-            # a command that ended in an error may have nothing to show
-            "if": {"properties": {"error": {"type": "null"}}},
-            "then": {"required": list(content)},
-        }
-
-    def of(self, kind: Any) -> Schema:
-        simple = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-        if kind in simple:
-            return {"type": simple[kind]}
-        if kind is Any:
-            return {}
-        if origin in (typing.Union, types.UnionType):
-            return {"anyOf": [self.of(item) for item in arguments]}
-        if origin is tuple and arguments[-1] is not Ellipsis:
-            items = [self.of(item) for item in arguments]
-            return {"type": "array", "prefixItems": items, "minItems": len(items), "items": False}
-        if isinstance(origin, type) and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.of(arguments[1])}
-        if isinstance(origin, type) and issubclass(origin, Sequence):
-            return {"type": "array", "items": self.of(arguments[0])}
-        if isinstance(kind, type) and issubclass(kind, RequestedTarget):
-            return {"type": "string"}
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return {"enum": [item.value for item in kind]}
-        return {"$ref": f"common.json#/$defs/{self._define(origin or kind, arguments)}"}
-
-    def _define(self, target: Any, arguments: tuple[Any, ...]) -> str:
-        """The name of the definition of a struct or a typed dictionary, which is made where there is none yet."""
-        if issubclass(target, Step):
-            target = Step
-        name = str(target.__name__)
-        if arguments:  # a generic: what it is about goes into the name
-            words = re.findall(r"\w+", re.sub(r"[\w.]+\.(?=\w)", "", str(arguments[0])))
-            # ``tuple_Gpu`` for ``tuple[Gpu, ...]``
-            name = "_".join([name, *(word for word in words if word != "class")])
-        if self._kinds.setdefault(name, (target, arguments)) != (target, arguments):
-            raise ValueError(f"two types are called {name}")
-        if name not in self.definitions:
-            self.definitions[name] = {}  # it may refer to itself
-            hints = _STEP if target is Step else _hints(target, arguments)
-            properties = {field: self.of(kind) for field, kind in hints.items()}
-            for field, text in _field_docs(target).items():
-                if field in properties:
-                    properties[field]["description"] = text
-            self.definitions[name] = {
-                "description": (inspect.getdoc(target) or "").partition("\n")[0],
-                "type": "object",
-                "properties": properties,
-                "required": list(properties),
-                # a step that splatfix does itself has the fields of its kind too
-                "additionalProperties": target is Step,
-            }
-        return name
+def _complete(schema: Schema, docs: Mapping[tuple[str, ...], dict[str, str]], old: str, new: str) -> None:
+    """State what splatfix promises beyond the types: every field is written, and no other; with what each means."""
+    schema.pop("title")
+    if "description" in schema:
+        schema["description"] = schema["description"].partition("\n")[0]
+    if "properties" not in schema:
+        return
+    properties = schema["properties"]
+    for name, text in docs.get(tuple(sorted(properties)), {}).items():
+        properties[name]["description"] = text
+    for field in properties.values():
+        field.pop("default", None)
+    if new:
+        properties[new] = properties.pop(old)
+    schema |= {"required": list(properties), "additionalProperties": False}
 
 
-_RENAMED: dict[type, tuple[str, str]] = {
-    Finding: ("code", "check"),
-    FailureCause: ("name", "class"),
-    KnownClass: ("name", "class"),
-}
-"""Fields that have another name in JSON."""
-_STEP = {
-    "text": str,
-    "argv": list[str],
-    "env": dict[str, str | None],
-    "prepend": dict[str, str],
-    "command": str | None,
-}
-
-
-def _hints(target: Any, arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """The types of the fields as they are in JSON."""
-    hints = typing.get_type_hints(target)
-    if issubclass(target, Struct):
-        hints = {field.encode_name: hints[field.name] for field in fields(target)}
-    parameters = dict(zip(getattr(target, "__parameters__", ()), arguments, strict=False))
-    hints = {name: substitute(kind, parameters) for name, kind in hints.items()}
-    if target in _RENAMED:
-        old, new = _RENAMED[target]
-        hints = {new: hints.pop(old), **hints}
-    return hints
-
-
-def substitute(hint: Any, parameters: dict[Any, Any]) -> Any:
-    """Put the type arguments of a generic struct into a field's hint (``T | None`` -> ``str | None``)."""
-    if not parameters:
-        return hint
-    if hint in parameters:
-        return parameters[hint]
-    arguments = typing.get_args(hint)
-    if not arguments:
-        return hint
-    replaced = tuple(substitute(argument, parameters) for argument in arguments)
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return typing.Union[replaced]
-    return typing.get_origin(hint)[replaced]
-
-
-def _field_docs(target: Any) -> dict[str, str]:
-    """The strings below the fields of a class, in one line each."""
-    docs: dict[str, str] = {}
-    for owner in reversed(target.__mro__):
-        if not owner.__module__.startswith(("splatfix", "tools", "__main__")):
-            continue
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        assert isinstance(body, ast.ClassDef)
-        for field, doc in itertools.pairwise(body.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
-                docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(doc.value).split())
-    if target in _RENAMED:
-        old, new = _RENAMED[target]
-        if old in docs:
-            docs[new] = docs.pop(old)
+def _field_docs() -> dict[tuple[str, ...], dict[str, str]]:
+    """Return the strings below the fields of every struct, in one line each, by the names of all its fields."""
+    docs: dict[tuple[str, ...], dict[str, str]] = {}
+    pending = msgspec.Struct.__subclasses__()
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        texts = docs.setdefault(tuple(sorted(kind.__struct_encode_fields__)), {})
+        for owner in reversed(kind.__mro__):
+            if not owner.__module__.startswith("splatfix."):
+                continue
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+            assert isinstance(body, ast.ClassDef)
+            for field, doc in itertools.pairwise(body.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+                    name = ast.unparse(field.target)
+                    if name in kind.__struct_fields__:
+                        texts[name] = " ".join(ast.literal_eval(doc.value).split())
     return docs
 
 

@@ -13,21 +13,23 @@ from msgspec.structs import replace
 from splatfix import facts as machine_facts
 from splatfix.app.interrupts import on_interrupt
 from splatfix.app.result import Result
+from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
+from splatfix.context.commands import training_steps
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_json
 from splatfix.core.step import Step, run, target_options, value_options
-from splatfix.facts.system.parallel import Job
 from splatfix.knowledge import Arch
-from splatfix.model import Fact, Facts
+from splatfix.knowledge.breakages import source_patterns
+from splatfix.knowledge.dropins import has_reference
+from splatfix.model import Fact, Facts, Finding, Status
+from splatfix.plan import Options, has_stack_files
+from splatfix.report import diagnosis
+from splatfix.report.diagnosis_document import diagnosis_document
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from splatfix.checks import Check
-    from splatfix.model import Finding
-    from splatfix.plan import Options
 
 
 _OF_CHECKOUTS = ("train.py", "setup.py", "pyproject.toml", "CMakeLists.txt", "Cargo.toml", ".gitmodules")
@@ -64,7 +66,7 @@ class Diagnosis(Result, frozen=True, kw_only=True):
         return tuple(finding for finding in self.findings if finding.status == "fail")
 
 
-def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool = False) -> Diagnosis:
+def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     """Run the checks on the facts of a machine.
 
     Raises:
@@ -73,18 +75,10 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     if request.repo is None and request.facts_file is None:
         request = replace(request, repo=_checkout_here())
     goal = Goal(request.targets)
-    selected = request.only or request.skip
-    # imported while gathering waits for other processes; typed names are looked up before that
-    loading = Job(lambda: _load_checks(request, as_json))
-    if selected:
-        loading.value()
+    checks = select(request.only, request.skip)
     facts = _facts(request)
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
-    checks = loading.value()
-    from splatfix.checks import run_checks
-    from splatfix.model import Status
-
     if request.save is not None:
         write_json(request.save, to_json(facts))
     context = make_context(facts, goal)
@@ -92,7 +86,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     options = None
     sources: tuple[str, ...] = ()
     if any(finding.status is Status.FAIL for finding in findings):
-        # slow to import, and of no use where nothing has to be done
+        # containers and certify come with it, a quarter of a diagnosis, and of no use where nothing has to be done
         from splatfix.app.options import options_after, sources_of_checkout
 
         summary = sources_of_checkout(request.repo, facts)
@@ -105,14 +99,10 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
     )
 
     def data() -> dict[str, Any]:
-        from splatfix.report.diagnosis_document import diagnosis_document
-
         return diagnosis_document(facts, goal, findings, options)
 
     def text(console: Console) -> None:
-        from splatfix.report import diagnosis
-
-        here = request.facts_file is None and not selected
+        here = request.facts_file is None and not request.only and not request.skip
         python, interpreter = request.python, facts.environment.interpreter.value
         if python and interpreter:  # as every other command on the screen names it
             python = interpreter.executable
@@ -129,7 +119,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
         )
 
     def annotations() -> str:
-        from splatfix.report.annotations import of_findings
+        from splatfix.report.annotations import of_findings  # certify comes with it
 
         return of_findings(findings)
 
@@ -147,8 +137,6 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False, as_json: bool =
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
     """1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
-    from splatfix.model import Status
-
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:
         return Exit.FAILURE
@@ -160,19 +148,16 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
 def _checkout_here() -> Path | None:
     """The current folder, where it is a checkout that trains Gaussians, or the folder of an extension with CUDA code."""
     folder = Path()
-    # a glance, before what is slow to import
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
     if (folder / "train.py").is_file():
         identity = machine_facts.read_identity(folder).value
         if identity is not None and identity.imports:
             return folder.absolute()
-    if machine_facts.has_build_file(folder) and any(
-        module.cuda for module in machine_facts.read_source(folder).modules
-    ):
-        return folder.absolute()
-    from splatfix.plan import has_stack_files
-
+    if machine_facts.has_build_file(folder):
+        source = machine_facts.read_source(folder)
+        if source.modules and source.needs_cuda:
+            return folder.absolute()
     return folder.absolute() if has_stack_files(folder) else None
 
 
@@ -202,8 +187,6 @@ def _facts(request: DiagnoseRequest) -> Facts:
         )
     if request.repo is None:
         return facts
-    from splatfix.knowledge.breakages import source_patterns
-
     return machine_facts.with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
@@ -212,17 +195,6 @@ def _partial_recording(record: Path | None) -> str:
     if record is None or not record.is_dir() or not any(record.iterdir()):
         return ""
     return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
-
-
-def _load_checks(request: DiagnoseRequest, as_json: bool) -> tuple[Check, ...]:
-    from splatfix.checks import checks_without_checkout, select
-
-    if not as_json:
-        from splatfix.report import diagnosis  # noqa: F401 - needed right after, and slow to import
-
-    if request.only or request.skip or request.repo or request.facts_file:
-        return select(request.only, request.skip)
-    return checks_without_checkout()
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
@@ -238,9 +210,6 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
 
 def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
     """Where nothing failed: the command that shows what facts cannot, by references where there are any; () without torch."""
-    from splatfix.context.commands import training_steps
-    from splatfix.knowledge.dropins import has_reference
-
     if facts.environment.torch.value is None:
         return ()
     named = value_options({"--python": python})

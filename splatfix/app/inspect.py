@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splatfix.app.result import Result
-from splatfix.checks import inspection as checks
+from splatfix.context import inspection
 from splatfix.core.step import Step, fill_in, run
 from splatfix.facts import read_files
 from splatfix.report import inspection as report
@@ -16,16 +16,16 @@ def inspect_files(paths: Sequence[Path], targets: tuple[str, ...], *, verbose: b
     Raises:
         SplatfixError: a path that is not there or no native file (exit code 2).
     """
-    result = checks.inspect_files(read_files(list(paths)), targets)
+    result = inspection.inspect_files(read_files(list(paths)), targets)
     return Result(
         "inspect",
         lambda: report.document(result),
         lambda console: report.show(console, result, next_step(result, paths), verbose=verbose),
-        checks.verdict(result),
+        result.exit_code,
     )
 
 
-def next_step(result: checks.Inspection, paths: Sequence[Path]) -> Step | None:
+def next_step(result: inspection.Inspection, paths: Sequence[Path]) -> Step | None:
     """Build for the targets that cannot run the files; without a target: name one. None where nothing is to be done."""
     unserved: list[str] = []
     for number, target in enumerate(result.targets):

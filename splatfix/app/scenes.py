@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from splatfix.app.result import Result
@@ -71,7 +72,10 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
             what = f"There is no folder {name!r}, and no sample scene of that name."
             raise usage_error("unknown-scene", what, todo)
     memory = resources.probe(LiveSystem()).memory_total if folders else None
-    checked = [judge(read_scene(scene), memory) for folder in folders for scene in scenes_below(folder)]
+    checked = []
+    for folder in folders:
+        for scene in scenes_below(folder):
+            checked.append(judge(replace(read_scene(scene), host_memory=memory)))
     rows: list[dict[str, Any]] = []
     if samples or not folders:
         for item in find_samples(tuple(samples)):

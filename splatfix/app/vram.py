@@ -26,7 +26,6 @@ from splatfix.budget.model import (
     Verdict,
 )
 from splatfix.context import make_context
-from splatfix.context.card import largest_card
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import write_text
@@ -243,7 +242,7 @@ def _card(request: VramRequest, *, on_cpu: bool) -> Card:
     facts = machine_facts.gather("")
     if on_cpu and facts.machine.resources.memory_total is not None:
         return Card("host memory", facts.machine.resources.memory_total, "/proc/meminfo")
-    largest = largest_card(make_context(facts))
+    largest = make_context(facts).largest_card
     if largest is None:
         raise SplatfixError.of("app.no-gpu-with-known-memory")
     return Card(*largest, facts.machine.gpus.found_via)

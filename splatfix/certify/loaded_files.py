@@ -11,8 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.core.files import make_folder, sha256_of
-from splatfix.core.lenient import object_in
+from splatfix.core.files import make_folder, object_in, sha256_of
 from splatfix.facts import (
     LiveSystem,
     RecordedFile,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from splatfix.certify.criteria.resources import bound_by
 from splatfix.certify.inside.phases import of_a_run
 from splatfix.certify.stacks.child import configure, stage_observer
-from splatfix.core.lenient import object_in
+from splatfix.core.files import object_in
 from splatfix.knowledge.dropins import DROPINS
 
 SERIES = "metrics.jsonl"

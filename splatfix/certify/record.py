@@ -12,8 +12,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from splatfix.core.lenient import LARGEST, decode
+from splatfix.core.codec import fitting
 
+LARGEST = 1e60
+"""No measurement is larger: float32 ends at 3.4e38, and what is beyond cannot be drawn."""
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -57,7 +59,7 @@ class Implementation(Struct, frozen=True):
     file: str | None = None
     sha256: str | None = None
     """Of that file."""
-    calls: Count | Mapping[str, int] | None = None
+    calls: Count | Mapping[str, Count] | None = None
     """Of an extension that a stack's own trainer called: by function."""
 
 
@@ -297,7 +299,7 @@ class TrainingRecord(Struct, frozen=True):
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> TrainingRecord:
         """The record in a trainer's document; of none, and of one that is no object, everything is empty."""
-        return replace(decode(cls, document), document=document)
+        return replace(fitting(cls, document), document=document)
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -26,8 +26,7 @@ from splatfix.certify.report_folder import MAX_IMAGES, TRAINING_LOG, make_room
 from splatfix.certify.smoke import FINISHED, child_variables, ended_early, sentences, source_digests
 from splatfix.certify.subject import SmokeSubject
 from splatfix.context import make_context
-from splatfix.core.files import make_folder
-from splatfix.core.lenient import object_in
+from splatfix.core.files import make_folder, object_in
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed, Runner

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import set_or_unset, variable
 from splatfix.checks.registry import Check, checks_of
-from splatfix.checks.torch import arch_list_by_itself, own_archs
 from splatfix.context import Context, Target
 from splatfix.context.architectures import own_choice, own_variables, understood, written
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
+from splatfix.context.coverage import usual_archs
 from splatfix.core.step import Step, prepend_variable, say, set_variable, unset_variable
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import counted
@@ -30,8 +30,7 @@ def arch_list_malformed(context: Context, this: Check) -> Iterator[Finding]:
     12.0+PTX). Source: `_get_cuda_arch_flags` of torch/utils/cpp_extension.py, which a test holds this against."""
     text, torch = context.variables.get(_NAME), context.torch
     if text and torch is not None and context.torch_cuda is not None:
-        result = expand_arch_list(text, torch.version)
-        evidence = variable(context, _NAME)
+        result, evidence = context.arch_list, variable(context, _NAME)
         if isinstance(result, ArchList):
             entries = " ".join(map(str, result.entries))
             yield this.ok(f"torch reads {_NAME} as {entries}.", evidence=evidence)
@@ -142,13 +141,13 @@ def arch_clamped(context: Context, this: Check) -> Iterator[Finding]:
     torch, targets = context.torch, context.own_targets
     if torch is None or not targets or context.goal.targets or context.has_working_gpu is not True:
         return
-    result = arch_list_by_itself(context, torch)
+    result, own_archs = context.own_arch_list, usual_archs(torch.code)
     evidence = (
         variable(context, _NAME),
-        Evidence("torch's own code", " ".join(own_archs(torch)), "fat binaries of libtorch_cuda"),
+        Evidence("torch's own code", " ".join(own_archs), "fat binaries of libtorch_cuda"),
     )
     # a GPU whose number torch does not know at all is told by arch-unknown-to-torch
-    if isinstance(result, ArchListError) and result.item in own_archs(torch):
+    if isinstance(result, ArchListError) and result.item in own_archs:
         yield this.fail(
             f"torch {torch.version} cannot work out the GPUs' architectures ({result.exception}).",
             evidence=evidence,
@@ -209,15 +208,10 @@ def no_gpu_at_build(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _entries(context: Context) -> tuple[ArchEntry, ...]:
-    """What the variable asks torch for; () when it is unset or not understood."""
-    torch = context.torch
-    text = context.variables.get(_NAME)
-    if not text or torch is None or context.torch_cuda is None:
+    """Return what the variable asks torch for; () when it is unset or not understood."""
+    if not isinstance(context.arch_list, ArchList):
         return ()
-    result = expand_arch_list(text, torch.version)
-    if not isinstance(result, ArchList):
-        return ()
-    return result.entries
+    return context.arch_list.entries
 
 
 def _serves(entry: ArchEntry, target: Target, context: Context) -> bool:
@@ -231,7 +225,7 @@ def _serves(entry: ArchEntry, target: Target, context: Context) -> bool:
 
 
 def _may_be_known(item: str, torch: Torch) -> bool:
-    """The installed torch itself lists the number; or it is newer than splatfix's tables, and the item looks like a name."""
+    """Tell whether this torch lists the number, or is newer than splatfix's tables and the item looks like a name."""
     rules = behaviour(torch.version)
     newer = rules is None or not rules.same_minor
     a_name = re.fullmatch(r"[A-Z][a-z]+(\+\w+)*", item) is not None
@@ -251,7 +245,7 @@ def _what_is_wrong(item: str) -> str:
 
 
 def _mended(text: str, torch: Torch) -> tuple[Step, ...]:
-    """The list as it was meant, where torch would take that; else without the entries that torch does not know."""
+    """Mend the list to what was meant, where torch would take that; else without the entries that torch does not know."""
     entries = [entry for entry in re.split(r"[^\w.+]+", text) if entry]
     dotted = [
         re.sub(r"^(?:sm_|compute_)?(\d{1,2})(\d[af]?)(\+PTX)?$", r"\1.\2\3", entry) for entry in entries
@@ -492,7 +486,7 @@ def disk_full(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _jobs_ahead(context: Context) -> tuple[int, str]:
-    """How many compilers the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
+    """Count the compilers that the builds ahead start at most at once, and for what; (0, "") where nothing is to be built."""
     cores = context.machine.resources.cores
     setting = context.variables.get("MAX_JOBS", "")
     if cores is None or not context.builds_ahead:
@@ -504,9 +498,7 @@ def _jobs_ahead(context: Context) -> tuple[int, str]:
             limit = int(setting)
     most, name = 0, ""
     for item in context.sources_to_build:
-        files = 0
-        for module in item.source.modules:
-            files += sum(file.endswith(".cu") for file in module.sources)
+        files = sum(file.endswith(".cu") for file in item.source.files)
         if min(limit, files) > most:
             most, name = min(limit, files), item.source.label
     if "gsplat" in context.compiles_at_first_use:

@@ -3,40 +3,46 @@
 import inspect
 from collections.abc import Iterable
 from difflib import get_close_matches
-from importlib import import_module
 
+from splatfix.checks import (
+    build,
+    compiler,
+    container,
+    driver,
+    environment,
+    gpu,
+    toolkit,
+    torch,
+)
+from splatfix.checks.checkout import (
+    colmap,
+    cuda_code,
+    python_code,
+    rasterizer,
+    sources,
+    stack,
+    submodules,
+)
+from splatfix.checks.extension import jit_cache, linkage, modules, packages
 from splatfix.checks.registry import FAMILIES, REGISTERED, Check
 from splatfix.context import Context
 from splatfix.core.errors import SplatfixError
 from splatfix.model import Evidence, Finding, Status
 
 # The modules with checks, family by family as :data:`FAMILIES` has them: importing one registers its checks.
-_OF_MACHINE = (
-    *("gpu", "gpu_health", "driver", "container", "environment", "torch", "toolkit", "compiler", "build"),
-    *("extension.linkage", "extension.modules", "extension.jit_cache", "extension.packages"),
+_MODULES = (
+    *(gpu, driver, container, environment, torch, toolkit, compiler, build),
+    *(linkage, modules, jit_cache, packages),
+    *(submodules, rasterizer, colmap, cuda_code, python_code, sources, stack),
 )
-_OF_CHECKOUT = tuple(
-    f"checkout.{name}"
-    for name in ("submodules", "rasterizer", "colmap", "cuda_code", "python_code", "sources", "stack")
-)
-
-
-def _checks_of(modules: Iterable[str]) -> tuple[Check, ...]:
-    checks: list[Check] = []
-    for name in modules:
-        module = import_module(f"splatfix.checks.{name}").__name__
-        checks.extend(check for check in REGISTERED.values() if check.function.__module__ == module)
-    return tuple(checks)
-
-
-def checks_without_checkout() -> tuple[Check, ...]:
-    """Those that look at the machine and its environment; what reads a checkout, which takes long to import, is left out."""
-    return _checks_of(_OF_MACHINE)
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which a report shows them: family by family."""
-    return _checks_of((*_OF_MACHINE, *_OF_CHECKOUT))
+    """Return every check, in the order in which a report shows them: family by family."""
+    checks: list[Check] = []
+    for module in _MODULES:
+        checks += (check for check in REGISTERED.values() if check.function.__module__ == module.__name__)
+    return tuple(checks)
 
 
 def check_named(code: str) -> Check:
@@ -45,8 +51,6 @@ def check_named(code: str) -> Check:
     Raises:
         SplatfixError: ``unknown-check`` (exit code 2).
     """
-    if code not in REGISTERED:
-        all_checks()
     check = REGISTERED.get(code)
     if check is None:
         raise SplatfixError.of("checks.unknown-check", code=code, near=_near(code))

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from splatfix.checks.evidence import host_compiler, lack_for_builds, reason, torch_version, variable
 from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
-from splatfix.context.compilers import family_of
+from splatfix.context.compilers import family_of, msc_version, newest_for_nvcc
 from splatfix.core.step import Command, PlainStep, Step, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import cpp_extension, host_compilers
-from splatfix.model import Compiler, Evidence, Finding, Toolkit
+from splatfix.model import Evidence, Finding, Toolkit
 
 check = checks_of("compiler")
 
@@ -44,11 +44,13 @@ def host_gcc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses gcc and clang beyond a major ("unsupported GNU version! gcc versions later than N
     are not supported"). The limit is read from the toolkit's own header. nvcc calls what CC or NVCC_CCBIN names, else
     gcc on PATH; CXX alone does not change that."""
-    toolkit, compiler = _pair(context, context.nvcc_host_compiler)
-    if toolkit is None or compiler is None:
+    toolkit, compiler = context.build_toolkit, context.nvcc_host_compiler
+    if toolkit is None or compiler is None or not release(compiler.version):
         return
     family, major = family_of(compiler), release(compiler.version)[0]
-    limit = {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max}.get(family)
+    if family == "cl":
+        return
+    limit = newest_for_nvcc(toolkit, family)
     nvcc, name = f"nvcc {toolkit.version}", f"{compiler.kind} {compiler.version}"
     evidence = (
         host_compiler(compiler),
@@ -101,34 +103,21 @@ def host_gcc_too_old(context: Context, this: Check) -> Iterator[Finding]:
     )
 
 
-def _newer_gcc(context: Context, oldest: int) -> Step:
-    toolkit, newest = context.build_toolkit, None
-    if toolkit is not None:
-        newest = toolkit.gcc_max
-    compiler = _best_here(context, "gcc", oldest, newest)
-    if compiler:
-        return _use(compiler)
-    ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
-    return say(f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it.")
-
-
 @check("host-msvc-too-new", "nvcc supports Visual Studio's compiler")
 def host_msvc_too_new(context: Context, this: Check) -> Iterator[Finding]:
     """nvcc's `crt/host_config.h` refuses `_MSC_VER` beyond a bound ("unsupported Microsoft Visual Studio version!"). Visual
     Studio 2022 17.10 moved it to 1940, which CUDA before 12.4 refuses; and its standard library then asks for CUDA 12.4
     by itself (error STL1002), so that `-allow-unsupported-compiler` alone does not help."""
-    toolkit = context.build_toolkit
-    compiler = context.host_compiler
+    toolkit, compiler = context.build_toolkit, context.host_compiler
     if toolkit is None or compiler is None or compiler.kind != "cl" or toolkit.msvc_max is None:
         return
-    parts = release(compiler.version)
-    if len(parts) < 2:
+    number = msc_version(compiler)
+    if len(release(compiler.version)) < 2:
         yield this.unknown(
             "The version of cl is not known.",
             evidence=Evidence(compiler.path, compiler.error or "no version"),
         )
         return
-    number = parts[0] * 100 + parts[1]  # 19.40 is _MSC_VER 1940
     evidence = (
         Evidence("host compiler", f"{compiler.path} (_MSC_VER {number})", ", ".join(compiler.found_via)),
         Evidence("nvcc's limit", f"_MSC_VER {toolkit.msvc_max}", f"crt/host_config.h of {toolkit.root}"),
@@ -155,12 +144,11 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
     """torch keeps a table of its own, and in places it is stricter than nvcc: torch 2.11 refuses gcc 14 with CUDA 12.8,
     which nvcc accepts. Where its table has no row for a CUDA version it only warns; with TORCH_DONT_CHECK_COMPILER_ABI, and
     in a torch that was built from source, it does not look."""
-    toolkit, compiler = _pair(context, context.host_compiler)
-    torch = context.torch
+    toolkit, compiler, torch = context.build_toolkit, context.host_compiler, context.torch
     if toolkit is None or compiler is None or torch is None or context.machine.system != "linux":
         return
     rules, family = cpp_extension.behaviour(torch.version), family_of(compiler)
-    if rules is None or family not in ("gcc", "clang"):
+    if rules is None or family == "cl" or not release(compiler.version):
         return
     setting = context.variables.get("TORCH_DONT_CHECK_COMPILER_ABI")
     skipped = host_compilers.compiler_check_skipped(torch.version, setting)
@@ -191,30 +179,33 @@ def host_compiler_refused_by_torch(context: Context, this: Check) -> Iterator[Fi
     )
 
 
-def _pair(context: Context, compiler: Compiler | None) -> tuple[Toolkit | None, Compiler | None]:
-    """The toolkit a build would use and this compiler, when both versions are known."""
-    toolkit = context.build_toolkit
-    if compiler is None or not release(compiler.version) or family_of(compiler) == "cl":
-        return toolkit, None
-    return toolkit, compiler
+def _newer_gcc(context: Context, oldest: int) -> Step:
+    """Advise a gcc that torch's headers take; nvcc has its own limit, where there is a toolkit."""
+    toolkit, newest = context.build_toolkit, None
+    if toolkit is not None:
+        newest = toolkit.gcc_max
+    ways = "module load gcc, gcc-toolset, or conda's gxx_linux-64"
+    install = f"Load or install gcc {oldest} or newer ({ways}) and set CC, CXX and CUDAHOSTCXX to it."
+    return _compiler_within(context, "gcc", oldest, newest, install)
 
 
 def _other_compiler(context: Context, toolkit: Toolkit, family: str, limit: int) -> Step:
-    """An accepted compiler that is already here, else the one to install."""
+    """Advise a compiler that a toolkit takes, up to this major."""
     oldest, name = None, f"clang-{limit}"
     if family == "gcc":
-        name = f"g++-{limit}"
-        oldest = host_compilers.oldest_gcc_of_torch(context.torch_version)
-    compiler = _best_here(context, family, oldest, limit)
-    if compiler:
-        return _use(compiler)
-    return say(
-        f"Install {name} and set CC, CXX and CUDAHOSTCXX to it; or use a newer CUDA toolkit than {toolkit.version}."
-    )
+        oldest, name = host_compilers.oldest_gcc_of_torch(context.torch_version), f"g++-{limit}"
+    use = f"Install {name} and set CC, CXX and CUDAHOSTCXX to it"
+    newer = f"use a newer CUDA toolkit than {toolkit.version}"
+    return _compiler_within(context, family, oldest, limit, f"{use}; or {newer}.")
 
 
-def _best_here(context: Context, family: str, oldest: int | None, newest: int | None) -> Compiler | None:
-    """The newest C++ compiler of a family that is here and lies within these majors."""
+def _compiler_within(
+    context: Context, family: str, oldest: int | None, newest: int | None, otherwise: str
+) -> Step:
+    """Use the newest C++ compiler of a family that is here and lies within these majors; else say what a person is to do.
+
+    torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else.
+    """
     fitting = []
     for compiler in context.machine.compilers.value or ():
         version = release(compiler.version)
@@ -222,14 +213,12 @@ def _best_here(context: Context, family: str, oldest: int | None, newest: int | 
             continue
         if (oldest or 0) <= version[0] <= (newest or 999):
             fitting.append(compiler)
-    return max(fitting, key=lambda compiler: release(compiler.version), default=None)
-
-
-def _use(compiler: Compiler) -> Step:
-    """torch asks CXX, setuptools CC, CMake CUDAHOSTCXX; nvcc gets CC from torch, and NVCC_CCBIN from everything else."""
-    folder, slash, name = compiler.path.rpartition("/")
+    if not fitting:
+        return say(otherwise)
+    best = max(fitting, key=lambda compiler: release(compiler.version))
+    folder, slash, name = best.path.rpartition("/")
     c_compiler = folder + slash + name.replace("clang++", "clang").replace("g++", "gcc")
-    by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), compiler.path)
+    by_name = dict.fromkeys(("CXX", "CUDAHOSTCXX", "NVCC_CCBIN"), best.path)
     return PlainStep(command=Command(env=(("CC", c_compiler), *by_name.items())))
 
 

@@ -24,7 +24,7 @@ def container_shm_small(context: Context, this: Check) -> Iterator[Finding]:
     that load images in their own process, as Inria's does, need none. Source: PyTorch's README, "Docker Image":
     --ipc=host or --shm-size."""
     confinement = context.machine.confinement
-    if confinement.value is None or confinement.value.shm is None or not context.has_nvidia_gpu:
+    if confinement.value is None or confinement.value.shm is None or not context.nvidia_gpus:
         return
     size = confinement.value.shm
     evidence = Evidence(_SHM, f"{size / 2**20:.0f} MiB", confinement.found_via)

@@ -32,7 +32,7 @@ def driver_too_old(context: Context, this: Check) -> Iterator[Finding]:
     CUDA level decides where there is one: the cuda-compat package on data-centre GPUs, and every Jetson."""
     driver, cuda, torch = context.machine.driver.value, context.torch_cuda, context.torch
     # gpu-without-driver reports a missing driver
-    if not context.has_nvidia_gpu or torch is None or cuda is None or driver is None:
+    if not context.nvidia_gpus or torch is None or cuda is None or driver is None:
         return
     if driver.version is None:
         unknown = Evidence("driver", "unknown", context.machine.driver.error)
@@ -190,7 +190,7 @@ def cuda_does_not_start(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _start_told_elsewhere(context: Context, driver: Driver, code: int | None) -> bool:
-    """driver-library-mismatch, forward-compat-on-geforce, driver-library-missing or no-gpu-visible has the cause."""
+    """Tell whether driver-library-mismatch, forward-compat-on-geforce, driver-library-missing or no-gpu-visible has the cause."""
     if code in (_MISMATCH, drivers.FORWARD_COMPAT_REFUSED):
         return True
     if driver.nvml_error == _NO_NVML and context.machine.cuda.absent:
@@ -289,7 +289,7 @@ def _no_mig_instance(context: Context, this: Check, evidence: tuple[Evidence, ..
 
 
 def _given(context: Context) -> Iterator[Evidence]:
-    """What else CUDA starts from: device files, and the variables that choose GPUs."""
+    """Name what else CUDA starts from: device files, and the variables that choose GPUs."""
     files, unfiltered = context.machine.device_files, context.machine.cuda_unfiltered
     if unfiltered.error:
         yield Evidence("cuInit without CUDA_VISIBLE_DEVICES", unfiltered.error, "child process")

@@ -13,7 +13,7 @@ from splatfix.context.installed import SETUPTOOLS_DROPPED, python_versions
 from splatfix.context.requirements import needs_wheel
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run
-from splatfix.core.versions import dotted, major_minor, release
+from splatfix.core.versions import dotted, release
 from splatfix.core.words import few
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.breakages import breakages
@@ -264,10 +264,8 @@ def python_version_unsupported(context: Context, this: Check) -> Iterator[Findin
     python = context.interpreter
     if python is None or context.environment.torch_installed.value is not False:
         return
-    version = major_minor(python.version)
-    evidence = Evidence(
-        "Python", f"{python.version} ({python.implementation}, {python.platform_tag})", python.executable
-    )
+    version, kind = context.python, f"{python.implementation}, {python.platform_tag}"
+    evidence = Evidence("Python", f"{python.version} ({kind})", python.executable)
     rows = torch_releases.releases()
     if python.platform_tag in ("win32", "linux-i686", "linux-armv7l"):
         obstacle = "it is a 32-bit build"
@@ -332,10 +330,9 @@ def no_matching_wheel(context: Context, this: Check) -> Iterator[Finding]:
     if row is None:
         return
     platform = context.platform or "linux"
-    minor, glibc = major_minor(python.version), major_minor(context.machine.glibc)
+    has = {"python": context.python, "glibc": context.glibc}
     obstacles = [
-        torch_releases.wheel_obstacle(build, platform, context.machine.machine, python=minor, glibc=glibc)
-        for build in row.builds
+        torch_releases.wheel_obstacle(build, platform, context.machine.machine, **has) for build in row.builds
     ]
     if obstacles and all(obstacles):
         yield this.warn(

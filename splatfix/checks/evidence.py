@@ -12,12 +12,12 @@ from splatfix.model import CheckoutSource, Compiler, Evidence, Finding, Status
 
 
 def reason(error: str) -> Evidence:
-    """Why something could not be determined."""
+    """Say why something could not be determined."""
     return Evidence("reason", error or "the facts do not say")
 
 
 def variable(context: Context, name: str) -> Evidence:
-    """An environment variable as it is set where splatfix was started."""
+    """Show an environment variable as it is set where splatfix was started."""
     # one that is set to nothing is another thing than one that is not set: CUDA_VISIBLE_DEVICES="" hides all GPUs
     value = context.variables.get(name, "not set") or "(empty)"
     return Evidence(name, value, "environment variable")
@@ -31,7 +31,7 @@ def set_or_unset(name: str, value: str) -> Step:
 
 
 def lack_for_builds(context: Context) -> Status:
-    """What it means that something is missing which only builds need."""
+    """Judge it that something is missing which only builds need."""
     # an image that was made to run has had its compilers taken out on purpose
     if context.made_to_run:
         return Status.SKIP
@@ -39,29 +39,29 @@ def lack_for_builds(context: Context) -> Status:
 
 
 def torch_version(context: Context) -> Evidence:
-    """Version of the installed torch."""
+    """Show the version of the installed torch."""
     return Evidence("torch", context.torch_version or "none", context.environment.torch.found_via)
 
 
 def torch_cuda(context: Context) -> Evidence:
-    """CUDA version of the installed torch; None for a build without CUDA."""
+    """Show the CUDA version of the installed torch; None for a build without CUDA."""
     torch = context.environment.torch
     return Evidence("torch.version.cuda", str(torch.value and torch.value.cuda), torch.found_via)
 
 
 def version_of(context: Context, name: str) -> Evidence:
-    """Version of an installed distribution."""
+    """Show the version of an installed distribution."""
     version = context.version_of(name) or "not installed"
     return Evidence(name, version, context.environment.distributions.found_via)
 
 
 def file_of(source: CheckoutSource, name: str = "setup.py") -> str:
-    """A file of a source, relative to its checkout."""
+    """Name a file of a source, relative to its checkout."""
     return posixpath.normpath(posixpath.join(source.path, name))
 
 
 def host_compiler(compiler: Compiler) -> Evidence:
-    """Path and version of a host compiler."""
+    """Show path and version of a host compiler."""
     return Evidence("host compiler", f"{compiler.path} {compiler.version}", ", ".join(compiler.found_via))
 
 
@@ -71,7 +71,7 @@ _TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/la
 
 
 def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
-    """How a container of that kind is started with the GPUs of its host, and what the host needs for it."""
+    """Say how a container of that kind is started with the GPUs of its host, and what the host needs for it."""
     if container == "kubernetes":
         text = "Ask for the GPU in the pod's resources (limits: nvidia.com/gpu: 1)"
         return (say(f"{text}; the node needs NVIDIA's device plugin."),)
@@ -107,7 +107,7 @@ def start_with_gpu(container: str, *, wsl: bool = False) -> tuple[Step, ...]:
 
 
 def start_again(context: Context, *options: str) -> Step:
-    """The command that starts this container anew with these options, on its host."""
+    """Build the command that starts this container anew with these options, on its host."""
     engine = _ENGINES.get(context.machine.container or "", "docker")
     return fill_in(engine, "run", *options, "IMAGE", text="On the host, start it anew")
 
@@ -117,7 +117,7 @@ _UNREAD_SHOWN = 20
 
 
 def unread_files(this: Check, files: Iterable[Unread], folder: str) -> Iterator[Finding]:
-    """One warning for each file that is there and was not read, so that the rest of the diagnosis goes on.
+    """Yield one warning for each file that is there and was not read, so that the rest of the diagnosis goes on.
 
     Args:
         folder: with its separator; names are relative to it.

@@ -1,7 +1,7 @@
-"""Checks of the GPUs: are they present, driven, visible, free, and passed to the container."""
+"""Checks of the GPUs: are they present, driven, visible, free, passed to the container, and sound."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from splatfix.checks.evidence import reason, start_with_gpu, variable
 from splatfix.checks.registry import Blocks, Check, checks_of
@@ -67,28 +67,36 @@ def gpu_present(context: Context, this: Check) -> Iterator[Finding]:
     elif not cards:
         yield _no_card(context, this)
     for gpu in cards:
-        if gpu.nvml_error is not None:
-            yield _lost(context, this, gpu)
-        else:
+        if gpu.nvml_error is None:
             yield _present(context, this, gpu)
+            continue
+        # with another card that answers, programs still run
+        report = this.warn
+        if context.all_lost:
+            report = this.fail
+        yield report(
+            f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
+            subject=f"GPU {gpu.index}",
+            evidence=_gpu_evidence(context, gpu),
+            remedy=(
+                run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
+                "Reboot; a card that is lost again has a fault in power, cooling or seat.",
+            ),
+        )
 
 
 def _on_bus(cards: Sequence[Gpu]) -> Evidence:
-    """Cards that no driver tells of, as the kernel lists them."""
+    """Show cards that no driver tells of, as the kernel lists them."""
     listed = "; ".join(f"{gpu.bus_id} {gpu.name}" for gpu in cards)
     return Evidence("PCI bus", listed, "/sys/bus/pci/devices")
 
 
-def _names(cards: Iterable[Gpu]) -> str:
-    return ", ".join(gpu.name for gpu in cards)
-
-
 def _no_card(context: Context, this: Check) -> Finding:
-    """No NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
+    """Report no NVIDIA GPU: what another vendor's is good for, and how binaries are judged all the same."""
     hint = "give --target sm_120 to judge for a GPU elsewhere"
     if context.goal.targets:
         hint = "binaries are judged for --target"
-    instead, others = "", _names(context.machine.gpus.value or ())
+    instead, others = "", ", ".join(gpu.name for gpu in context.machine.gpus.value or ())
     if others:
         instead = f", but {others}: CUDA extensions cannot run on it"
     # wgpu also lists renderers in software, which are no help
@@ -103,37 +111,29 @@ def _no_card(context: Context, this: Check) -> Finding:
     )
 
 
-def _lost(context: Context, this: Check, gpu: Gpu) -> Finding:
-    # with another card that answers, programs still run
-    report = this.warn
-    if context.all_lost:
-        report = this.fail
-    return report(
-        f"GPU {gpu.index}: {gpu.name} is lost: the driver counts it and cannot reach it (NVML error {gpu.nvml_error}).",
-        subject=f"GPU {gpu.index}",
-        evidence=_gpu_evidence(context, gpu),
-        remedy=(
-            run("sudo", "dmesg", text="Look for its last Xid, such as 79 (it fell off the bus)"),
-            "Reboot; a card that is lost again has a fault in power, cooling or seat.",
-        ),
-    )
-
-
 def _present(context: Context, this: Check, gpu: Gpu) -> Finding:
     parts = [gpu.name, "compute capability not known"]
     if gpu.cc:
         parts[1] = f"compute capability {gpu.cc}"
     if gpu.memory_total:
         parts.append(f"{gpu.memory_total / 2**30:.1f} GiB")
-    summary = f"GPU {gpu.index}: {', '.join(parts)}{_instances(gpu)}"
-    if gpu.index in context.left_aside:
-        summary += f"; {context.left_aside[gpu.index]}"
-    # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
+    summary = f"GPU {gpu.index}: {', '.join(parts)}"
     report, remedy = this.ok, list[Step]()
+    if not gpu.cc:
+        report = this.unknown
+    # in MIG mode the card itself runs nothing, its instances do: whether there is one, nvidia-smi may know
     if gpu.mig and not gpu.mig_devices:
         report, remedy = this.unknown, [run("nvidia-smi", "-L")]
-    elif not gpu.cc:
-        report = this.unknown
+        summary += (
+            "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
+        )
+    elif gpu.mig:
+        names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
+        if len(gpu.mig_devices) > 1:
+            names = f"one of {names}"
+        summary += f"; a program gets {names} of it, with its share of the memory"
+    if gpu.index in context.left_aside:
+        summary += f"; {context.left_aside[gpu.index]}"
     return report(summary, subject=f"GPU {gpu.index}", evidence=_gpu_evidence(context, gpu), remedy=remedy)
 
 
@@ -174,9 +174,9 @@ def gpu_without_driver(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _undriven(context: Context, this: Check, bound: str, cards: Sequence[Gpu]) -> Finding:
-    """Cards that one kernel driver, or none, is bound to."""
+    """Report cards that one kernel driver, or none, is bound to."""
     driver = context.machine.driver.value
-    names = _names(cards)
+    names = ", ".join(gpu.name for gpu in cards)
     it, subject, version, loaded = "it", "", "none", ""
     if len(cards) > 1:
         it = "them"
@@ -230,7 +230,7 @@ def _install_driver(context: Context, note: str = "") -> str:
 
 
 def _out_of_the_virtual_machine(context: Context, it: str, cards: Sequence[Gpu]) -> list[str | Step]:
-    """Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
+    """Take cards back. Source: the kernel's Documentation/ABI/testing/sysfs-bus-pci, driver_override and drivers_probe."""
     remedy: list[str | Step] = [
         f"Work in the virtual machine that has {it}. To give {it} back to this system:"
     ]
@@ -254,7 +254,7 @@ _BUS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 
 
 def _newer_driver(cards: Sequence[Gpu], driver: Driver) -> list[str | Step]:
-    """What a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
+    """Say what a loaded driver lacks for cards that it does not drive. Source: NVIDIA/open-gpu-kernel-modules#862 and #872."""
     archs = Arch.known_among(gpu.cc or "" for gpu in cards)
     floors = [floor for floor in map(drivers.gpu_driver_floor, archs) if floor]
     log = run("sudo", "dmesg", text="The driver's own reason, in lines with NVRM")
@@ -294,18 +294,6 @@ def gpu_not_free(context: Context, this: Check) -> Iterator[Finding]:
             )
 
 
-def _instances(gpu: Gpu) -> str:
-    """What MIG leaves of a card for one program, in words; "" where MIG is off."""
-    if not gpu.mig:
-        return ""
-    if not gpu.mig_devices:
-        return "; MIG is on, but no instance of it is seen here: without one no CUDA program can use the card"
-    names = ", ".join(item.removeprefix(f"{gpu.name} ") for item in gpu.mig_devices)
-    if len(gpu.mig_devices) > 1:
-        names = f"one of {names}"
-    return f"; a program gets {names} of it, with its share of the memory"
-
-
 def _gpu_evidence(context: Context, gpu: Gpu) -> Evidence:
     parts = [gpu.name, f"cc {gpu.cc or 'unknown'}"]
     if gpu.memory_total:
@@ -326,7 +314,7 @@ def gpu_not_passed_to_container(context: Context, this: Check) -> Iterator[Findi
     system". So was one whose PCI bus shows cards that the host's NVIDIA driver drives. In WSL2 the way to the GPU is
     /dev/dxg instead. Where the host's driver shows through /proc too, driver-library-missing says it."""
     machine = context.machine
-    if machine.container is None or context.has_nvidia_gpu or not machine.driver.absent:
+    if machine.container is None or context.nvidia_gpus or not machine.driver.absent:
         return
     requested = context.variables.get("NVIDIA_VISIBLE_DEVICES")
     cards_of_host = [gpu for gpu in context.unused_cards if gpu.kernel_driver == "nvidia"]
@@ -368,7 +356,7 @@ def docker_gpu_runtime_missing(context: Context, this: Check) -> Iterator[Findin
     """docker needs NVIDIA's container toolkit for `--gpus`; without it every start ends in "could not select device driver ""
     with capabilities: [[gpu]]". A machine that uses no containers does not need it, so it is only a note."""
     toolkit = context.machine.container_toolkit
-    if toolkit.value is None or not context.has_nvidia_gpu or context.machine.container is not None:
+    if toolkit.value is None or not context.nvidia_gpus or context.machine.container is not None:
         return
     evidence = Evidence("container toolkit", ", ".join(toolkit.value) or "no part of it", toolkit.found_via)
     if toolkit.value:
@@ -481,3 +469,62 @@ def wrong_cuda_device(context: Context, this: Check) -> Iterator[Finding]:
             evidence=evidence,
             remedy=remedy,
         )
+
+
+@check("gpu-xid", "The driver has logged no fault of a GPU")
+def gpu_xid(context: Context, this: Check) -> Iterator[Finding]:
+    """NVIDIA's driver writes each error of a GPU into the kernel's log with a number, its Xid. Most are a program's own, such as
+    13 and 31; those that speak of the card or its connection are told here. The log is that of the running system, as far as it
+    goes back: a fault that was mended by a reset is still in it, so that this is a warning. Where only root may read the log,
+    nothing is said. Source: NVIDIA's Xid catalog."""
+    xids = context.machine.xids
+    for xid in xids.value or ():
+        means = drivers.meaning_of_xid(xid.code)
+        if means is None:
+            continue
+        yield this.warn(
+            f"The GPU at {xid.bus_id} had a fault: Xid {xid.code}, {means}.",
+            subject=f"{xid.bus_id} Xid {xid.code}",
+            evidence=Evidence(f"Xid {xid.code}", f"{xid.count} times since the start", xids.found_via),
+            remedy=(
+                run("sudo", "dmesg", text="Read the lines with NVRM"),
+                run(
+                    "sudo",
+                    "nvidia-smi",
+                    "--gpu-reset",
+                    text="Reset the GPU once no program uses it, or reboot",
+                ),
+            ),
+        )
+
+
+@check("gpu-memory-errors", "The GPUs' memory has no errors that were not corrected")
+def gpu_memory_errors(context: Context, this: Check) -> Iterator[Finding]:
+    """Cards with ECC count the errors that it could not correct since the driver was loaded, and replace rows of memory by spare
+    ones (Ampere and newer): a row that waits for a reset is still in use, and a card whose spare rows are used up is to be
+    replaced. Source: NVML's nvmlDeviceGetTotalEccErrors and nvmlDeviceGetRemappedRows; NVIDIA GPU Memory Error Management."""
+    via = context.machine.gpus.found_via
+    for gpu in context.nvidia_gpus:
+        card = f"GPU {gpu.index}"
+        if gpu.remap_failed:
+            yield this.fail(
+                f"{card} ({gpu.name}) cannot replace a damaged row of its memory: no spare row is left for it.",
+                subject=card,
+                evidence=Evidence(card, "row remapping failed", via),
+                remedy="Have the card replaced; nothing else helps.",
+            )
+        elif gpu.remap_pending or gpu.uncorrected_errors:
+            evidence = Evidence(card, f"{gpu.uncorrected_errors or 0} errors that ECC could not correct", via)
+            yield this.warn(
+                f"{card} ({gpu.name}) had errors in its memory that ECC could not correct.",
+                subject=card,
+                evidence=evidence,
+                remedy=run(
+                    *("sudo", "nvidia-smi", "--gpu-reset", "-i", str(gpu.index)),
+                    text="Reset the GPU once no program uses it, or reboot",
+                ),
+            )
+        elif gpu.uncorrected_errors == 0:
+            yield this.ok(
+                f"{card} has no uncorrected memory errors.", subject=card, evidence=Evidence(card, "0", via)
+            )

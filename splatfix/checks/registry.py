@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from splatfix.context import Context
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, say
 from splatfix.knowledge.failures import foreseen_by
@@ -83,7 +82,7 @@ class Check(Struct, frozen=True):
 
     code: str
     family: str
-    """A name of :data:`FAMILIES`."""
+    """A name of :data:`FAMILIES`, or ``scene``."""
     title: str
     function: CheckFunction
     blocks: Blocks | None = None
@@ -112,7 +111,7 @@ class Check(Struct, frozen=True):
         remedy: str | Step | Iterable[str | Step] = (),
         link: str = "",
     ) -> Finding:
-        """A finding of this check. Text in ``remedy`` is a step that only a person can take."""
+        """Build a finding of this check. Text in ``remedy`` is a step that only a person can take."""
         facts = (evidence,) if isinstance(evidence, Evidence) else tuple(evidence)
         parts = (remedy,) if isinstance(remedy, (str, Step)) else remedy
         steps = tuple(say(part) if isinstance(part, str) else part for part in parts)
@@ -150,27 +149,31 @@ class Check(Struct, frozen=True):
         return tuple(row.name for row in foreseen_by(self.code))
 
 
-CheckFunction = Callable[[Context, Check], Iterable[Finding]]
+CheckFunction = Callable[[Any, Check], Iterable[Finding]]
+"""From what it looks at (the context, or a scene) and its own check to its findings."""
 
 
 REGISTERED: dict[str, Check] = {}
 """By code; filled when the modules of the catalogue are imported."""
 
 
-def checks_of(family: str) -> Callable[..., Callable[[CheckFunction], CheckFunction]]:
-    """The decorator of a family's checks, ``@check(code, title, blocks=...)``; :class:`Check` explains the attributes.
+def checks_of(
+    family: str, registered: dict[str, Check] = REGISTERED
+) -> Callable[..., Callable[[CheckFunction], CheckFunction]]:
+    """Return the decorator of a family's checks, ``@check(code, title, blocks=...)``; :class:`Check` explains the attributes.
 
     The function gets the context and its own :class:`Check`, which makes its findings. Its docstring is its page. A file
     holds the checks of one family.
+
+    Args:
+        registered: where the family's checks go by their codes.
     """
-    if family not in FAMILIES:
-        raise ValueError(f"there is no family {family}")
 
     def check(code: str, title: str, **attributes: Any) -> Callable[[CheckFunction], CheckFunction]:
         def register(function: CheckFunction) -> CheckFunction:
-            if code in REGISTERED:
+            if code in registered:
                 raise ValueError(f"two checks are called {code}")
-            REGISTERED[code] = Check(code, family, title, function, **attributes)
+            registered[code] = Check(code, family, title, function, **attributes)
             return function
 
         return register

@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import lack_for_builds, reason, torch_cuda
 from splatfix.checks.registry import Check, checks_of
-from splatfix.checks.torch import arch_list_by_itself
 from splatfix.context import Context
 from splatfix.context.commands import conda_toolkit
 from splatfix.core.step import Step, prepend_variable, say, set_variable
 from splatfix.core.versions import dotted, release
 from splatfix.knowledge.archs import Arch, arch_info, newest_serving, ptx_runs_on
 from splatfix.knowledge.cpp_extension import ArchList
-from splatfix.model import Evidence, Finding, Toolkit, ToolkitChoice
+from splatfix.model import Evidence, Finding, Toolkit
 
 check = checks_of("toolkit")
 
@@ -67,34 +66,30 @@ def cuda_home_wrong(context: Context, this: Check) -> Iterator[Finding]:
     """When CUDA_HOME is not set, torch takes the folder above the one in which the first `nvcc` on PATH lies. It follows
     neither links nor wrapper scripts, so an nvcc in /usr/local/bin makes it look for headers in /usr/local/include.
     A CUDA_HOME that names a folder without a toolkit fails in the same way."""
-    choice, torch = context.environment.toolkit_choice.value, context.torch
-    if choice is not None and choice.root is not None:
-        yield _cuda_home(context, this, choice)
-    # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
-    elif torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME"):
-        for toolkit in context.toolkits:
-            if toolkit.wrapper:
-                yield this.warn(
-                    "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
-                    evidence=(
-                        Evidence("nvcc", toolkit.wrapper, context.machine.toolkits.found_via),
-                        Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
-                    ),
-                    remedy=set_variable("CUDA_HOME", toolkit.root),
-                )
-                return
-
-
-def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
-    """What torch takes for CUDA_HOME: with headers, and the nvcc in it its own?"""
-    via = context.environment.toolkit_choice.found_via
+    fact, torch = context.environment.toolkit_choice, context.torch
+    choice = fact.value
+    if choice is None or choice.root is None:
+        # A CPU build of torch sets no CUDA_HOME; a CUDA build installed later would stumble over the wrapper.
+        would_stumble = torch is not None and torch.cuda is None and not context.variables.get("CUDA_HOME")
+        wrapped = [toolkit for toolkit in context.toolkits if toolkit.wrapper and would_stumble]
+        for toolkit in wrapped[:1]:
+            yield this.warn(
+                "nvcc on PATH is a wrapper script: a CUDA build of torch would take the wrong CUDA_HOME.",
+                evidence=(
+                    Evidence("nvcc", str(toolkit.wrapper), context.machine.toolkits.found_via),
+                    Evidence("nvcc's own root", toolkit.root, "nvcc --dryrun (TOP)"),
+                ),
+                remedy=set_variable("CUDA_HOME", toolkit.root),
+            )
+        return
     headers = {True: "yes", False: "no", None: "not looked at"}[choice.has_headers]
     evidence = [
-        Evidence("torch's CUDA_HOME", f"{choice.root}, by {choice.rule}", via),
+        Evidence("torch's CUDA_HOME", f"{choice.root}, by {choice.rule}", fact.found_via),
         Evidence("headers there", headers),
     ]
     if choice.has_headers and choice.real_root is None:
-        return this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
+        yield this.ok(f"torch would take CUDA_HOME={choice.root}.", evidence=evidence)
+        return
     best = context.best_toolkit(context.torch_cuda)
     remedy: Step | str = "Install a CUDA toolkit and set CUDA_HOME."
     obstacle = "no CUDA headers are there"
@@ -104,19 +99,13 @@ def _cuda_home(context: Context, this: Check, choice: ToolkitChoice) -> Finding:
         obstacle = "its nvcc is a wrapper script or link"
     elif best:
         remedy = set_variable("CUDA_HOME", best.root)
-    if choice.has_headers:
-        return this.warn(
-            f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}.",
-            evidence=evidence,
-            remedy=remedy,
-        )
     # of no consequence to an image that was made to run
     report = this.skip if context.made_to_run else this.fail
-    return report(
-        f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {obstacle}.",
-        evidence=evidence,
-        remedy=remedy,
-    )
+    summary = f"torch would take CUDA_HOME={choice.root or '(empty)'}, which is not the toolkit: {obstacle}."
+    if choice.has_headers:
+        report = this.warn
+        summary = f"CUDA_HOME would be {choice.root}, but its nvcc belongs to {choice.real_root}."
+    yield report(summary, evidence=evidence, remedy=remedy)
 
 
 @check("cuda-torch-mismatch", "The toolkit and torch have the same CUDA major version")
@@ -162,8 +151,7 @@ def toolkit_arch(context: Context, this: Check) -> Iterator[Finding]:
         return
     evidence = Evidence(f"nvcc {toolkit.version}", " ".join(toolkit.archs), "nvcc --list-gpu-code")
     # without a list torch would have this nvcc compile for what it chooses itself, known to it or not
-    by_itself = context.torch and arch_list_by_itself(context, context.torch)
-    asked_for = by_itself.cubins if isinstance(by_itself, ArchList) else ()
+    asked_for = context.own_arch_list.cubins if isinstance(context.own_arch_list, ArchList) else ()
     asks_for_more = any(arch.plain.sm not in toolkit.archs for arch in asked_for)
     for target in context.targets:
         if target.arch.plain.sm in toolkit.archs:

@@ -16,8 +16,8 @@ from splatfix.core.step import Step, fill_in, say, set_variable
 from splatfix.core.versions import release
 from splatfix.knowledge import torch_releases
 from splatfix.knowledge.archs import Arch, newest_serving
-from splatfix.knowledge.cpp_extension import ArchList, ArchListError, visible_gpu_arch_list
-from splatfix.model import Evidence, Finding, Pin, Status, Torch
+from splatfix.knowledge.cpp_extension import ArchListError
+from splatfix.model import Evidence, Finding, Pin, Status
 
 check = checks_of("torch")
 
@@ -87,7 +87,7 @@ def cpu_only_torch(context: Context, this: Check) -> Iterator[Finding]:
     if torch is None or torch.cuda:
         return
     gpu = " or ".join(map(str, context.goal.targets))
-    if context.has_nvidia_gpu:
+    if context.nvidia_gpus:
         gpu = "this machine's GPU"
     if gpu:
         yield this.fail(
@@ -122,7 +122,7 @@ def torch_arch_unsupported(context: Context, this: Check) -> Iterator[Finding]:
         if verdict.usable:
             report = this.ok
             # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-            if verdict.ptx_unsure and not context.goal.targets:
+            if verdict.runs is None and not context.goal.targets:
                 report = this.unknown
             yield report(f"torch {torch.version} {verdict.reason}.", subject=target.label, evidence=evidence)
             continue
@@ -159,7 +159,7 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
             )
             continue
         status, consequence = Status.SKIP, ""
-        if not context.goal.targets and isinstance(arch_list_by_itself(context, torch), ArchListError):
+        if not context.goal.targets and isinstance(context.own_arch_list, ArchListError):
             status, consequence = Status.WARN, ", at which a build without an arch list stops"
         yield this.finding(
             status,
@@ -171,27 +171,8 @@ def arch_unknown_to_torch(context: Context, this: Check) -> Iterator[Finding]:
         )
 
 
-def own_archs(torch: Torch) -> tuple[str, ...]:
-    """torch's list of its own architectures: those that most of its fatbins have (single kernels may have more)."""
-    total = sum(group.count for group in torch.code)
-    counts: dict[str, int] = {}
-    for group in torch.code:
-        for entry in group.entries:
-            counts[entry.arch] = counts.get(entry.arch, 0) + group.count
-    return tuple(name for name, count in counts.items() if 2 * count >= total)
-
-
-def arch_list_by_itself(context: Context, torch: Torch) -> ArchList | ArchListError | None:
-    """The architectures that torch works out where no list is set; None: a list is set, or torch has no CUDA code."""
-    # "native" is torch's own word for an unset list
-    if context.variables.get("TORCH_CUDA_ARCH_LIST", "native") != "native" or not torch.code:
-        return None
-    archs = [target.arch for target in context.own_targets]
-    return visible_gpu_arch_list(archs, own_archs(torch), torch.version)
-
-
 def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]:
-    """Which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
+    """Say which torch build to install for these GPUs, as an exact pip command, intersected with driver and Python.
 
     One that serves all GPUs asked for comes first. Where there is none, the command is no command: it would take from
     one GPU what it gives to the other.
@@ -227,7 +208,7 @@ def torch_for(context: Context, targets: tuple[Target, ...]) -> tuple[Step, ...]
 
 
 def pinned_torch(context: Context) -> Pin | None:
-    """The exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
+    """Return the exact torch release that the checkout pins, where no torch is installed yet and the tables know the release."""
     if context.checkout is None or context.environment.torch_installed.value is not False:
         return None
     for pin in context.checkout.pins:
@@ -263,48 +244,34 @@ def torch_companions(context: Context, this: Check) -> Iterator[Finding]:
     """torchvision and torchaudio are compiled against one exact torch, torch against one exact triton; their metadata names
     it. Another one fails at import ("operator torchvision::nms does not exist") or at the first compiled kernel. The
     CUDA part of the version (`+cu128`) has to agree as well."""
-    torch = context.torch
-    if torch is None:
-        return
-    distributions = {item.name.lower(): item for item in context.distributions}
-    versions = {name: item.version for name, item in distributions.items()} | {"torch": torch.version}
-    for name in ("torch", "torchvision", "torchaudio"):
-        item = distributions.get(name)
-        for pin in item.pins if item else ():
-            other, _, expected = pin.partition("==")
-            if item is None or other not in versions:
-                continue
-            installed = versions[other]
-            plain, _, local = installed.partition("+")
-            expected_plain = expected.partition("+")[0]
-            tag = item.version.partition("+")[2]
-            report = this.fail
-            remedy: list[Step | str] = [
-                f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command."
-            ]
-            if other == "triton":
-                remedy = [pip(context.facts, "install", f"triton=={expected}")]
-            # a patch keeps the binary interface, though pip calls it a conflict
-            elif plain != expected_plain and release(plain)[:2] == release(expected_plain)[:2]:
-                report = this.warn
-            elif plain != expected_plain:
-                remedy = [pip(context.facts, "install", *pip_arguments(context.facts, (name,)))]
-            if plain != expected_plain and not expected_plain.endswith("*"):
-                summary = f"{name} {item.version} was made for {other} {expected}; {installed} is installed."
-            elif other == "torch" and tag and local and tag != local:
-                summary = f"{name} is a {tag} build, torch a {local} build."
-            else:
-                report, remedy = this.ok, []
-                summary = f"{name} {item.version} fits {other} {installed}."
-            yield report(
-                summary,
-                subject=name,
-                evidence=(
-                    Evidence(name, f"{item.version} wants {other}=={expected}", "its metadata"),
-                    Evidence(other, installed, context.environment.distributions.found_via),
-                ),
-                remedy=remedy,
-            )
+    for pin in context.companion_pins:
+        name, version, other = pin.owner.name.lower(), pin.owner.version, pin.other
+        report = this.fail
+        summary = f"{name} {version} was made for {other} {pin.expected}; {pin.installed} is installed."
+        remedy: Step | str | tuple[Step, ...] = (
+            f"Install the {name} that matches torch {context.torch_version}, from the same index, both in one pip command."
+        )
+        if pin.misfit == "patch":
+            report = this.warn
+        elif pin.misfit == "release" and other == "triton":
+            remedy = pip(context.facts, "install", f"triton=={pin.expected}")
+        elif pin.misfit == "release":
+            remedy = pip(context.facts, "install", *pip_arguments(context.facts, (name,)))
+        elif pin.misfit == "build":
+            tag, local = version.partition("+")[2], pin.installed.partition("+")[2]
+            summary = f"{name} is a {tag} build, torch a {local} build."
+        else:
+            report, remedy = this.ok, ()
+            summary = f"{name} {version} fits {other} {pin.installed}."
+        yield report(
+            summary,
+            subject=name,
+            evidence=(
+                Evidence(name, f"{version} wants {other}=={pin.expected}", "its metadata"),
+                Evidence(other, pin.installed, context.environment.distributions.found_via),
+            ),
+            remedy=remedy,
+        )
 
 
 @check("alloc-conf-crash", "Allocator settings are supported by this torch")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable
-from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -84,16 +82,6 @@ app.add_typer(certify.scenes_app, name="scenes", rich_help_panel=MORE)
 app.add_typer(install.cache_app, name="cache", rich_help_panel=MORE)
 
 
-def narrowed(name: str) -> typer.Typer:
-    """The app with one command alone, if that is the name of one: to build all takes a tenth of a diagnosis."""
-    narrowed = copy(app)
-    narrowed.registered_commands = [info for info in app.registered_commands if info.name == name]
-    narrowed.registered_groups = [info for info in app.registered_groups if info.name == name]
-    if narrowed.registered_commands or narrowed.registered_groups:
-        return narrowed
-    return app
-
-
 def main() -> None:
     """Run the command line. Only this function ends the process, and no traceback reaches a user without ``--debug``."""
     process.handle_signals()
@@ -102,8 +90,7 @@ def main() -> None:
     invocation = process.Invocation()
     try:
         # standalone, typer would end the process itself, and show wrong usage as text where a document was asked for
-        run = narrowed(" ".join(sys.argv[1:2]))
-        code = run(prog_name="splatfix", standalone_mode=False, obj=invocation)
+        code = app(prog_name="splatfix", standalone_mode=False, obj=invocation)
         sys.exit(code if isinstance(code, int) else 0)
     except process.UsageError as error:
         process.end_with_usage(error, invocation)
@@ -113,5 +100,3 @@ def main() -> None:
         if invocation.debug:
             show_traceback()
         process.end_with(process.error_of(error), invocation)
-    finally:
-        gc.freeze()  # nothing is left to collect at the end but memory: a twelfth of a diagnosis

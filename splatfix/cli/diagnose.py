@@ -52,7 +52,7 @@ def diagnose(
         only=tuple(only or ()),
         skip=tuple(skip or ()),
     )
-    finish(app.diagnose.diagnose(request, verbose=verbose, as_json=as_json), as_json, form)
+    finish(app.diagnose.diagnose(request, verbose=verbose), as_json, form)
 
 
 def inspect(

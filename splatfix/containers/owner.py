@@ -2,7 +2,7 @@
 
 from urllib.parse import parse_qsl, urlencode
 
-from splatfix.core.lock import Holder, this_process
+from splatfix.core.holder import Holder, this_process
 
 OWNER_LABEL = "org.splatfix.owner"
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import PureWindowsPath
 
 from splatfix.context.installed import Inventory
-from splatfix.core.step import Step, fill_in, run, say, target_options
-from splatfix.knowledge import Arch
+from splatfix.core.step import Step, run, say
 from splatfix.model import Facts, Installer, Interpreter
 
 BY_RELEASE = {"gsplat": "1.5.3"}
@@ -15,27 +14,8 @@ TRAINING_NEEDS = ("torch", "numpy", "pillow")
 """Distributions that ``splatfix certify`` needs in the target environment to train."""
 
 
-def install_sources(facts: Facts, archs: Iterable[Arch], *sources: str, text: str = "") -> Step:
-    """``splatfix install SOURCE --python ... --target sm_120``; a command only where nothing of it is left to a person.
-
-    Args:
-        archs: none given: ``ARCH`` stands there.
-        sources: none given, since only the person knows them: ``SOURCE`` stands there.
-    """
-    targets = target_options(dict.fromkeys(archs))
-    python = facts.environment.interpreter.value
-    refuses, environment = False, python_option(facts)
-    # it takes an environment of its own, which only the person can name
-    if python is not None and python.externally_managed:
-        refuses, environment = True, ("--python", "FOLDER")
-    argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
-    if targets and sources and not refuses:
-        return run(*argv, *targets, text=text)
-    return fill_in(*argv, *(targets or ("--target", "ARCH")), text=text)
-
-
 def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, ...]:
-    """What ``splatfix install`` takes to build all of these installed distributions again; () where that of one is not known.
+    """Return what ``splatfix install`` takes to build all of these distributions again; () where that of one is not known.
 
     Of each its release on PyPI, or the folder that it was installed from.
     """
@@ -51,7 +31,7 @@ def sources_of(facts: Facts, distributions: Iterable[str | None]) -> tuple[str, 
 
 
 def pip(facts: Facts, verb: str, *arguments: str, text: str = "") -> Step:
-    """``pip VERB ARGUMENTS`` for the target environment, by what installs there.
+    """Build ``pip VERB ARGUMENTS`` for the target environment, by what installs there.
 
     A Python that others manage (a system's, one of uv's own) refuses every installation (PEP 668): there a person has to
     make an environment first.
@@ -74,19 +54,19 @@ def pip(facts: Facts, verb: str, *arguments: str, text: str = "") -> Step:
 
 
 def make_environment(python: Interpreter) -> Step:
-    """The command that makes an environment of a Python's own in the current folder, where splatfix then finds it."""
+    """Build the command that makes an environment of a Python's own in the current folder, where splatfix then finds it."""
     return run(python.executable, "-m", "venv", ".venv", text="Make an environment")
 
 
 def python_to_be(facts: Facts) -> str:
-    """The interpreter in the environment of :func:`make_environment`."""
+    """Return the interpreter in the environment of :func:`make_environment`."""
     if facts.machine.system == "windows":
         return r".venv\Scripts\python.exe"
     return ".venv/bin/python"
 
 
 def installer_of(facts: Facts) -> Installer | None:
-    """What installs in the target environment; None when nothing was found that does."""
+    """Return what installs in the target environment; None when nothing was found that does."""
     if facts.environment.installer.value:
         return facts.environment.installer.value
     # where nobody asked (facts of an earlier splatfix), a pip that is listed counts
@@ -97,7 +77,7 @@ def installer_of(facts: Facts) -> Installer | None:
 
 
 def removed_by(facts: Facts) -> str:
-    """What of the environment's project removes again what its lock file does not name; "" where nothing does.
+    """Name what of the environment's project removes again what its lock file does not name; "" where nothing does.
 
     uv 0.13 and Poetry 2.5 were tried: `uv run` and `poetry install` leave it alone.
     """
@@ -109,7 +89,7 @@ def removed_by(facts: Facts) -> str:
 
 
 def python_option(facts: Facts) -> tuple[str, ...]:
-    """``--python /env/bin/python``; () where the interpreter did not answer."""
+    """Return ``--python /env/bin/python``; () where the interpreter did not answer."""
     python = facts.environment.interpreter.value
     if python is None:
         return ()
@@ -133,7 +113,7 @@ def training_steps(facts: Facts, *options: str) -> tuple[Step, ...]:
 
 
 def see_options(facts: Facts) -> Step:
-    """The command that shows every option of this machine."""
+    """Build the command that shows every option of this machine."""
     argv = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
     return run(*argv, text="See all options")
 
@@ -145,7 +125,7 @@ def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
 
 
 def remove_command(facts: Facts, path: str, *, folder: bool = False) -> Step:
-    """The command that removes a file, or a folder with what is in it, in this machine's shell."""
+    """Build the command that removes a file, or a folder with what is in it, in this machine's shell."""
     if facts.machine.system == "windows":
         # cmd.exe takes a slash for the beginning of an option
         path = path.replace("/", "\\")

@@ -1,14 +1,13 @@
 """Which host compilers a build uses: the first that nvcc and torch both take; else which one to install."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
 
-from splatfix.context.model import Choice, rejected_all
+from splatfix.context.model import Choice, NotHere, rejected_all
 from splatfix.core.codec import to_json
-from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
 from splatfix.core.words import few
@@ -16,6 +15,15 @@ from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
 from splatfix.model import Compiler, Facts, Toolkit, Torch
+
+Family = Literal["gcc", "clang", "cl"]
+_FAMILIES: Mapping[str, Family] = {
+    "gcc": "gcc",
+    "g++": "gcc",
+    "clang": "clang",
+    "clang++": "clang",
+    "cl": "cl",
+}
 
 
 class HostCompilers(Struct, frozen=True):
@@ -28,12 +36,12 @@ class HostCompilers(Struct, frozen=True):
 
 
 def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[HostCompilers]:
-    """A pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
+    """Choose a pair of host compilers inside nvcc's limits (its own host_config.h) and torch's table.
 
     CC and CXX as the person set them come first, then the plain names, then the newest versioned pair.
     Where none fits, the problem is ``no-host-compiler`` with every candidate and why it was rejected.
     """
-    objections: list[tuple[str, str]] = []
+    objections: dict[str, str] = {}
     compilers = facts.machine.compilers.value or ()
     candidates = [item for item in compilers if item.kind in ("g++", "clang++", "cl")]
     for cxx in sorted(candidates, key=_preference):
@@ -50,15 +58,15 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
             reason = f"{cxx.kind} {cxx.version}, inside nvcc's and torch's limits; found via {via}"
             chosen = HostCompilers(cc, cxx.path, cxx.version or "", reason)
             return Choice(chosen, rejected_all("compiler", objections))
-        objections.append((cxx.path, objection or ""))
+        objections[cxx.path] = objection or ""
     rejected = rejected_all("compiler", objections)
     if objections:
-        looked_at = few([f"{path}: {objection}" for path, objection in objections], 4, "; ")
+        looked_at = few([f"{path}: {objection}" for path, objection in objections.items()], 4, "; ")
     elif facts.machine.compilers.value is not None:
         looked_at = "none was found"
     else:
         looked_at = f"which are here is not known ({facts.machine.compilers.error})"
-    problem = Rejected.of(
+    problem = NotHere.of(
         "context.no-host-compiler",
         nvcc=toolkit.version,
         candidates=looked_at,
@@ -87,17 +95,13 @@ def _compiler_objection(compiler: Compiler, torch: Torch, toolkit: Toolkit) -> s
     nvcc = f"nvcc {toolkit.version}"
     if not numbers:
         return compiler.error or "it does not say its version"
-    if compiler.kind == "cl":
-        bounds = limits(version)
-        major, minor = major_minor(compiler.version) or (0, 0)
-        number = major * 100 + minor  # 19.40 is _MSC_VER 1940
+    family = family_of(compiler)
+    if family == "cl":
+        bounds, number = limits(version), msc_version(compiler)
         if bounds is not None and bounds.accepts("msvc", number) is False:
             return f"{nvcc} does not accept _MSC_VER {number}"
         return None
-    family: Literal["gcc", "clang"] = "gcc"
-    newest = toolkit.gcc_max
-    if compiler.kind == "clang++":
-        family, newest = "clang", toolkit.clang_max
+    newest = newest_for_nvcc(toolkit, family)
     if newest is not None and numbers[0] > newest:
         return f"{family} {compiler.version}: {nvcc} accepts up to {family} {newest}"
     if family == "gcc":
@@ -114,7 +118,7 @@ def _compiler_objection(compiler: Compiler, torch: Torch, toolkit: Toolkit) -> s
 
 
 def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
-    """The C compiler beside this C++ compiler: same folder and version, name without the pluses; cl is both."""
+    """Return the C compiler beside this C++ compiler: same folder and version, name without the pluses; cl is both."""
     if cxx.kind == "cl":
         return cxx.path
     folder, _, name = cxx.path.replace("\\", "/").rpartition("/")
@@ -129,7 +133,7 @@ def _partner(cxx: Compiler, compilers: Iterable[Compiler]) -> str | None:
 
 
 def compiler_to_install(facts: Facts, torch: Torch, toolkit: Toolkit) -> tuple[Step, ...]:
-    """Which host compiler to get for a toolkit and a torch."""
+    """Say which host compiler to get for a toolkit and a torch."""
     version = release(toolkit.version)
     if facts.machine.system == "windows":
         bounds = limits(version)
@@ -175,13 +179,24 @@ def compiler_to_install(facts: Facts, torch: Torch, toolkit: Toolkit) -> tuple[S
     return tuple(steps)
 
 
-def family_of(compiler: Compiler) -> str:
-    """``gcc``, ``clang`` or ``cl``."""
-    return {"g++": "gcc", "clang++": "clang"}.get(compiler.kind, compiler.kind)
+def family_of(compiler: Compiler) -> Family:
+    """Return ``gcc``, ``clang`` or ``cl``."""
+    return _FAMILIES[compiler.kind]
+
+
+def newest_for_nvcc(toolkit: Toolkit, family: Family) -> int | None:
+    """Return the last major of gcc or clang that nvcc accepts, by its own host_config.h; None where that is not known."""
+    return {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max, "cl": None}[family]
+
+
+def msc_version(compiler: Compiler) -> int:
+    """Return the _MSC_VER of a cl: 1940 of 19.40."""
+    major, minor = major_minor(compiler.version) or (0, 0)
+    return major * 100 + minor
 
 
 def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
-    """How this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
+    """Say how this toolkit's math headers clash with those of the machine's glibc; "" where they do not, or nothing tells.
 
     A distribution's own package, whose root is ``/usr``, is patched to fit.
     """
@@ -193,5 +208,5 @@ def glibc_clash(facts: Facts, toolkit: Toolkit) -> str:
 
 
 def brings_own_glibc(compiler: Compiler) -> bool:
-    """It is conda's, which compiles against the older glibc that comes with it."""
+    """Tell whether it is conda's, which compiles against the older glibc that comes with it."""
     return "conda" in f"{compiler.path} {' '.join(compiler.found_via)}"

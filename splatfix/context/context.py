@@ -7,17 +7,26 @@ still to be built. Here is what depends on the goal.
 from collections.abc import Iterable
 from functools import cached_property
 
-from splatfix.context.commands import install_sources, sources_of
+from splatfix.context.architectures import TORCH_VARIABLE
+from splatfix.context.commands import python_option, sources_of
 from splatfix.context.compilers import HostCompilers, choose_compilers
-from splatfix.context.coverage import Coverage, judge
-from splatfix.context.model import Choice, Goal, Target
+from splatfix.context.coverage import Coverage, judge, usual_archs
+from splatfix.context.model import Choice, Goal, NotHere, Target
 from splatfix.context.pending_builds import PendingBuilds
 from splatfix.context.toolkits import BuildToolkit, choose_toolkit
 from splatfix.context.torch_wheels import builds_for
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step
+from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.facts import Fatbin
 from splatfix.knowledge import AUTO, Arch
+from splatfix.knowledge.cpp_extension import (
+    ArchList,
+    ArchListError,
+    ArchListResult,
+    UsesVisibleGpus,
+    expand_arch_list,
+    visible_gpu_arch_list,
+)
 from splatfix.knowledge.torch_releases import TorchBuild
 from splatfix.model import Facts, FatbinGroup
 
@@ -29,8 +38,16 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """What the person asked for; failing that, this machine's GPUs that are used, each architecture once."""
-        return self.find_targets(self.goal.targets, self.goal.device)
+        """What the person asked for, in that order, each architecture once; failing that, :attr:`own_targets`."""
+        own = {target.arch: target for target in self.own_targets}
+        targets: dict[Arch, Target] = {}
+        for item in self.goal.targets or (AUTO,):
+            if isinstance(item, Arch):
+                targets.setdefault(item, Target(item, f"{item.sm} (--target)", item.plain in own))
+                continue
+            for arch, target in own.items():
+                targets.setdefault(arch, target)
+        return tuple(targets.values())
 
     @cached_property
     def archs(self) -> tuple[Arch, ...]:
@@ -38,28 +55,56 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
     @cached_property
     def own_targets(self) -> tuple[Target, ...]:
-        """This machine's GPUs that are used, whatever was asked for."""
-        return self.find_targets((), self.goal.device)
+        """This machine's GPUs that are used, whatever was asked for; each architecture once."""
+        targets = []
+        for arch, names in self.own_archs(self.goal.device).items():
+            targets.append(Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
+        return tuple(targets)
 
     @cached_property
-    def no_target(self) -> Rejected | None:
+    def no_target(self) -> NotHere | None:
         """Why there is no target, where the machine's own GPUs are meant and there is none."""
         # --target auto beside a named GPU still promises that this machine has one
         if self.targets and (self.own_targets or AUTO not in self.goal.targets):
             return None
-        return self.no_gpu_problem()
+        gpus = self.machine.gpus
+        others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
+        todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
+        if gpus.value is None and gpus.error:
+            problem = f"Which GPUs this machine has is not known ({gpus.error})."
+        elif self.nvidia_gpus:
+            problem = f"The compute capability of {self.nvidia_gpus[0].name} could not be read."
+        elif self.unused_cards:
+            card = self.unused_cards[0]
+            problem = f"{card.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
+            example = Arch.known(card.cc)
+            if example:
+                todo = say(f"To build for it all the same, name it: --target {example.sm}")
+        elif others:
+            problem = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
+        else:
+            problem = "This machine shows no NVIDIA GPU to build for."
+        return NotHere.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
 
     def judge(self, code: Iterable[Fatbin | FatbinGroup], arch: Arch) -> Coverage:
-        """Whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
+        """Judge whether code in this environment runs on a GPU, with this machine's driver and torch's CUDA."""
         return judge(code, arch, driver_cuda=self.driver_level(arch), build_cuda=self.torch_cuda)
 
     def install(self, *sources: str, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
-        """``splatfix install SOURCE`` for the target environment and the targets, or only those given here."""
-        archs = [target.arch for target in targets or self.targets]
-        return install_sources(self.facts, archs, *sources, text=text)
+        """Build ``splatfix install SOURCE --python ... --target sm_120`` for the targets, or those given here; a command only
+        where nothing of it is left to a person: ``SOURCE`` and ``ARCH`` stand for what is not known."""
+        archs = target_options(dict.fromkeys(target.arch for target in targets or self.targets))
+        refuses, environment = False, python_option(self.facts)
+        # it takes an environment of its own, which only the person can name
+        if self.interpreter is not None and self.interpreter.externally_managed:
+            refuses, environment = True, ("--python", "FOLDER")
+        argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+        if archs and sources and not refuses:
+            return run(*argv, *archs, text=text)
+        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
-        """``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
+        """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""
         return self.install(*sources_of(self.facts, distributions), text=text, targets=targets)
 
     @cached_property
@@ -82,6 +127,22 @@ class Context(PendingBuilds, frozen=True, dict=True):
         return choose_compilers(self.facts, torch, chosen.toolkit)
 
     @cached_property
+    def arch_list(self) -> ArchListResult | None:
+        """TORCH_CUDA_ARCH_LIST as torch reads it; None without a CUDA build of a torch whose rules are known."""
+        if self.torch is None or self.torch_cuda is None:
+            return None
+        return expand_arch_list(self.variables.get(TORCH_VARIABLE), self.torch.version)
+
+    @cached_property
+    def own_arch_list(self) -> ArchList | ArchListError | None:
+        """The architectures that torch works out where no list is set; None: a list is set, or torch has no CUDA code."""
+        torch = self.torch
+        if torch is None or not torch.code or not isinstance(self.arch_list, UsesVisibleGpus):
+            return None
+        archs = [target.arch for target in self.own_targets]
+        return visible_gpu_arch_list(archs, usual_archs(torch.code), torch.version)
+
+    @cached_property
     def torch_wheels(self) -> tuple[TorchBuild, ...]:
         """Published builds, other than the installed one, that serve every target here; the one advised comes first."""
         return tuple(builds_for(self.facts, self.archs))
@@ -93,5 +154,5 @@ class Context(PendingBuilds, frozen=True, dict=True):
 
 
 def make_context(facts: Facts, goal: Goal | None = None) -> Context:
-    """The context of these facts for a goal; without one for the machine's own GPUs."""
+    """Make the context of these facts for a goal; without one for the machine's own GPUs."""
     return Context(facts, goal or Goal())

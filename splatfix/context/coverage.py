@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -33,6 +34,13 @@ class Coverage(Struct, frozen=True):
     """Some fatbin depends on PTX, and whether the driver can compile it is not known."""
     total: int
     """How many fatbins hold code."""
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether it runs; None where that depends on PTX, and it is not known whether the driver compiles it."""
+        if self.usable and self.ptx_unsure:
+            return None
+        return self.usable
 
     @property
     def reason(self) -> str:
@@ -105,7 +113,7 @@ def _runs_by(
     level: tuple[int, int] | None,
     build_cuda: tuple[int, int] | None,
 ) -> tuple[str, bool]:
-    """How this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
+    """Say how this fatbin runs on the target (``sass``, ``ptx``, ``too-new``, ``none``), and whether that is certain."""
     best = ("none", True)
     for entry in fatbin.entries:
         arch = archs.Arch.known(entry.arch)
@@ -129,7 +137,7 @@ def _runs_by(
 def targets_by_module(
     binaries: Sequence[Binary], targets: Sequence[archs.Arch]
 ) -> dict[str, Sequence[archs.Arch]]:
-    """The targets that each module must serve: those it is named after (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
+    """Return the targets that each module must serve: those in its name (``_86_C`` and ``_120_C`` of tiny-cuda-nn), else all."""
     named: dict[str, Sequence[archs.Arch]] = {}
     for binary in binaries:
         name = re.split(r"[/\\]", binary.path)[-1].partition(".")[0]
@@ -140,8 +148,18 @@ def targets_by_module(
     return {binary.path: named.get(binary.path) or targets for binary in binaries}
 
 
+def usual_archs(groups: Sequence[FatbinGroup]) -> tuple[str, ...]:
+    """Return the architectures that most fatbins have, as torch lists its own: single kernels may have more."""
+    total = sum(group.count for group in groups)
+    counts: Counter[str] = Counter()
+    for group in groups:
+        for entry in group.entries:
+            counts[entry.arch] += group.count
+    return tuple(name for name, count in counts.items() if 2 * count >= total)
+
+
 def code_words(groups: tuple[FatbinGroup, ...]) -> str:
-    """``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
+    """Write ``sm_80 sm_90 +PTX 9.0 for sm_90`` over all fatbins, for evidence lines; partial ones are marked with n/total."""
     total = sum(group.count for group in groups)
     counts: dict[tuple[bool, str, str, tuple[int, int] | None], int] = {}
     for group in groups:

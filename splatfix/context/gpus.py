@@ -1,17 +1,14 @@
-"""Which NVIDIA GPUs a program here would see, which are left aside and why, and which architectures to serve."""
+"""Which NVIDIA GPUs a program here would see, which are left aside and why, and what they are."""
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from splatfix.context.installed import Inventory
-from splatfix.context.model import Target
 from splatfix.context.visible import NAME, Reading, read_value
-from splatfix.core.errors import Rejected
-from splatfix.core.step import say
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.facts import same_bus
-from splatfix.knowledge import AUTO, Arch, RequestedTarget, drivers
+from splatfix.knowledge import Arch, drivers
 from splatfix.model import CudaDevice, Gpu
 
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuInit
@@ -33,11 +30,6 @@ class Gpus(Inventory, frozen=True, dict=True):
             not_usable.add("kernel module")
         gpus = self.machine.gpus.value or ()
         return tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.shown_by not in not_usable)
-
-    @property
-    def has_nvidia_gpu(self) -> bool:
-        """At least one NVIDIA GPU is known to be here, and the driver lists it."""
-        return bool(self.nvidia_gpus)
 
     @property
     def all_lost(self) -> bool:
@@ -153,7 +145,7 @@ class Gpus(Inventory, frozen=True, dict=True):
         return reasons
 
     def gpu_of(self, device: str) -> Gpu | None:
-        """The GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is not certain."""
+        """Return the GPU that ``cuda`` (the first) or ``cuda:1`` means to a program started here; None where that is open."""
         # torch's own syntax of a device; "cuda" alone is its first
         match = re.fullmatch(r"cuda(?::(\d*))?", device, re.ASCII)
         if match is None:
@@ -168,8 +160,8 @@ class Gpus(Inventory, frozen=True, dict=True):
         return self.visible_gpus[index]
 
     def own_archs(self, device: str = "") -> dict[Arch, list[str]]:
-        """The architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those that
-        programs see, or of the one that ``device`` (``cuda:1``) means."""
+        """Return the architectures of the NVIDIA GPUs that are used here with the GPUs' names, in the driver's order: of those
+        that programs see, or of the one that ``device`` (``cuda:1``) means."""
         chosen = self.gpu_of(device)
         gpus = self.visible_gpus or self._without_variable or self.nvidia_gpus
         if chosen is not None:
@@ -182,22 +174,25 @@ class Gpus(Inventory, frozen=True, dict=True):
                 archs.setdefault(arch, []).append(f"GPU {gpu.index}, {gpu.name}")
         return archs
 
-    def find_targets(self, requested: Iterable[RequestedTarget] = (), device: str = "") -> tuple[Target, ...]:
-        """The architectures asked for, each once, in the order given; nothing named means ``AUTO``: this machine's GPUs, or
-        the one that ``device`` means."""
-        own = self.own_archs(device)
-        targets: dict[Arch, Target] = {}
-        for item in tuple(requested) or (AUTO,):
-            if isinstance(item, Arch):
-                targets.setdefault(item, Target(item, f"{item.sm} (--target)", item.plain in own))
+    @property
+    def largest_card(self) -> tuple[str, int] | None:
+        """Name and bytes of the largest NVIDIA GPU that one program can have, whole or a MIG instance (MIG 3g.40gb) of it; None
+        where none is known."""
+        cards: list[tuple[str, int]] = []
+        for gpu in self.machine.gpus.value or ():
+            # a card that CUDA does not list for a reason of its own counts: only a variable takes it away
+            if gpu.vendor != "nvidia" or gpu.index in self.hidden_gpus:
                 continue
-            for arch, names in own.items():
-                targets.setdefault(arch, Target(arch, f"{arch.sm} ({'; '.join(names)})", here=True))
-        return tuple(targets.values())
+            if gpu.mig:
+                sizes = re.findall(r"\b\d+g\.(\d+)gb", " ".join(gpu.mig_devices))
+                cards += [(f"{gpu.name}, MIG {size}gb", int(size) * 10**9) for size in sizes]
+            elif gpu.memory_total:
+                cards.append((gpu.name, gpu.memory_total))
+        return max(cards, key=lambda card: card[1], default=None)
 
     def driver_level(self, target: Arch) -> str | None:
-        """The CUDA level whose PTX this machine's driver compiles for a GPU, such as ``13.0``; None: not known, as for a GPU
-        elsewhere.
+        """Return the CUDA level whose PTX this machine's driver compiles for a GPU, such as ``13.0``; None: not known, as for a
+        GPU elsewhere.
 
         The driver says it itself; where neither NVML nor libcuda answered, and while it waits for its reboot, its version
         tells (knowledge/data/drivers.json).
@@ -216,37 +211,15 @@ class Gpus(Inventory, frozen=True, dict=True):
         return dotted(level or ()) or driver.cuda
 
     def compiles_ptx(self, toolkit_version: str | None, arch: Arch) -> bool | None:
-        """Whether this machine's driver compiles the PTX that nvcc of this version writes, for a GPU; None: not known."""
+        """Tell whether this machine's driver compiles the PTX that nvcc of this version writes, for a GPU; None: not known."""
         isa = drivers.ptx_isa_of_cuda(major_minor(toolkit_version) or (0, 0))
         if isa is None:
             return None
         return drivers.ptx_jit_ok(isa, major_minor(self.driver_level(arch)))
 
-    def no_gpu_problem(self) -> Rejected:
-        """Why ``auto`` finds no GPU to serve here."""
-        gpus = self.machine.gpus
-        others = [gpu for gpu in gpus.value or () if gpu not in self.nvidia_gpus]
-        example = None
-        if gpus.value is None and gpus.error:
-            problem = f"Which GPUs this machine has is not known ({gpus.error})."
-        elif self.nvidia_gpus:
-            problem = f"The compute capability of {self.nvidia_gpus[0].name} could not be read."
-        elif self.unused_cards:
-            card = self.unused_cards[0]
-            example = Arch.known(card.cc)
-            problem = f"{card.name} is on the PCI bus, but no NVIDIA driver lists it for programs here."
-        elif others:
-            problem = f"This machine has no NVIDIA GPU to build for, but {others[0].name}."
-        else:
-            problem = "This machine shows no NVIDIA GPU to build for."
-        todo = say("For a GPU elsewhere name one: --target sm_120 (RTX 50), --target sm_89 (RTX 40)")
-        if example:
-            todo = say(f"To build for it all the same, name it: --target {example.sm}")
-        return Rejected.of("context.no-gpu-to-target", problem=problem, todo=(todo,))
-
 
 def _as_cuda_lists(devices: Iterable[CudaDevice], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """The GPU of each device, each once: by bus, else by UUID (a MIG instance has its card's), else by name."""
+    """Return the GPU of each device, each once: by bus, else by UUID (a MIG instance has its card's), else by name."""
     remaining = list(gpus)
     matched = []
     for device in devices:

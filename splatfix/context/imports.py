@@ -7,8 +7,7 @@ from msgspec import Struct, field
 from packaging.utils import canonicalize_name
 
 from splatfix.context.commands import pip
-from splatfix.context.installed import python_versions, torch_family
-from splatfix.context.requirements import version_of
+from splatfix.context.installed import Inventory, python_versions, torch_family
 from splatfix.core.step import Step
 from splatfix.knowledge.breakages import breakages
 from splatfix.knowledge.imports import Repository, repository_of, requirement_of
@@ -105,7 +104,7 @@ def brought_by(sources: Iterable[Source]) -> frozenset[str]:
     """Top-level modules that these sources install."""
     names: set[str] = set()
     for source in sources:
-        names |= {source.name or "", *source.packages, *(module.name for module in source.modules)}
+        names |= {source.name or "", *source.packages, *source.modules}
     return frozenset(name.partition(".")[0].replace("-", "_") for name in names if name)
 
 
@@ -121,7 +120,8 @@ def pip_arguments(
     if torch is None or not set(COMPANIONS) & set(arguments):
         return tuple(arguments)
     # torch says "+cu130" of itself also where it came from PyPI, whose builds of all have no such part
-    tag = (version_of(facts, "torch") or torch.version).partition("+")[2]
+    by_pip = Inventory(facts).distribution("torch") or torch
+    tag = by_pip.version.partition("+")[2]
     pin = f"torch=={torch.version.partition('+')[0]}"
     if replacement is not None:
         tag = replacement.tag

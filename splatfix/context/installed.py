@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Literal
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
@@ -16,6 +17,7 @@ from splatfix.model import (
     EnvironmentFacts,
     Facts,
     Interpreter,
+    JitCache,
     MachineFacts,
     SplatPackage,
     Torch,
@@ -26,6 +28,30 @@ SETUPTOOLS_DROPPED = {"pkg_resources.packaging": 70, "pkg_resources": 82}
 
 # As the tables of drivers and wheels name a system; macOS has no CUDA.
 _PLATFORMS: dict[str, Platform] = {"linux": "linux", "windows": "windows"}
+
+
+class CompanionPin(Struct, frozen=True):
+    """The release that torch, torchvision or torchaudio was made for of another, beside the one that is installed."""
+
+    owner: Distribution
+    other: str
+    expected: str
+    installed: str
+
+    @property
+    def misfit(self) -> Literal["", "patch", "release", "build"]:
+        """In what the installed one differs: its release, its CUDA build (``+cu128``), or only its patch, which keeps the
+        binary interface, though pip calls it a conflict; "" where it fits."""
+        plain, _, local = self.installed.partition("+")
+        expected = self.expected.partition("+")[0]
+        tag = self.owner.version.partition("+")[2]
+        if plain != expected and not expected.endswith("*"):
+            if self.other != "triton" and release(plain)[:2] == release(expected)[:2]:
+                return "patch"
+            return "release"
+        if self.other == "torch" and tag and local and tag != local:
+            return "build"
+        return ""
 
 
 class Inventory(Struct, frozen=True, dict=True):
@@ -82,19 +108,45 @@ class Inventory(Struct, frozen=True, dict=True):
         return {canonicalize_name(item.name): item for item in reversed(self.distributions)}
 
     def distribution(self, name: str) -> Distribution | None:
-        """The installed distribution of that name, in any of its spellings."""
+        """Return the installed distribution of that name, in any of its spellings."""
         return self._by_name.get(canonicalize_name(name))
 
+    @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of what is installed, by normalised name. Torch's is what its own files say, which is what is imported: it
+        need not have been installed by pip."""
+        versions = {name: item.version for name, item in self._by_name.items()}
+        if self.torch:
+            versions["torch"] = self.torch.version
+        return versions
+
     def version_of(self, name: str) -> str:
-        """The version of an installed distribution; "" where it is not installed."""
-        distribution = self.distribution(name)
-        if distribution is None:
-            return ""
-        return distribution.version
+        """Return the version of an installed distribution; "" where it is not installed."""
+        return self.versions.get(canonicalize_name(name), "")
+
+    @cached_property
+    def companion_pins(self) -> tuple[CompanionPin, ...]:
+        """What torch and its companions name exactly and is installed; () without a torch."""
+        pins: list[CompanionPin] = []
+        for name in ("torch", *COMPANIONS):
+            owner = self.distribution(name)
+            if owner is None or self.torch is None:
+                continue
+            for pin in owner.pins:
+                other, _, expected = pin.partition("==")
+                installed = self.version_of(other)
+                if installed:
+                    pins.append(CompanionPin(owner, other, expected, installed))
+        return tuple(pins)
 
     @property
     def packages(self) -> tuple[SplatPackage, ...]:
         return self.environment.packages.value or ()
+
+    @property
+    def jit_caches(self) -> tuple[JitCache, ...]:
+        """What was compiled at first use, by the Python and CUDA that are here."""
+        return tuple(item for item in self.environment.jit_caches.value or () if item.current)
 
     @property
     def torch(self) -> Torch | None:
@@ -129,7 +181,7 @@ class Inventory(Struct, frozen=True, dict=True):
 
 
 def installed_driver(facts: Facts) -> str:
-    """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+    """Return the driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
     driver = facts.machine.driver.value
     if driver is None:
         return ""
@@ -137,24 +189,15 @@ def installed_driver(facts: Facts) -> str:
 
 
 def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:
-    """Versions on which Python code depends: of ``python`` itself, and of every installed distribution by its name."""
+    """Return the versions on which Python code depends: of ``python`` itself, and of all that is installed, by name."""
     here = Inventory(facts)
-    versions: dict[str, tuple[int, ...]] = {}
-    for item in here.distributions:
-        versions[canonicalize_name(item.name)] = release(item.version)
-    if here.torch:
-        versions["torch"] = release(here.torch.version)
+    versions = {name: release(version) for name, version in here.versions.items()}
     if here.interpreter:
         versions["python"] = release(here.interpreter.version)
     return versions
 
 
 def torch_family(facts: Facts) -> dict[str, str]:
-    """Versions of torch and its companions that are installed, by name."""
-    here = Inventory(facts)
-    versions = {item.name.lower(): item.version for item in here.distributions}
-    family = {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}
-    # torch need not have been installed by pip; what its own files say is what is imported
-    if here.torch:
-        family["torch"] = here.torch.version
-    return family
+    """Return the versions of torch and its companions that are installed, by name."""
+    versions = Inventory(facts).versions
+    return {name: versions[name] for name in ("torch", *COMPANIONS) if name in versions}

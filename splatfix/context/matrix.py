@@ -2,12 +2,12 @@
 
 from splatfix.context.context import Context
 from splatfix.context.coverage import code_words
-from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.model import FatbinGroup
 
 
 def binary_matrix(context: Context) -> BinaryMatrix:
-    """torch, the extensions, and what was compiled at first use, each judged as the checks judge it."""
+    """Judge torch, the extensions, and what was compiled at first use as the checks judge it."""
     with_code: list[tuple[str, tuple[FatbinGroup, ...]]] = []
     if context.torch:
         with_code.append((f"torch {context.torch.version} (libtorch_cuda)", context.torch.code))
@@ -16,22 +16,14 @@ def binary_matrix(context: Context) -> BinaryMatrix:
             with_code.append((item.path, item.code))
     for dropin in context.distributions:
         with_code.append((f"{dropin.name} (drop-in, compiled by NVRTC)", dropin.code))
-    for cache in context.environment.jit_caches.value or ():
-        if cache.current:
-            with_code.append((f"{cache.name} (compiled at first use)", cache.code))
+    for cache in context.jit_caches:
+        with_code.append((f"{cache.name} (compiled at first use)", cache.code))
     binaries = []
     for path, code in with_code:
         if not code:
             continue
-        fits = []
-        for target in context.targets:
-            verdict = context.judge(code, target.arch)
-            usable: bool | None = verdict.usable
-            # whether this driver compiles its PTX is not known
-            if verdict.usable and verdict.ptx_unsure:
-                usable = None
-            fits.append(Fit(usable, verdict.reason))
-        binaries.append(BinaryFit(path, code_words(code), tuple(fits)))
+        verdicts = tuple(context.judge(code, target.arch) for target in context.targets)
+        binaries.append(BinaryFit(path, code_words(code), verdicts))
     unread = [f"{item.path}: {item.error}" for item in context.extensions if item.error]
     unread += [item.code_error for item in context.distributions if item.code_error]
     if context.torch and context.torch.code_error:

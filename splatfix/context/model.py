@@ -1,10 +1,11 @@
 """The data of this room: what is wanted, the GPUs to serve, and choices with what was rejected."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from splatfix.context.coverage import Coverage
 from splatfix.core.errors import Rejected
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.model import Considered
@@ -31,12 +32,16 @@ class Target(Struct, frozen=True):
     """A GPU of this architecture is in this machine, and no variable hides it."""
 
 
-class Fit(Struct, frozen=True):
-    """Whether a binary's code runs on one GPU."""
+class NotHere(Rejected, frozen=True, kw_only=True):
+    """This machine or environment rules out a native build, whatever was asked for."""
 
-    usable: bool | None
-    """None where it depends on PTX, and it is not known whether the driver compiles that."""
-    reason: str
+
+class NoToolkit(NotHere, frozen=True, kw_only=True):
+    """No toolkit that is here fits; another would."""
+
+
+class UnknownArch(NotHere, frozen=True, kw_only=True):
+    """The installed torch builds nothing that serves a target."""
 
 
 class BinaryFit(Struct, frozen=True):
@@ -45,7 +50,7 @@ class BinaryFit(Struct, frozen=True):
     path: str
     code: str
     """What it carries, for people: ``sm_86, sm_90``."""
-    fits: tuple[Fit, ...]
+    verdicts: tuple[Coverage, ...]
     """As many as there are GPUs, in their order."""
 
 
@@ -59,9 +64,9 @@ class BinaryMatrix(Struct, frozen=True):
     """Binaries that could not be read, with the reason."""
 
 
-def rejected_all(kind: str, objections: Iterable[tuple[str, str]]) -> tuple[Considered, ...]:
-    """The alternatives of a kind (``toolkit``), by name with what speaks against each."""
-    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections)
+def rejected_all(kind: str, objections: Mapping[str, str]) -> tuple[Considered, ...]:
+    """Return the alternatives of a kind (``toolkit``), by name with what speaks against each."""
+    return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections.items())
 
 
 class Choice(Struct, Generic[T], frozen=True):
@@ -72,7 +77,7 @@ class Choice(Struct, Generic[T], frozen=True):
     problem: Rejected | None = None
 
     def required(self) -> T:
-        """The value.
+        """Return the value.
 
         Raises:
             SplatfixError: the problem, where there is none.

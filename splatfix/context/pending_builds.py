@@ -73,8 +73,8 @@ class PendingBuilds(Toolchain, frozen=True, dict=True):
         if extensions is None:
             return ()
         compiled = {re.split(r"[./]", item.path)[0] for item in extensions}
-        for cache in self.environment.jit_caches.value or ():
-            if cache.current and cache.library:
+        for cache in self.jit_caches:
+            if cache.library:
                 compiled.add(cache.name.partition("_")[0])
         compiled |= {item.dropin for item in self.distributions if item.dropin}
         names = []
@@ -101,8 +101,7 @@ class PendingBuilds(Toolchain, frozen=True, dict=True):
 def names_built(source: Source) -> frozenset[str]:
     """The normalised names under which what a source builds is found again: its distribution's, and what is imported."""
     names = {source.label}
-    names |= {name.partition(".")[0] for name in source.packages}
-    names |= {module.name.partition(".")[0] for module in source.modules}
+    names |= {name.partition(".")[0] for name in (*source.packages, *source.modules)}
     return frozenset(canonicalize_name(name) for name in names if name)
 
 

@@ -12,13 +12,13 @@ from splatfix.model import Facts, Source
 
 
 def unmet(facts: Facts, source: Source) -> tuple[str, ...]:
-    """What a source declares that it needs when it is imported, and the environment does not have."""
+    """Return what a source declares that it needs when it is imported, and the environment does not have."""
     newer = outgrown(facts, source)
     return tuple(text for text in source.requires if not met(facts, text) and text not in newer)
 
 
 def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
-    """What a source declares with an upper limit that the installed version is past, torch apart.
+    """Return what a source declares with an upper limit that the installed version is past, torch apart.
 
     Nothing is put back for it: ``numpy<=1.21`` of torch-points-kernels has no wheel for a Python of today.
     """
@@ -38,30 +38,22 @@ def outgrown(facts: Facts, source: Source) -> tuple[str, ...]:
 
 
 def name_of(requirement: str) -> str:
-    """The normalised name in ``gsplat[cu]>=1.5; python_version < "3.12"``."""
+    """Return the normalised name in ``gsplat[cu]>=1.5; python_version < "3.12"``."""
     return canonicalize_name(re.split(r"[<>=!~\[;@ ]", requirement.strip())[0])
 
 
 def version_of(facts: Facts, name: str) -> str | None:
-    """The installed version of a distribution in the target environment, or None."""
+    """Return the installed version of a distribution in the target environment, or None."""
     return Inventory(facts).version_of(name) or None
 
 
-def version_there(facts: Facts, name: str) -> str | None:
-    """As :func:`version_of`; torch's is read from torch itself, which need not have been installed by pip."""
-    torch = facts.environment.torch.value
-    if torch is not None and canonicalize_name(name) == "torch":
-        return torch.version
-    return version_of(facts, name)
-
-
 def needs_wheel(facts: Facts) -> bool:
-    """The wheel project has to be there: before 70.1, which took over its bdist_wheel, setuptools alone makes no wheel."""
+    """Tell whether the wheel project is needed: before 70.1, which took over its bdist_wheel, setuptools alone makes no wheel."""
     return release(version_of(facts, "setuptools"))[:2] < (70, 1)
 
 
 def met(facts: Facts, text: str) -> bool:
-    """The environment satisfies a requirement, or its marker leaves it out."""
+    """Tell whether the environment satisfies a requirement, or its marker leaves it out."""
     # slow, and a diagnosis seldom comes here
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -76,7 +68,7 @@ def met(facts: Facts, text: str) -> bool:
         theirs["python_version"] = ".".join(interpreter.version.split(".")[:2])
     if requirement.marker is not None and not requirement.marker.evaluate(theirs):
         return True
-    installed = version_there(facts, requirement.name)
+    installed = version_of(facts, requirement.name)
     if installed is None:
         return False
     try:

@@ -1,6 +1,7 @@
 """The CUDA toolkits and host compilers that are here, and which of them a build by torch alone would use."""
 
 from functools import cached_property
+from pathlib import PurePosixPath
 
 from splatfix.context.gpus import Gpus
 from splatfix.core.versions import release
@@ -9,7 +10,7 @@ from splatfix.model import Compiler, Toolkit
 
 
 def compiles_for(toolkit: Toolkit, arch: Arch) -> bool:
-    """What nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
+    """Tell what nvcc itself lists; where it was not asked (or for a letter), the table; what neither knows may be tried."""
     if toolkit.archs and not arch.variant:
         return arch.sm in toolkit.archs
     version = release(toolkit.version)
@@ -39,7 +40,7 @@ class Toolchain(Gpus, frozen=True, dict=True):
         return None
 
     def best_toolkit(self, cuda: tuple[int, int] | None) -> Toolkit | None:
-        """The toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
+        """Return the toolkit here that fits a CUDA version best: same major, then nearest minor, then fewest missing parts."""
         fitting = self.toolkits
         minor = 0
         if cuda is not None:
@@ -60,13 +61,11 @@ class Toolchain(Gpus, frozen=True, dict=True):
     def host_compiler(self) -> Compiler | None:
         """The C++ compiler a build by torch alone would use: what CXX (or CC) names, else the first g++ on PATH, else
         clang++."""
-        compilers = self.machine.compilers.value or ()
-        for variable in ("CXX", "CC"):
-            for compiler in compilers:
-                if variable in compiler.found_via:
-                    return compiler
+        named = self._compilers_by("CXX", "CC")
+        if named:
+            return named[0]
         for kind in ("g++", "clang++", "cl", "gcc"):
-            for compiler in compilers:
+            for compiler in self.machine.compilers.value or ():
                 # setuptools finds Visual Studio by its own list, so cl need not be on PATH
                 within_reach = "PATH" in compiler.found_via or kind == "cl"
                 plain = compiler.path.endswith((kind, f"{kind}.exe"))
@@ -81,13 +80,13 @@ class Toolchain(Gpus, frozen=True, dict=True):
         torch hands CC to nvcc as ``-ccbin`` (``unix_cuda_flags`` of torch/utils/cpp_extension.py); of several nvcc takes the
         last. Without one it takes NVCC_CCBIN, then gcc on PATH (nvcc 13.0, ``--dryrun``); CXX and CUDAHOSTCXX are not asked.
         """
-        compilers = self.machine.compilers.value or ()
-        for variable in ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN"):
-            for compiler in compilers:
-                if variable in compiler.found_via and compiler.kind != "cl":
-                    return compiler
+        variables = ("NVCC_APPEND_FLAGS -ccbin", "CC", "NVCC_PREPEND_FLAGS -ccbin", "NVCC_CCBIN")
+        for compiler in self._compilers_by(*variables):
+            if compiler.kind != "cl":
+                return compiler
         if self.machine.system == "linux":
-            gcc, gxx = self._on_path("gcc"), self._on_path("g++")
+            on_path = {PurePosixPath(item.path).name: item for item in reversed(self._compilers_by("PATH"))}
+            gcc, gxx = on_path.get("gcc"), on_path.get("g++")
             # they come together, though not every record of a machine names both
             if gxx and (gcc is None or gcc.version == gxx.version):
                 return gxx
@@ -95,8 +94,9 @@ class Toolchain(Gpus, frozen=True, dict=True):
                 return gcc
         return self.host_compiler
 
-    def _on_path(self, name: str) -> Compiler | None:
-        for compiler in self.machine.compilers.value or ():
-            if "PATH" in compiler.found_via and compiler.path.endswith(f"/{name}"):
-                return compiler
-        return None
+    def _compilers_by(self, *origins: str) -> list[Compiler]:
+        """Return the compilers that were found by these variables, or on PATH, those of the first first."""
+        compilers: list[Compiler] = []
+        for origin in origins:
+            compilers += (item for item in self.machine.compilers.value or () if origin in item.found_via)
+        return compilers

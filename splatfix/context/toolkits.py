@@ -1,6 +1,6 @@
 """Which toolkit a build by splatfix uses: of torch's CUDA major, complete, and able to compile for the targets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, rejected_all
+from splatfix.context.model import Choice, NoToolkit, UnknownArch, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
@@ -50,7 +50,7 @@ def choose_toolkit(
     instead: Toolkit | None = None,
     any_major: bool = False,
 ) -> Choice[BuildToolkit]:
-    """A toolkit whose major is torch's, which knows the targets; the one closest to torch's own version first.
+    """Choose a toolkit whose major is torch's, which knows the targets; the one closest to torch's own version first.
 
     Where there is none, the problem is ``no-matching-toolkit``, ``arch-dropped-by-cuda``, ``arch-unknown-to-torch`` or
     ``no-toolkit-there``, with every candidate and why it was rejected.
@@ -60,30 +60,19 @@ def choose_toolkit(
         instead: a toolkit that is not there yet, considered in place of those that are.
         any_major: another major than torch's will do where torch's own is not there.
     """
-    problem = _unserved(targets, torch)
-    if problem:
-        return Choice(None, problem=problem)
-    toolkits = candidates(facts, cuda_home)
-    if instead is not None:
-        toolkits = (instead,)
-    if isinstance(toolkits, Rejected):
-        return Choice(None, problem=toolkits)
+    unknown = _unserved(targets, torch)
+    if unknown:
+        return Choice(None, problem=unknown)
     cuda = release(torch.cuda)
-    objections: list[tuple[str, str]] = []
-    fitting: list[BuildToolkit] = []
-    for toolkit in toolkits:
+
+    def with_machine_code(toolkit: Toolkit) -> BuildToolkit | str:
         build_archs = tuple(build_arch(target, torch, toolkit) or target for target in targets)
-        objection = objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
+        objection = _objection_to(facts, toolkit, cuda, build_archs, any_major=any_major)
         if objection:
-            objections.append((toolkit.root, objection))
-            continue
+            return objection
         via = ", ".join(toolkit.found_via)
         reason = f"CUDA {toolkit.version}, torch was built with {torch.cuda}; found via {via}"
-        archs = tuple(dict.fromkeys(build_archs))
-        fitting.append(BuildToolkit(toolkit, archs, reason))
-    if not fitting:
-        problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
-        return Choice(None, rejected_all("toolkit", objections), problem)
+        return BuildToolkit(toolkit, tuple(dict.fromkeys(build_archs)), reason)
 
     def distance(choice: BuildToolkit) -> tuple[int, int]:
         majors = abs(choice.version[0] - cuda[0])
@@ -96,18 +85,54 @@ def choose_toolkit(
         newest_first = [-number for number in choice.version]
         return distance(choice), len(choice.toolkit.missing), newest_first
 
+    toolkits = _candidates(facts, cuda_home)
+    if instead is not None:
+        toolkits = (instead,)
+    if isinstance(toolkits, Rejected):
+        return Choice(None, problem=toolkits)
+    fitting, objections = _sorted_out(toolkits, with_machine_code)
+    if not fitting:
+        problem = _no_toolkit(facts, torch, targets, objections, cuda_home)
+        return Choice(None, rejected_all("toolkit", objections), problem)
     best, *others = sorted(fitting, key=rank)
     for other in others:
         farther = "farther from"
         if distance(other) == distance(best):
             farther = "no nearer to"
         reason = f"also fits (CUDA {other.toolkit.version}), {farther} torch's CUDA {torch.cuda}"
-        objections.append((other.toolkit.root, reason))
+        objections[other.toolkit.root] = reason
     return Choice(best, rejected_all("toolkit", objections))
 
 
+def _candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Rejected:
+    """Return the toolkits of this machine, or the one in the folder that the person named."""
+    toolkits = facts.machine.toolkits.value or ()
+    if not cuda_home:
+        return toolkits
+    root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
+    named = tuple(item for item in toolkits if item.root == root)
+    if not named:
+        return Rejected.of("context.no-toolkit-there", cuda_home=cuda_home)
+    return named
+
+
+def _sorted_out(
+    toolkits: Iterable[Toolkit], decide: Callable[[Toolkit], BuildToolkit | str]
+) -> tuple[list[BuildToolkit], dict[str, str]]:
+    """Return the toolkits with which a build is decided, and the roots of the others with what speaks against each."""
+    fitting: list[BuildToolkit] = []
+    objections: dict[str, str] = {}
+    for toolkit in toolkits:
+        decision = decide(toolkit)
+        if isinstance(decision, str):
+            objections[toolkit.root] = decision
+        else:
+            fitting.append(decision)
+    return fitting, objections
+
+
 def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Arch | None:
-    """The target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
+    """Return the target itself, or the newest architecture whose machine code it runs (12.0 for 12.1), as far as torch and the
     toolkit know them; None when there is none. A torch whose list is not known takes the target."""
     known = [Arch.parse(name) for name in torch.knows_archs]
 
@@ -122,8 +147,8 @@ def build_arch(target: Arch, torch: Torch, toolkit: Toolkit | None = None) -> Ar
     return newest_serving(filter(compiles, known or known_archs()), target)
 
 
-def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
-    """That torch knows nothing that serves one of these, with any toolkit; None where it does."""
+def _unserved(targets: Iterable[Arch], torch: Torch) -> UnknownArch | None:
+    """Say that torch knows nothing that serves one of these, with any toolkit; None where it does."""
     target = next((one for one in targets if build_arch(one, torch) is None), None)
     if target is None:
         return None
@@ -132,7 +157,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
     if first:
         # the patch that was read stands for its minor
         newer = f"torch {dotted(release(first)[:2])} or newer in that environment"
-    return Rejected.of(
+    return UnknownArch.of(
         "context.arch-unknown-to-torch",
         torch_version=torch.version,
         sm=target.sm,
@@ -141,7 +166,7 @@ def _unserved(targets: Iterable[Arch], torch: Torch) -> Rejected | None:
     )
 
 
-def objection_to(
+def _objection_to(
     facts: Facts,
     toolkit: Toolkit,
     cuda: tuple[int, ...],
@@ -149,7 +174,7 @@ def objection_to(
     *,
     any_major: bool = False,
 ) -> str | None:
-    """What speaks against compiling for these architectures with this toolkit beside a torch of this CUDA."""
+    """Say what speaks against compiling for these architectures with this toolkit beside a torch of this CUDA."""
     version = release(toolkit.version)
     if toolkit.nvcc is None or not version:
         return toolkit.error or "it has no nvcc"
@@ -181,21 +206,10 @@ _VITAL = (
 )
 
 
-def candidates(facts: Facts, cuda_home: str | None) -> tuple[Toolkit, ...] | Rejected:
-    """The toolkits of this machine, or the one in the folder that the person named."""
-    if not cuda_home:
-        return facts.machine.toolkits.value or ()
-    root = str(resolved_folder(cuda_home) or PurePath(cuda_home))
-    named = tuple(item for item in facts.machine.toolkits.value or () if item.root == root)
-    if not named:
-        return Rejected.of("context.no-toolkit-there", cuda_home=cuda_home)
-    return named
-
-
-def _considered(facts: Facts, objections: Sequence[tuple[str, str]]) -> str:
-    """What was looked at, for a sentence; that nothing could be looked at is another thing than that nothing is there."""
+def _looked_at(facts: Facts, objections: Mapping[str, str]) -> str:
+    """Say what was looked at; that nothing could be looked at is another thing than that nothing is there."""
     if objections:
-        return "; ".join(f"{root}: {objection}" for root, objection in objections)
+        return "; ".join(f"{root}: {objection}" for root, objection in objections.items())
     if facts.machine.toolkits.value is None:
         return f"which are here is not known ({facts.machine.toolkits.error})"
     return "none was found"
@@ -205,7 +219,7 @@ def _no_toolkit(
     facts: Facts,
     torch: Torch,
     targets: Sequence[Arch],
-    objections: Sequence[tuple[str, str]],
+    objections: Mapping[str, str],
     cuda_home: str | None,
 ) -> Rejected:
     cuda = torch.cuda or ""
@@ -227,19 +241,19 @@ def _no_toolkit(
     subject = "No toolkit on this machine fits"
     if cuda_home:
         subject = f"The toolkit in {cuda_home} does not fit"
-    return Rejected.of(
+    return NoToolkit.of(
         "context.no-matching-toolkit",
         subject=subject,
         cuda=cuda,
         major=major,
         targets=tuple(targets),
-        considered=_considered(facts, objections),
+        considered=_looked_at(facts, objections),
         details={"rejected": to_json(rejected_all("toolkit", objections))},
     )
 
 
 def _last_major(arch: Arch) -> int | None:
-    """The last CUDA major that compiles for an architecture; None while the newest still does."""
+    """Return the last CUDA major that compiles for an architecture; None while the newest still does."""
     info = arch_info(arch)
     if info is None or info.last_toolkit is None:
         return None
@@ -249,7 +263,7 @@ def _last_major(arch: Arch) -> int | None:
 def choose_ptx(
     facts: Facts, torch: Torch, targets: Sequence[Arch], cuda_home: str | None = None
 ) -> Choice[BuildToolkit]:
-    """A toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
+    """Choose a toolkit of torch's major that is here, with PTX of its newest architecture for the targets that it cannot name.
 
     Machine code runs within one major only, so a sm_90 cubin does not load on sm_120; PTX for compute_90 does, if the
     driver reads the PTX version that this toolkit writes. Source: CUDA's compatibility guides; CUDA error 222.
@@ -257,43 +271,36 @@ def choose_ptx(
     Where there is none, the problem is ``ptx-unavailable`` with every candidate and why it was rejected;
     ``arch-unknown-to-torch`` for a target with a letter (``sm_100a``), in whose place no PTX of another can stand.
     """
-    problem = _unserved((target for target in targets if target.variant), torch)
-    if problem:
-        return Choice(None, problem=problem)
-    toolkits = candidates(facts, cuda_home)
-    if isinstance(toolkits, Rejected):
-        return Choice(None, problem=toolkits)
+    unknown = _unserved((target for target in targets if target.variant), torch)
+    if unknown:
+        return Choice(None, problem=unknown)
     cuda = release(torch.cuda)
-    objections: list[tuple[str, str]] = []
-    fitting: list[BuildToolkit] = []
-    for toolkit in toolkits:
-        choice = _ptx_with(facts, toolkit, torch, cuda, targets)
-        if isinstance(choice, str):
-            objections.append((toolkit.root, choice))
-        else:
-            fitting.append(choice)
+
+    def with_ptx(toolkit: Toolkit) -> BuildToolkit | str:
+        objection = _objection_to(facts, toolkit, cuda, ())
+        return objection or _ptx_with(facts, toolkit, torch, targets)
 
     def rank(choice: BuildToolkit) -> tuple[int, int]:
         return len(choice.toolkit.missing), abs(choice.version[1] - cuda[1])
 
+    toolkits = _candidates(facts, cuda_home)
+    if isinstance(toolkits, Rejected):
+        return Choice(None, problem=toolkits)
+    fitting, objections = _sorted_out(toolkits, with_ptx)
+    rejected = rejected_all("toolkit", objections)
     if fitting:
-        return Choice(min(fitting, key=rank), rejected_all("toolkit", objections))
+        return Choice(min(fitting, key=rank), rejected)
     problem = Rejected.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
-        considered=_considered(facts, objections),
+        considered=_looked_at(facts, objections),
         todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
     )
-    return Choice(None, rejected_all("toolkit", objections), problem)
+    return Choice(None, rejected, problem)
 
 
-def _ptx_with(
-    facts: Facts, toolkit: Toolkit, torch: Torch, cuda: tuple[int, ...], targets: Sequence[Arch]
-) -> BuildToolkit | str:
-    """The decision for one toolkit, or what speaks against it."""
-    objection = objection_to(facts, toolkit, cuda, ())
-    if objection:
-        return objection
+def _ptx_with(facts: Facts, toolkit: Toolkit, torch: Torch, targets: Sequence[Arch]) -> BuildToolkit | str:
+    """Return the decision for one toolkit, or what speaks against it."""
     version = release(toolkit.version)
     named: list[Arch] = []
     unnamed: list[Arch] = []

@@ -18,7 +18,7 @@ from splatfix.model import Facts
 
 
 def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) -> int:
-    """What a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
+    """Rate what a toolkit to compile beside this build asks: 0 it is here, 1 PyPI wheels bring it, 2 a person must install it;
     3 nothing compiles for these GPUs beside it."""
     # what torch's builder compiles for to serve a GPU: its own number, or the newest it knows of the same code; of a torch
     # that nobody read nothing is known against the GPU's own number
@@ -41,12 +41,12 @@ def _toolkit_trouble(here: Toolchain, build: TorchBuild, archs: Sequence[Arch]) 
 
 
 def _names(major: int, minor: int, archs: Sequence[Arch]) -> bool:
-    """No table says that nvcc of this CUDA cannot compile for one of these."""
+    """Tell whether no table says that nvcc of this CUDA cannot compile for one of these."""
     return all(toolkit_supports((major, minor), arch) is not False for arch in archs)
 
 
 def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[int | bool, ...]:
-    """For a sort of builds that serve: what asks least first, then no older release than the installed one, then the nearest.
+    """Rank a build that serves: what asks least first, then no older release than the installed one, then the nearest.
 
     Findings and options both take the first by it.
     """
@@ -71,8 +71,8 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
 
 
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
-    """Published builds other than the installed one that run on every one of these GPUs with this Python, glibc and, where
-    one of them is here, driver; the one to advise first."""
+    """Return the published builds other than the installed one that run on every one of these GPUs with this Python, glibc and,
+    where one of them is here, driver; the one to advise first."""
     here = Toolchain(facts)
     own = {gpu.cc for gpu in here.nvidia_gpus}
     driver = None
@@ -87,7 +87,7 @@ def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
 
 
 def no_wheels(facts: Facts) -> str:
-    """Why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
+    """Say why PyTorch publishes no wheel at all that this machine could use; "" where it does."""
     libc = facts.machine.libc.value or ""
     if not libc.startswith("musl"):
         return ""
@@ -102,7 +102,7 @@ def builds_for_all(
     leaving_out: str = "",
     include_unknown: bool = False,
 ) -> list[RankedBuild]:
-    """Builds that run on every one of these GPUs and have a wheel here, the best for the first GPU first.
+    """Return the builds that run on every one of these GPUs and have a wheel here, the best for the first GPU first.
 
     Args:
         driver: the driver that must start them; None: any.
@@ -138,6 +138,6 @@ def builds_for_all(
 
 
 def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:
-    """Version and exact pip command for a build in place of what is there, companions included."""
+    """Return version and exact pip command for a build in place of what is there, companions included."""
     version, command = replacing_words(build.torch, build.tag, torch_family(facts))
     return version, pip(facts, "install", *command)

@@ -23,7 +23,7 @@ class Reading(Struct, frozen=True):
 
 
 def read_value(value: str, gpus: Sequence[Gpu]) -> Reading:
-    """What CUDA makes of a value.
+    """Say what CUDA makes of a value.
 
     The first entry decides how all are read: by UUID (a telling beginning is enough), by the UUID of a MIG instance, of which
     a program gets the first, or by number, of which what follows the digits is dropped. Everything from the first entry on
@@ -44,7 +44,7 @@ def read_value(value: str, gpus: Sequence[Gpu]) -> Reading:
 
 
 def _numbers(value: str, count: int) -> Reading:
-    """By number. A repetition counts even behind a GPU that does not exist."""
+    """Read it by number. A repetition counts even behind a GPU that does not exist."""
     numbers: list[int] = []
     good: dict[str, None] = {}
     odd: list[str] = []

@@ -4,52 +4,37 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
-from functools import cache
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct, convert
 from msgspec.structs import fields
 
 T = TypeVar("T")
 
-UNIONS = (types.UnionType, typing.Union)
-fields_of: Any = cache(fields)
-"""The fields of a struct with their types, resolved once."""
-
-# msgspec has no bound for whole numbers: a text with so many digits in a row is left to the standard library
-_ZEROS = bytes(b"0"[0] if byte in b"0123456789" else b" "[0] for byte in range(256))
-_TOO_LONG = b"0" * 21
-
 
 def parse_json(text: str) -> Any:
-    """A JSON document as plain types.
+    """Return a JSON document as plain types.
+
+    The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names, and whole numbers
+    of any length.
 
     Raises:
         ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
     """
     try:
-        content = text.encode()
-        if _TOO_LONG not in content.translate(_ZEROS):
-            return msgspec.json.decode(content)
-    except (ValueError, RecursionError):
-        # the standard library takes the lone surrogates that stand for bytes of odd file names, and says where it fails
-        pass
-    try:
-        return json.loads(text, parse_constant=_no_number, parse_float=_number, parse_int=_whole)
+        return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
-
-
 def _number(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no JSON")
+    return number
 
 
 def _whole(text: str) -> int:
@@ -58,10 +43,20 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a text is; empty for any other text."""
+    try:
+        document = parse_json(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def to_json(value: Any) -> Any:
-    """Plain JSON types for a struct, enum, tuple, mapping or scalar.
+    """Return the plain JSON types for a struct, enum, tuple, mapping or scalar.
 
     What has a form of its own (a step, an architecture) says it by ``to_json``, and reads it by the class method ``from_json``.
+    msgspec would write a step, which is a struct, by its fields.
     """
     if hasattr(type(value), "to_json"):
         return value.to_json()
@@ -79,7 +74,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], document: Any) -> T:
-    """The inverse of :func:`to_json` for the same type; missing keys take the field's default.
+    """Return what :func:`to_json` was given; missing keys take the field's default.
 
     Raises:
         ValidationError: a ``ValueError`` with the path of the first place that does not fit.
@@ -93,3 +88,50 @@ def _of_its_own_form(kind: Any, document: Any) -> Any:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         # the beginning of what somebody else wrote, in ASCII
         raise ValueError(f"{ascii(document)[:60]} is no {kind.__name__}") from error
+
+
+def fitting(kind: type[T], document: object, **defaults: object) -> T:
+    """Return the struct of what a stranger or a broken program wrote, as far as that fits: one bad value spoils no other.
+
+    A field whose value is missing, or of another type, takes its default; :func:`from_json` refuses the latter.
+
+    Args:
+        defaults: of fields that have none.
+    """
+    document = document if isinstance(document, Mapping) else {}
+    try:
+        return convert(defaults | dict(document), kind)
+    except ValueError:  # also of a name with lone surrogates
+        return convert(defaults | _part(kind, document), kind)
+
+
+def _part(kind: Any, data: Any) -> Any:
+    """Return what fits of the data.
+
+    Raises:
+        ValueError: none of it does.
+    """
+    origin, arguments = typing.get_origin(kind) or kind, typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return next((part for _, part in _parts((option, option, data) for option in arguments)), None)
+    if isinstance(data, Mapping) and origin is Mapping:
+        return dict(_parts((name, arguments[1], item) for name, item in data.items()))
+    if isinstance(data, Mapping) and _is_struct(origin):
+        known = ((field.encode_name, field.type) for field in fields(kind))
+        return dict(_parts((name, option, data[name]) for name, option in known if name in data))
+    # an object that does not fit is one less; a number less would make another row of numbers
+    if isinstance(data, list) and origin is tuple and _is_struct(arguments[0]):
+        return [part for _, part in _parts((None, arguments[0], item) for item in data)]
+    convert(data, kind)
+    return data
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _parts(items: Iterable[tuple[Any, Any, Any]]) -> Iterable[tuple[Any, Any]]:
+    """Yield the names, with what fits, of those (name, type, value) of which something does."""
+    for name, kind, data in items:
+        with suppress(ValueError):
+            yield name, _part(kind, data)

@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from splatfix.core.codec import parse_json
+from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
 from splatfix.core.limits import MOST_JSON
-from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes
+from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
 from splatfix.core.words import few
@@ -71,7 +71,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def dumps(document: Any) -> str:
-    """The one JSON text form splatfix prints and stores: keys in the order given, indented, final newline.
+    """Return the one JSON text form splatfix prints and stores: keys in the order given, indented, final newline.
 
     What no terminal should obey is escaped, so that it is UTF-8 and reads as it was, names that are no text included.
     """
@@ -148,8 +148,14 @@ def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
         raise SplatfixError.of("core.not-json", path=path, what=what, error=error) from error
 
 
+def object_in(path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds; empty where it cannot be read, or holds another text."""
+    text = read_text(path, MOST_JSON)
+    return json_object(text) if isinstance(text, str) else {}
+
+
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
+    """Return the SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
 
     Raises:
         OSError: as :func:`read_blocks`.

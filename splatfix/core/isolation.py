@@ -21,7 +21,7 @@ _PATHS_OF_PIP = {
 
 
 def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
-    """The variables of a child; None stands for this process's own.
+    """Return the variables of a child; None stands for this process's own.
 
     An interpreter that is only asked something must not write bytecode into what it belongs to; pip compiles what it
     installs all the same.
@@ -37,7 +37,7 @@ def isolated(env: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def without_relative_path(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables without the folders in PATH that are below the current one, such as ``.`` or an empty word."""
+    """Return the variables without the folders in PATH that are below the current one, such as ``.`` or an empty word."""
     folders = env.get("PATH", os.defpath).split(os.pathsep)
     # before every child, and fast
     absolute = [folder for folder in folders if os.path.isabs(folder.strip('"'))]  # noqa: PTH117
@@ -45,7 +45,7 @@ def without_relative_path(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_program(name: str, path: str | None = None) -> str | None:
-    """The program that ``name`` stands for: a path as it is, a bare name in the folders of ``path`` (default: PATH).
+    """Return the program that ``name`` stands for: a path as it is, a bare name in the folders of ``path`` (default: PATH).
 
     Windows itself would look into the current folder first, and :func:`shutil.which` with it.
     """

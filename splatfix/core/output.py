@@ -1,18 +1,19 @@
-"""What other programs say, within limits: a log that ends, the beginning and the end of endless lines, two pipes read at once."""
+"""What other programs say, within limits: pipes read together, lines as they come, a log that ends."""
 
+import codecs
+import io
 import os
 import queue
 import selectors
 import threading
-import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from splatfix.core.limits import MOST_ANSWER, MOST_LOG
+from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER, MOST_LOG
 
-_SLICE_S = 0.5
+SLICE_S = 0.1
 """A signal that comes just before the main thread blocks is heard only when it wakes."""
 
 
@@ -59,44 +60,82 @@ class TooMuch(Exception):
     """A program says more than is read."""
 
 
-def read_pipes(
-    pipes: Sequence[IO[str]], seconds: float, *, by_threads: bool = os.name == "nt"
-) -> tuple[list[str], bool]:
-    """The text of each pipe, of which nothing was read before, and whether all came to their end in time.
+class Pipes:
+    """Pipes, of which nothing was read before, read together.
 
     Args:
+        goes_on: asked between blocks; False ends the reading.
         by_threads: with a thread for each pipe: for Windows, where pipes cannot be waited for.
-
-    Raises:
-        TooMuch: one of them is longer than :data:`MOST_ANSWER` bytes.
     """
-    blocks: list[list[bytes]] = [[] for _ in pipes]
-    sizes = [0] * len(pipes)
-    read = _read_by_threads if by_threads else _read_by_turns
-    for number, block in read(pipes, time.monotonic() + seconds):
-        blocks[number].append(block)
-        sizes[number] += len(block)
-        if sizes[number] > MOST_ANSWER:
-            raise TooMuch
-    texts = [b"".join(parts).decode("utf-8", "replace") for parts in blocks]
-    is_whole = all(parts and not parts[-1] for parts in blocks)
-    return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts], is_whole
+
+    def __init__(
+        self, pipes: Sequence[IO[bytes]], goes_on: Callable[[], bool], *, by_threads: bool = os.name == "nt"
+    ) -> None:
+        self.at_end = False
+        """All of them came to their end."""
+        self._pipes, self._goes_on = pipes, goes_on
+        self._receive = _by_threads if by_threads else _by_turns
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each block with the number of its pipe; an empty one for its end."""
+        pending = len(self._pipes)
+        for received in self._receive(self._pipes):
+            for number, block in received:
+                pending -= not block
+                yield number, block
+            self.at_end = not pending
+            if self.at_end or not self._goes_on():
+                return
+
+    def texts(self) -> list[str]:
+        """Return the text of each pipe.
+
+        Raises:
+            TooMuch: one of them is longer than :data:`MOST_ANSWER` bytes.
+        """
+        contents = [bytearray() for _ in self._pipes]
+        for number, block in self.blocks():
+            contents[number] += block
+            if len(contents[number]) > MOST_ANSWER:
+                raise TooMuch
+        texts = [content.decode("utf-8", "replace") for content in contents]
+        return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
 
 
-def _read_by_turns(pipes: Sequence[IO[str]], until: float) -> Iterator[tuple[int, bytes]]:
-    """Each block with the number of its pipe; an empty one for the end."""
+def lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a text, and parts of overlong ones; the end of each is a newline."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    held = ""
+    for block in blocks:
+        held += decoder.decode(block, final=not block)
+        start = 0
+        while True:
+            end = held.find("\n", start, start + LONGEST_OUTPUT_LINE) + 1
+            if not end and len(held) - start < LONGEST_OUTPUT_LINE:
+                break
+            end = end or start + LONGEST_OUTPUT_LINE
+            yield held[start:end]
+            start = end
+        held = held[start:]
+    if held:
+        yield held
+
+
+def _by_turns(pipes: Sequence[IO[bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     with selectors.DefaultSelector() as selector:
         for number, pipe in enumerate(pipes):
             selector.register(pipe.fileno(), selectors.EVENT_READ, number)
-        while selector.get_map() and (left := until - time.monotonic()) > 0:
-            for key, _ in selector.select(min(left, _SLICE_S)):
+        while True:
+            received = []
+            for key, _ in selector.select(SLICE_S):
                 block = os.read(key.fd, 1 << 16)
                 if not block:
                     selector.unregister(key.fd)
-                yield key.data, block
+                received.append((key.data, block))
+            yield received
 
 
-def _read_by_threads(pipes: Sequence[IO[str]], until: float) -> Iterator[tuple[int, bytes]]:
+def _by_threads(pipes: Sequence[IO[bytes]]) -> Iterator[list[tuple[int, bytes]]]:
     read: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
 
     def pass_on(number: int, descriptor: int) -> None:
@@ -110,9 +149,8 @@ def _read_by_threads(pipes: Sequence[IO[str]], until: float) -> Iterator[tuple[i
         # a descriptor of its own: the caller closes the pipe when the time is over, and the next child's pipe gets its number
         own = os.dup(pipe.fileno())
         threading.Thread(target=pass_on, args=(number, own), daemon=True).start()
-    pending = len(pipes)
-    while pending and (left := until - time.monotonic()) > 0:
+    while True:
+        received = []
         with suppress(queue.Empty):
-            number, block = read.get(timeout=min(left, _SLICE_S))
-            pending -= not block
-            yield number, block
+            received.append(read.get(timeout=SLICE_S))
+        yield received

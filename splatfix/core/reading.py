@@ -33,7 +33,7 @@ class Unread(Struct, frozen=True):
 
 
 def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
-    """What a regular file holds, links followed; None when there is nothing of that name.
+    """Return what a regular file holds, links followed; None when there is nothing of that name.
 
     Sizes are not believed (a file of the kernel has none, a sparse one any): no more than ``most`` bytes are ever read.
     """
@@ -55,18 +55,18 @@ def read_bytes(path: StrPath, most: int = MOST_TEXT) -> bytes | Unread | None:
 
 
 def read_text(path: StrPath, most: int = MOST_TEXT) -> str | Unread | None:
-    """The same as text: UTF-8 with damaged bytes replaced, no byte-order mark, lines ended by a newline alone."""
+    """Return the same as text: UTF-8 with damaged bytes replaced, no byte-order mark, lines ended by a newline alone."""
     content = read_bytes(path, most)
     return as_text(content) if isinstance(content, bytes) else content
 
 
 def read_start(path: StrPath, most: int) -> bytes:
-    """The first bytes of a regular file; empty when it is none or cannot be read."""
+    """Return the first bytes of a regular file; empty when it is none or cannot be read."""
     return read_part(path, 0, most)
 
 
 def read_part(path: StrPath, offset: int, most: int) -> bytes:
-    """Bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
+    """Return bytes of a regular file from an offset on; empty when it is none, ends before that, or cannot be read."""
     try:
         with _opened(path) as (handle, _):
             if offset:
@@ -77,7 +77,7 @@ def read_part(path: StrPath, offset: int, most: int) -> bytes:
 
 
 def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
-    """What a regular file holds, in blocks.
+    """Return what a regular file holds, in blocks.
 
     Raises:
         OSError: it cannot be read, is no regular file, or is larger than ``most`` bytes.
@@ -93,7 +93,7 @@ def read_blocks(path: StrPath, most: int = MOST_INSTALLED) -> Iterator[bytes]:
 
 
 def as_text(content: bytes) -> str:
-    """Bytes of a text file as text, whatever they are; see :func:`read_text`."""
+    """Return bytes of a text file as text, whatever they are; see :func:`read_text`."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if "\r" not in text:  # most texts, and a search is far faster than two replacements
         return text
@@ -110,7 +110,7 @@ def _up_to(handle: int, most: int) -> bytes:
 
 @contextmanager
 def _opened(path: StrPath) -> Iterator[tuple[int, int]]:
-    """A regular file, and its size.
+    """Open a regular file: its descriptor and size.
 
     Raises:
         OSError: it is none, or cannot be opened.

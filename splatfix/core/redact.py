@@ -71,33 +71,13 @@ _SHAPES = re.compile(
     r")"
 )
 _BEGINNINGS = (
-    "hf_",
-    "gh",
-    "github_pat_",
-    "gl",
-    "sk",
-    "pypi-",
-    "nvapi-",
-    "rk_",
-    "xox",
-    "xapp-",
-    ":A",
-    "hooks.slack",
-    "/webhooks/",
-    "npm_",
-    "dckr_",
-    "AIza",
-    "AKIA",
-    "ASIA",
-    "eyJ",
+    *("hf_", "gh", "github_pat_", "gl", "sk", "pypi-", "nvapi-", "rk_", "xox", "xapp-", ":A", "hooks.slack"),
+    *("/webhooks/", "npm_", "dckr_", "AIza", "AKIA", "ASIA", "eyJ"),
 )
-
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH(?!OR)",
     re.IGNORECASE,
 )
-
-
 # no path, no number, no plain word
 _SECRET_VALUE = re.compile(r"(?=[^/\\]*[A-Za-z])(?:.{16}|.*\d|.*[a-z].*[A-Z]|.*[A-Z].*[a-z])")
 
@@ -124,7 +104,7 @@ def without_credentials(text: str) -> str:
 
 
 def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
-    """The pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
+    """Return the pieces of a text, lines or parts of overlong ones, each :func:`without_credentials`, also of what begins in one
     piece and ends in another."""
     held = ""
     for piece in pieces:
@@ -143,7 +123,7 @@ def without_credentials_in(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def safe_cut(text: str) -> int:
-    """Where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
+    """Return where to cut a text that goes on: before its last signs, which may begin a credential, and not within one."""
     whole, cut = without_credentials(text), max(0, len(text) - _LONGEST)
     for _ in range(16):
         if cut <= 0 or without_credentials(text[:cut]) + without_credentials(text[cut:]) == whole:

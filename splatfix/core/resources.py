@@ -19,7 +19,7 @@ def toolkit_folder(minor: str, cache: Path) -> Path:
 
 
 def bundled(name: str) -> Path:
-    """The path of a top-level data file or folder, e.g. ``dockerfiles``.
+    """Return the path of a top-level data file or folder, e.g. ``dockerfiles``.
 
     In a wheel it lies under ``splatfix/_bundled``; in a checkout beside the package.
 
@@ -33,7 +33,7 @@ def bundled(name: str) -> Path:
 
 
 def user_cache(env: Mapping[str, str] = os.environ) -> Path:
-    """Where splatfix keeps what can be made again: ``$SPLATFIX_CACHE``, else the platform's user cache folder."""
+    """Return where splatfix keeps what can be made again: ``$SPLATFIX_CACHE``, else the platform's user cache folder."""
     if chosen := env.get("SPLATFIX_CACHE"):
         return Path(chosen).expanduser().absolute()
     if sys.platform == "win32":

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,11 +19,10 @@ from msgspec.structs import force_setattr
 
 from splatfix.core import watchdog
 from splatfix.core.isolation import EMPTY, find_program, isolated
-from splatfix.core.limits import LONGEST_OUTPUT_LINE, MOST_ANSWER
-from splatfix.core.output import KeptLines, OutputLog, TooMuch, read_pipes
+from splatfix.core.limits import MOST_ANSWER
+from splatfix.core.output import SLICE_S, KeptLines, OutputLog, Pipes, TooMuch, lines
 from splatfix.core.redact import without_credentials, without_credentials_in
 from splatfix.core.scratch import process_folder
-from splatfix.core.threads import start
 from splatfix.core.watchdog import MARK, end_marked
 
 
@@ -53,7 +51,7 @@ class Completed(Struct, frozen=True):
         return self.returncode == 0
 
     def why(self) -> str:
-        """One line that says how it failed, for a person; "" when it did not."""
+        """Return one line that says how it failed, for a person; "" when it did not."""
         if self.ok:
             return ""
         if self.error:
@@ -129,6 +127,10 @@ class ProcessRunner:
                 command, None, error=f"could not start {command[0]}: {os.strerror(errno.ENOENT)}"
             )
         started = time.monotonic()
+
+        def goes_on() -> bool:
+            return time.monotonic() < started + timeout and not (stop and stop.is_set())
+
         _starting.add(threading.get_ident())
         try:
             if _no_more.is_set():
@@ -142,9 +144,6 @@ class ProcessRunner:
                 executable=program,
                 cwd=cwd or EMPTY,
                 env=variables,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
                 start_new_session=os.name == "posix",
             )
         except OSError as error:
@@ -152,29 +151,59 @@ class ProcessRunner:
             return Completed(command, None, seconds=time.monotonic() - started, error=reason)
         finally:
             _starting.discard(threading.get_ident())
+        stdout, stderr, reason = "", "", ""
         try:
-            with _ended_by(stop, process):
-                if merged:
-                    stdout, stderr, unheard = _follow(process, timeout, on_line, log)
-                else:
-                    stdout, stderr, unheard = _collect(process, timeout)
+            with ExitStack() as stack:
+                streams = filter(None, (process.stdout, process.stderr))
+                pipes = Pipes([stack.enter_context(stream) for stream in streams], goes_on)
+                try:
+                    if merged:
+                        stdout = _follow(pipes, on_line, log)
+                    else:
+                        stdout, stderr = pipes.texts()
+                except TooMuch:
+                    reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
+                while pipes.at_end and goes_on() and process.poll() is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(SLICE_S)
+                if not reason and not (pipes.at_end and process.poll() is not None):
+                    reason = f"no answer within {timeout:g} s"
+                    if stop is not None and stop.is_set():
+                        reason = "stopped"
+                # before its pipes are closed: on Windows that would wait for what a thread reads from them
+                if reason:
+                    _end(process)
+                    process.wait()
         except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
             _end(process)
             raise
         finally:
             _living.pop(process, None)
-        seconds = time.monotonic() - started
-        if unheard:
-            return Completed(command, None, stdout, stderr, seconds, unheard)
-        if stop is not None and stop.is_set() and process.returncode:
-            return Completed(command, None, stdout, stderr, seconds, "stopped")
-        return Completed(command, process.returncode, stdout, stderr, seconds)
+        returncode = None if reason else process.returncode
+        return Completed(command, returncode, stdout, stderr, time.monotonic() - started, reason)
+
+
+def _follow(pipes: Pipes, on_line: Callable[[str], None] | None, log: Path | None) -> str:
+    """Return merged output, passed on line by line.
+
+    What an installer says fits in memory many times over: of more, the middle is not kept.
+    """
+    kept = KeptLines()
+    with ExitStack() as stack:
+        sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
+        for line in without_credentials_in(lines(block for _, block in pipes.blocks())):
+            kept.add(line)
+            if sink:
+                sink.write(line)
+            if on_line:
+                on_line(line.rstrip("\n"))
+    return "".join(kept.all())
 
 
 _OWN = f"{os.getpid()}-{os.urandom(8).hex()}:"
 """How the marks of this process's children begin."""
 _numbers = itertools.count(1)
-_living: dict[subprocess.Popen[str], str] = {}
+_living: dict[subprocess.Popen[bytes], str] = {}
 """Children with their marks."""
 _starting: set[int] = set()
 """Threads that are just starting a child, which is not in ``_living`` yet."""
@@ -188,8 +217,8 @@ class _Start:
     interrupted = False
 
 
-def _start(command: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[str]:
-    """A child that :func:`interrupt` can end, from the first moment on."""
+def _start(command: tuple[str, ...], mark: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a child that :func:`interrupt` can end, from the first moment on."""
     if threading.current_thread() is not threading.main_thread():
         process = subprocess.Popen(command, **options)
         _living[process] = mark
@@ -268,104 +297,13 @@ def _watch() -> None:
             _watchdogs.append(started)
 
 
-@contextmanager
-def _ended_by(stop: threading.Event | None, process: subprocess.Popen[str]) -> Iterator[None]:
-    """While this lasts, ``stop`` ends the process."""
-    if stop is None:
-        yield
-        return
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.1):
-            if stop.is_set():
-                _end(process)
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    start(watcher)  # where none can be started, it is heard after the child's end
-    try:
-        yield
-    finally:
-        over.set()
-        if watcher.is_alive():
-            watcher.join()
-
-
-def _collect(process: subprocess.Popen[str], timeout: float) -> tuple[str, str, str]:
-    """Standard output and error, and why they were not waited for: the time ran out, or they have no end."""
-    assert process.stdout is not None and process.stderr is not None
-    until = time.monotonic() + timeout
-    stdout, stderr, reason = "", "", _no_answer(timeout)
-    with process.stdout, process.stderr:
-        try:
-            (stdout, stderr), is_whole = read_pipes([process.stdout, process.stderr], timeout)
-            if is_whole:
-                process.wait(max(0.0, until - time.monotonic()))
-                reason = ""
-        except TooMuch:
-            reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
-        except subprocess.TimeoutExpired:  # it has closed both, and goes on
-            pass
-        # before its pipes are closed: on Windows that would wait for what a thread reads from them
-        if reason:
-            _end(process)
-            process.wait()
-    return stdout, stderr, reason
-
-
-def _no_answer(timeout: float) -> str:
-    return f"no answer within {timeout:g} s"
-
-
-def _follow(
-    process: subprocess.Popen[str], timeout: float, on_line: Callable[[str], None] | None, log: Path | None
-) -> tuple[str, str, str]:
-    """The same for merged output, read line by line; of one that ran out of time nothing comes back.
-
-    What an installer says fits in memory many times over: of more, the middle is not kept.
-    """
-    kept, expired = KeptLines(), threading.Event()
-
-    def expire(*_: object) -> None:
-        expired.set()
-        _end(process)
-
-    watchdog, before = threading.Timer(timeout, expire), None
-    watchdog.daemon = True
-    is_main = threading.current_thread() is threading.main_thread()
-    if not start(watchdog) and is_main and sys.platform != "win32":
-        before = signal.signal(signal.SIGALRM, expire)
-        signal.setitimer(signal.ITIMER_REAL, timeout)
-    try:
-        with ExitStack() as stack:
-            sink = OutputLog(stack.enter_context(log.open("a", encoding="utf-8"))) if log else None
-            assert process.stdout is not None
-            pieces = iter(partial(process.stdout.readline, LONGEST_OUTPUT_LINE), "")
-            for line in without_credentials_in(pieces):
-                kept.add(line)
-                if sink:
-                    sink.write(line)
-                if on_line:
-                    on_line(line.rstrip("\n"))
-            process.wait()
-    finally:
-        watchdog.cancel()
-        if before is not None and sys.platform != "win32":
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-    if expired.is_set():
-        return "", "", _no_answer(timeout)
-    return "".join(kept.all()), "", ""
-
-
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     _end_group(process)
     if mark := _living.get(process):
         end_marked(mark)
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def _end_group(process: subprocess.Popen[bytes]) -> None:
     if os.name == "posix":
         try:
             os.killpg(process.pid, signal.SIGKILL)

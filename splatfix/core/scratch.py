@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splatfix.core.lock import is_same, try_lock
+from splatfix.core.holder import try_lock
 
 PREFIX = "splatfix-scratch-"
 """Of every folder where temporary files of all programs go; a person's own folder is not called so."""
@@ -53,7 +53,7 @@ class ScratchFolder:
 
 @contextmanager
 def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator[Path]:
-    """A temporary folder for a block.
+    """Make a temporary folder for a block.
 
     Args:
         base: where, if not where temporary files go; what killed runs left there under this prefix is removed now.
@@ -83,7 +83,7 @@ _of_process: list[ScratchFolder] = []
 
 
 def process_folder() -> Path | None:
-    """One folder for temporary files of this process and its children; None where none can be made (a full disk).
+    """Return one folder for temporary files of this process and its children; None where none can be made (a full disk).
 
     The first call removes what killed runs left.
     """
@@ -107,7 +107,12 @@ def _open(folder: Path) -> int | None:
 
 def _lock(handle: int, folder: Path) -> bool | None:
     """Lock an open folder; False when another has it or it is gone, None on a file system without locks."""
-    return try_lock(handle) and is_same(handle, folder)
+    taken = try_lock(handle)
+    if not taken:
+        return taken
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), folder.lstat())
+    return False
 
 
 def _remove_if_dead(folder: Path) -> bool:

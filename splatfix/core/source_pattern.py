@@ -21,11 +21,11 @@ class SourcePattern(Struct, frozen=True):
     """A file that matches this too is fine."""
 
     def looks_at(self, name: str) -> bool:
-        """Whether a file of this name is searched; ``name`` may be a path with '/'."""
+        """Tell whether a file of this name is searched; ``name`` may be a path with '/'."""
         return any(fnmatch.fnmatch(name.rpartition("/")[2], glob) for glob in self.files)
 
     def find(self, text: str, *included: str) -> re.Match[str] | None:
-        """The first match in a file's text; None where ``unless`` matches that text or one of ``included``."""
+        """Return the first match in a file's text; None where ``unless`` matches that text or one of ``included``."""
         match = self.pattern.search(text)
         if match and self.unless and any(self.unless.search(part) for part in (text, *included)):
             return None
@@ -41,13 +41,13 @@ class NamePattern(Struct, frozen=True):
     """``numpy.float``, ``imp``: the whole name, however the code imports it; ``*.name`` is an attribute of any object."""
 
     def holds(self, used: str) -> bool:
-        """Whether a dotted name is one of them, or something inside of one of them."""
+        """Tell whether a dotted name is one of them, or something inside of one of them."""
         parts = used.split(".")
         return any(".".join(parts[:count]) in self.names for count in range(1, len(parts) + 1))
 
 
 def without_comments(name: str, text: str) -> str:
-    """The text of a C++ or CUDA file with its comments blanked, so that offsets stay; other files as they are."""
+    """Return the text of a C++ or CUDA file with its comments blanked, so that offsets stay; other files as they are."""
     if not name.endswith(_C_FAMILY):
         return text
     return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from splatfix.core.shell import double_quoted, quoted
 from splatfix.core.visible import visible
@@ -93,16 +93,25 @@ class Step:
         """The inverse. Of a step that splatfix does itself this is what people read: text and command.
 
         Raises:
-            KeyError, TypeError, ValueError: it is no step.
+            ValueError: it is no step.
         """
-        env = ((name, None if value is None else _text(value)) for name, value in document["env"].items())
-        command = Command(
-            tuple(map(_text, document["argv"])),
-            tuple(env),
-            tuple((name, _text(value)) for name, value in document["prepend"].items()),
-            tuple(name for name in BLANKS if name in document["fill_in"]),
-        )
-        return PlainStep(_text(document["text"]), None if document["command"] is None else command)
+        written = convert(document, _Written)
+        if written.command is None:
+            return PlainStep(written.text)
+        blanks = tuple(name for name in BLANKS if name in written.fill_in)
+        command = Command(written.argv, tuple(written.env.items()), tuple(written.prepend.items()), blanks)
+        return PlainStep(written.text, command)
+
+
+class _Written(Struct):
+    """A step as it is in JSON."""
+
+    text: str
+    argv: tuple[str, ...]
+    env: dict[str, str | None]
+    prepend: dict[str, str]
+    command: str | None
+    fill_in: dict[str, str]
 
 
 class PlainStep(Step, Struct, frozen=True):
@@ -123,12 +132,6 @@ def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
         "command": command.shell(windows=windows) if step.command else None,
         "fill_in": {name: BLANKS[name] for name in command.blanks},
     }
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"a text expected, {type(value).__name__} found")
-    return value
 
 
 def commands(steps: Iterable[Step]) -> tuple[Command, ...]:

@@ -15,7 +15,7 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The document as plain types.
+    """Return the document as plain types.
 
     Raises:
         ValueError: with line and column when ``text`` is not TOML, or that it is nested too deeply.

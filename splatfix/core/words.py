@@ -18,26 +18,26 @@ def counted(number: float, noun: str) -> str:
 
 
 def verb(number: float, singular: str, plural: str) -> str:
-    """The form of a verb that agrees with a number: ``is`` with 1, ``are`` with 2."""
+    """Return the form of a verb that agrees with a number: ``is`` with 1, ``are`` with 2."""
     if round(number) == 1:
         return singular
     return plural
 
 
 def subject(number: float, noun: str, singular: str, plural: str) -> str:
-    """How a sentence about a number begins: ``1 file is``, ``2 files are``."""
+    """Return how a sentence about a number begins: ``1 file is``, ``2 files are``."""
     return f"{counted(number, noun)} {verb(number, singular, plural)}"
 
 
 def few(items: Sequence[str], most: int = 5, between: str = ", ") -> str:
-    """The first of a list, and how many more there are: a line that a person reads names no hundreds."""
+    """Return the first of a list, and how many more there are: a line that a person reads names no hundreds."""
     if len(items) <= most + 1:  # to name the one takes no more room than to count it
         return between.join(items)
     return f"{between.join(items[:most])} and {len(items) - most} more"
 
 
 def beginning(text: str, most: int = 400) -> str:
-    """A text that may be of any length, up to the word where it gets too long for a line."""
+    """Return a text that may be of any length, up to the word where it gets too long for a line."""
     if len(text) <= most:
         return text
     return f"{text[:most].rpartition(' ')[0] or text[:most]} ... ({len(text)} characters in all)"

@@ -10,11 +10,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.core import lock
+from splatfix.core import holder
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.lock import Lock, Locked, is_held
+from splatfix.core.holder import is_held
+from splatfix.core.lock import Lock, Locked
 from splatfix.core.runner import Runner
 from splatfix.core.step import run, say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
@@ -47,7 +48,7 @@ _FOLDERS = {"prefix", "purelib", "platlib", "scripts", "data", "headers"}
 # The installer holds a lock: when splatfix is killed, it may live on, and a rollback must wait for it.
 _LOCKED = f"""
 import os, runpy, subprocess, sys
-runpy.run_path({lock.__file__!r})["keep_through_exec"](sys.argv[1])
+runpy.run_path({holder.__file__!r})["keep_through_exec"](sys.argv[1])
 if os.name == "nt":
     sys.exit(subprocess.call(sys.argv[2:]))
 os.execvp(sys.argv[2], sys.argv[2:])

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import python_option
 from splatfix.core.errors import SplatfixError, usage_error
-from splatfix.core.lenient import object_in
+from splatfix.core.files import object_in
 from splatfix.core.reading import read_text
 from splatfix.core.step import Step, run, say
 from splatfix.install.wheels import MANIFEST

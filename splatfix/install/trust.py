@@ -11,7 +11,7 @@ from splatfix.core.step import Step, run, say
 
 
 def distrust(folder: Path, *, inside: bool = True) -> str:
-    """Why nothing in ``folder`` is used; "" when only this user and root can have written it, or it is not there.
+    """Return why nothing in ``folder`` is used; "" when only this user and root can have written it, or it is not there.
 
     The folder itself must not be a link. Its digests say nothing about that: who writes a file there writes its digest too.
 
@@ -39,7 +39,7 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
 
 
 def private_cache(name: str, base: Path | None = None, variable: str = "SPLATFIX_CACHE") -> Path:
-    """The folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
+    """Return the folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
 
     Args:
         variable: what moves ``base``, for the refusals.
@@ -75,12 +75,12 @@ def make_private(folder: Path) -> None:
 
 
 def mend(folder: Path) -> Step:
-    """What makes a cache folder of this user's one that is used again."""
+    """Return what makes a cache folder of this user's one that is used again."""
     return run("chmod", "-R", "go-w", folder, text="If all of it is yours")
 
 
 def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:
-    """Why somebody else can have written it; "" where nobody can."""
+    """Return why somebody else can have written it; "" where nobody can."""
     if status.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
     is_open = False
@@ -94,7 +94,7 @@ def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:
 
 
 def _is_own_group(number: int) -> bool:
-    """The group has this user only (Debian's and Fedora's usual one), and is nobody else."""
+    """Tell whether the group has this user only (Debian's and Fedora's usual one), and is nobody else."""
     import grp
     import pwd
 

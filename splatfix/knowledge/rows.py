@@ -5,18 +5,21 @@ A row may hold more than its struct has: notes and marks that are there for peop
 """
 
 import re
+import types
 import typing
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import fields
 
-from splatfix.core.codec import UNIONS, fields_of
 from splatfix.core.step import Step, step_of
 from splatfix.knowledge.tables import pair, source_of, table, version
 
 T = TypeVar("T")
+_fields: Any = cache(fields)  # resolves the types of a struct once, and not for every row
 
 
 def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -> T:
@@ -38,7 +41,7 @@ def decode(kind: type[T], row: Mapping[str, Any], where: str, /, **given: Any) -
 def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     values = {
         item.name: _value(item.type, row[item.name])
-        for item in fields_of(kind)
+        for item in _fields(kind)
         if item.name in row and item.name not in given
     }
     return kind(**values, **given)
@@ -47,7 +50,7 @@ def _struct(kind: Any, row: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
 def _value(hint: Any, data: Any) -> Any:
     """What a value of TOML stands for, where that type is expected."""
     kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if kind in UNIONS:  # X | None; TOML has no null
+    if kind in (types.UnionType, typing.Union):  # X | None; TOML has no null
         return None if data in (None, False) else _value(arguments[0], data)
     if hint == tuple[int, int]:
         return pair(data)

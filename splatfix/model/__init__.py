@@ -57,7 +57,6 @@ from splatfix.model.source import (
     GuardedImport,
     ImportedModule,
     MissingHeader,
-    NativeModule,
     PackageSource,
     Pin,
     RenderCall,

@@ -163,8 +163,6 @@ class RenderCall(Struct, frozen=True, forbid_unknown_fields=True):
     """Keywords of the Settings call."""
     settings_positional: int = 0
     """How many settings come by position; -1 where the call hides them, or was not found."""
-    constructor: tuple[str, ...] = ()
-    """Keywords that the rasterizer is made with, besides its settings."""
     forward: tuple[str, ...] = ()
     """Keywords of the rasterizer's call."""
     forward_positional: int = 0
@@ -230,18 +228,6 @@ class Checkout(Struct, frozen=True, forbid_unknown_fields=True):
     """What is there and was not read: no regular file, beyond a limit, or not Python that this version can read."""
 
 
-class NativeModule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One extension module that setup.py declares."""
-
-    name: str
-    """Dotted name such as ``simple_knn._C``."""
-    sources: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    """Declared sources that are not in the folder."""
-    cuda: bool = True
-    """Declared with ``CUDAExtension``."""
-
-
 class ArchVariable(Struct, frozen=True, forbid_unknown_fields=True):
     """An environment variable from which a build takes GPU architectures, and how it wants them written."""
 
@@ -278,7 +264,8 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """The distribution name it gives itself; None when it is computed."""
     version: str | None = None
     packages: tuple[str, ...] = ()
-    modules: tuple[NativeModule, ...] = ()
+    modules: tuple[str, ...] = ()
+    """Dotted names of the extension modules that it declares: ``simple_knn._C``; "" for a computed one."""
     needs_cuda: bool = False
     """It declares a ``CUDAExtension``, or has .cu files among its sources."""
     uses_torch_builder: bool = False
@@ -300,9 +287,11 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     version_from_git: bool = False
     """setuptools-scm works its version out from git's history."""
     nvcc_flags: tuple[str, ...] = ()
-    """Literal texts that reach nvcc's flags."""
+    """Literal texts that can reach nvcc's flags, for those that name architectures decide who chooses them."""
     libraries: tuple[str, ...] = ()
     """Libraries that setup.py has its modules linked against by name (``cuda`` of ``-lcuda``)."""
+    files: tuple[str, ...] = ()
+    """C++ and CUDA files that setup.py names and that are there. Which it compiles is known once it is asked."""
     imports: tuple[str, ...] = ()
     """What its setup.py imports of setuptools' family and cannot do without: ``pkg_resources``, ``distutils.core``."""
     build_imports: tuple[str, ...] = ()
@@ -347,8 +336,3 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
         if len(self.setups) < 2 or self.name not in self.setups:
             return 0
         return self.setups.index(self.name) + 1
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """What it needs and is not there, relative to it."""
-        return (*self.missing_folders, *(name for module in self.modules for name in module.missing))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 import os
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -39,15 +37,6 @@ _WHY_ON = "its setup.py compiles CUDA code then, also where no GPU is in sight"
 _WHY_ALSO = "its setup.py compiles nothing of its own without it"
 
 
-class BuildEnvironment(Struct, frozen=True):
-    """What a build's environment differs in from the person's own."""
-
-    variables: Mapping[str, str]
-    unset: tuple[str, ...]
-    path_first: tuple[str, ...]
-    reasons: tuple[Reason, ...]
-
-
 def build_environment(
     facts: Facts,
     source: Source,
@@ -55,15 +44,13 @@ def build_environment(
     compilers: HostCompilers,
     archs: ArchChoice,
     jobs: Jobs,
-) -> BuildEnvironment:
-    """Everything a build needs to know, in variables, so that nothing is left to what happens to be set.
+) -> tuple[dict[str, str], list[Reason]]:
+    """Everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why.
 
     CUDA_HOME is the toolkit's real root: torch would take the folder above the first nvcc on PATH, which is wrong
     where that nvcc is a wrapper script.
     """
     toolkit = chosen.toolkit
-    interpreter = facts.environment.interpreter.value
-    assert interpreter is not None
     cached, why_cached = compiler_cache(facts, toolkit, source)
     # folders that the compilers must search too
     headers, torch = {}, facts.environment.torch.value
@@ -88,26 +75,28 @@ def build_environment(
         # what the user has there is searched after what the build cannot do without
         theirs = facts.machine.variables.get("CPATH", "")
         variables["CPATH"] = os.pathsep.join(filter(None, [*headers, theirs]))
+    given = [
+        *((item, archs.why, "") for item in archs.variables.items()),
+        *((item, _WHY_ON, "setup.py") for item in source.switches.on.items()),
+        *((item, _WHY_ALSO, "setup.py") for item in source.switches.also.items()),
+    ]
     reasons = [
         Reason(f"CUDA_HOME={toolkit.root}: {chosen.why}"),
         Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
         jobs.reason,
-        *_reasons_of(archs.variables, archs.why),
-        *_reasons_of(source.switches.on, _WHY_ON, "setup.py"),
-        *_reasons_of(source.switches.also, _WHY_ALSO, "setup.py"),
+        *(Reason(f"{name}={value}: {why}", found_via) for (name, value), why, found_via in given),
         *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
         *why_cached,
     ]
     if not archs.variables:
         reasons.append(Reason(archs.why))
+    return variables, reasons
+
+
+def variables_removed(facts: Facts, source: Source) -> tuple[str, ...]:
+    """The variables that are set here and that a build of this source must not see."""
     removed = [*_REMOVED, *filter(is_arch_variable, facts.machine.variables), *source.switches.off]
-    unset = tuple(name for name in removed if name in facts.machine.variables and name not in variables)
-    path_first = (str(PurePath(interpreter.executable).parent), str(PurePath(toolkit.nvcc or "nvcc").parent))
-    return BuildEnvironment(variables, unset, path_first, tuple(reasons))
-
-
-def _reasons_of(variables: Mapping[str, str], reason: str, found_via: str = "") -> list[Reason]:
-    return [Reason(f"{name}={value}: {reason}", found_via) for name, value in variables.items()]
+    return tuple(name for name in removed if name in facts.machine.variables)
 
 
 class Jobs(Struct, frozen=True):
@@ -171,44 +160,32 @@ def compiler_cache(
 
 def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
     """What each of several builds gets of the compilers that may run at once; one that compiles nothing takes none away."""
-    compiling = [source for source in sources if _compiles(source)]
-    parts, reason = [total.count] * len(compiling), total.why
-    if len(compiling) > 1:
-        # files that are compiled one by one; none where setup.py computes the list
-        files = (sum(len(module.sources) for module in source.modules) for source in compiling)
-        parts = shares(total.count, [number or total.count for number in files])
-        reason = f"its share of {total.count} ({total.why})"
-    left = iter(parts)
-    jobs = []
+    # files that are compiled one by one, as far as setup.py names them; 0 of what compiles nothing
+    files = []
     for source in sources:
-        if _compiles(source):
-            jobs.append(Jobs(next(left), reason))
-        else:
-            jobs.append(Jobs(1, "it compiles nothing"))
-    return jobs
-
-
-def _compiles(source: Source) -> bool:
-    built = source.uses_torch_builder or "CMakeLists.txt" in source.build_files
-    return bool(built or source.modules or source.needs_cuda)
+        built = source.uses_torch_builder or "CMakeLists.txt" in source.build_files
+        compiles = built or source.modules or source.needs_cuda
+        files.append((len(source.files) or total.count) if compiles else 0)
+    if sum(map(bool, files)) < 2:
+        parts, reason = [total.count] * len(sources), total.why
+    else:
+        parts, reason = shares(total.count, files), f"its share of {total.count} ({total.why})"
+    return [
+        Jobs(part, reason) if count else Jobs(1, "it compiles nothing")
+        for part, count in zip(parts, files, strict=True)
+    ]
 
 
 def shares(total: int, files: Sequence[int]) -> list[int]:
     """How many of ``total`` compilers each build gets, in order, when all files take equally long.
 
-    By the number of files, never more than a build has files, and at least one: those for whom none is left wait until
-    an earlier one has ended.
+    By the number of files (0: it compiles nothing), never more than a build has, and at least one: those for whom none is
+    left wait until an earlier one has ended.
     """
     parts: list[int] = []
-    free, now = total, 0.0
-    running: list[tuple[float, int]] = []
+    free = total
     for index, count in enumerate(files):
-        while free == 0:
-            now, freed = heapq.heappop(running)
-            free += freed
-        fair = round(free * count / sum(files[index:]))
-        part = max(1, min(free, count, fair))
-        parts.append(part)
-        free -= part
-        heapq.heappush(running, (now + -(-count // part), part))
+        fair = round(free * count / (sum(files[index:]) or 1))
+        parts.append(max(1, min(count, fair)))
+        free = max(0, free - min(count, parts[-1]))
     return parts

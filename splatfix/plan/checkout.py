@@ -121,14 +121,15 @@ def read_sources(
         answer = _folders_of(text, facts, checkout, request)
         if isinstance(answer, Rejected):
             return answer
-        folders, notes_of_it, stack = answer
+        folders, notes_of_it, read = answer
         notes += notes_of_it
+        stack = stack_of(read)
         for path in folders:
-            source = read_source(path)
+            source = _source(path, read)
             if source.error:
                 return Rejected.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
-            if source.lacking:
-                return incomplete(source.label, path, source.lacking, request)
+            if source.missing_folders:
+                return incomplete(source.label, path, source.missing_folders, request)
             apart = source.packages_apart
             if not apart:
                 return _several_setups(path, source, request)
@@ -151,8 +152,8 @@ def read_sources(
 
 def _folders_of(
     text: str, facts: Facts | None, checkout: Checkout | None, request: Request
-) -> tuple[Sequence[Path], Sequence[str], Stack | None] | Rejected:
-    """Return the folders to build for one SOURCE, in order, notes for the user, and the stack that a checkout is of."""
+) -> tuple[Sequence[Path], Sequence[str], Checkout] | Rejected:
+    """Return the folders to build for one SOURCE, in order, notes for the user, and what was read of it."""
     folder = resolved_folder(text)
     if folder is None:
         return _no_folder(text)
@@ -173,7 +174,7 @@ def _folders_of(
         if lacking := [path for path in needed if path in empty]:
             return incomplete(folder, folder, lacking, request)
     if known is None and has_build_file(folder):
-        return (*_package(folder, read), None)
+        return (*_package(folder, read), read)
     if known is None and not is_source(folder):
         around = checkout_around(folder)
         path = folder.relative_to(around).as_posix()
@@ -182,8 +183,8 @@ def _folders_of(
             return incomplete(around, around, [path], request)
         return no_checkout(folder, *request.options)
     notes = []
-    recognition, stack = recognise(read), stack_of(read)
-    if recognition and stack:
+    recognition = recognise(read)
+    if recognition and stack_of(read):
         origin = recognition.words
         if recognition.own:
             origin = f"of {recognition.words}"
@@ -207,14 +208,14 @@ def _folders_of(
     if gone := [os.path.relpath(path, folder) for path in ours if not has_build_file(path)]:
         return incomplete(folder, folder, gone, request)
     if folder in ours:
-        return ours, notes, stack
+        return ours, notes, read
     walk = walk_extensions(folder)
     if not walk.complete:
         return NoExtension.of("plan.not-a-checkout", folder=folder, most_folders=MOST_FOLDERS)
     extensions = [path for path in walk.found if path not in others]
     if extensions:
         notes += [f"{path} cannot be read and was not looked into" for path in walk.unreadable]
-        return list(dict.fromkeys([*ours, *extensions])), notes, stack
+        return list(dict.fromkeys([*ours, *extensions])), notes, read
     # why it has none; what is most certain comes first
     if known:
         return _no_extension(folder, known)
@@ -236,9 +237,9 @@ def _package(folder: Path, read: Checkout) -> tuple[Sequence[Path], Sequence[str
     if is_checkout(folder):
         below = walk_extensions(folder, below=True).found
     if below and walk_extensions(folder, depth=0).found:
-        imported = {module.name for module in (*read_source(folder).needs, *read_scripts(folder)[0].imports)}
-        imported.update(read.imports)
-        below = tuple(path for path in below if brought_by([read_source(path)]) & imported)
+        needs = (*_source(folder, read).needs, *read_scripts(folder)[0].imports)
+        imported = {*read.imports, *(module.name for module in needs)}
+        below = tuple(path for path in below if brought_by([_source(path, read)]) & imported)
     if not below:
         return [folder], ()
     names = ", ".join(path.relative_to(folder).as_posix() for path in below)
@@ -391,6 +392,12 @@ def _identity(folder: Path, checkout: Checkout | None) -> Checkout:
     return read_identity(folder).value or Checkout(str(folder), ())
 
 
+def _source(folder: Path, read: Checkout) -> Source:
+    """Return what was read of an extension's folder with its checkout, else read it."""
+    known = (item.source for item in read.sources if item.source.folder == str(folder))
+    return next(known, None) or read_source(folder)
+
+
 def no_checkout(folder: Path, *options: str) -> Rejected:
     """Reject a folder that is neither a checkout nor an extension, with what below it could be meant.
 
@@ -508,12 +515,12 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
     """
     extensions: dict[str, tuple[str, ...]] = {}
     for folder in filter(None, map(resolved_folder, named)):
+        read = _identity(folder, checkout)
         paths: tuple[Path, ...] = (folder,)
         if not has_build_file(folder):
             paths = walk_extensions(folder).found
         for path in paths:
-            extensions.setdefault(read_source(path).label, variants_of_source(str(path)))
-        read = _identity(folder, checkout)
+            extensions.setdefault(_source(path, read).label, variants_of_source(str(path)))
         keys: dict[str, str] = {}
         if known := recipe_of(read):
             keys = {part.path: part.variant for part in known.parts if part.builder == "setup.py"}

@@ -10,6 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
+from splatfix.context import NotHere
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
 from splatfix.context.requirements import (
@@ -19,7 +20,6 @@ from splatfix.context.requirements import (
     outgrown,
     unmet,
     version_of,
-    version_there,
 )
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
@@ -29,7 +29,6 @@ from splatfix.model import Facts, ImportedModule, Pin, Source
 from splatfix.model.option import Request
 from splatfix.model.steps import InstallDependencies, Reason
 from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
-from splatfix.plan.requirements import NotHere
 
 
 class Dependencies(Struct, frozen=True):
@@ -273,7 +272,7 @@ def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
     if source.modules and not source.needs_cuda and facts.machine.compilers.value == ():
         found_via = facts.machine.compilers.found_via
         return NotHere.of("plan.no-host-compiler", found_via=found_via, source_label=source.label)
-    installed = version_there(facts, "torch")
+    installed = version_of(facts, "torch")
     for text in (*lacks.to_build, *lacks.to_import):
         if name_of(text) == "torch" and installed is not None:
             return Rejected.of(

@@ -92,16 +92,16 @@ def _modules_of(source: Source) -> tuple[str, ...]:
     """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
     modules: dict[str, None] = {}
     for module in source.modules:
-        if not module.name:
+        if not module:
             continue
-        package, _, last = module.name.rpartition(".")
-        beside = module.name.removesuffix("_cuda")
+        package, _, last = module.rpartition(".")
+        beside = module.removesuffix("_cuda")
         if package and last == "_C":
             modules[package] = None
         elif beside in source.packages:
             modules[beside] = None
         else:
-            modules[module.name] = None
+            modules[module] = None
     tops = tuple(dict.fromkeys(name.partition(".")[0] for name in source.packages))
     return tuple(modules) or tops or (source.label.replace("-", "_"),)
 

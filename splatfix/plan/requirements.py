@@ -3,21 +3,16 @@
 import sys
 from pathlib import PurePath
 
-from msgspec.structs import asdict
 from packaging.utils import canonicalize_name
 
 from splatfix.checks.torch import torch_for
-from splatfix.context import Context
+from splatfix.context import Context, NotHere
 from splatfix.context.commands import installer_of, make_environment, pip, python_to_be
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
 from splatfix.knowledge import Arch
 from splatfix.model import Facts, Interpreter, Torch
-
-
-class NotHere(Rejected, frozen=True, kw_only=True):
-    """This machine or environment rules out a native build, whatever was asked for."""
 
 
 class NoCuda(NotHere, frozen=True, kw_only=True):
@@ -50,9 +45,7 @@ def usable_headers(facts: Facts) -> NotHere | None:
 
 def usable_targets(context: Context) -> tuple[Arch, ...] | NotHere:
     """Return the architectures to build for; rejected where this machine's own GPU is meant and there is none."""
-    if context.no_target:
-        return NotHere(**asdict(context.no_target))
-    return context.archs
+    return context.no_target or context.archs
 
 
 def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:

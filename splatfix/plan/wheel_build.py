@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 
 from msgspec.structs import replace
 
@@ -12,8 +12,8 @@ from splatfix.context import Context, make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
-from splatfix.context.requirements import version_there
-from splatfix.core.errors import Rejected, SplatfixError, require
+from splatfix.context.requirements import version_of
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import few
@@ -29,7 +29,7 @@ from splatfix.facts import (
 from splatfix.knowledge.breakages import breakage, cures_of_include
 from splatfix.model import Considered, Facts, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
-from splatfix.plan.build_environment import Jobs, build_environment
+from splatfix.plan.build_environment import Jobs, build_environment, variables_removed
 from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
 from splatfix.plan.tools import Tools
 
@@ -44,15 +44,20 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     assert tools.compilers is not None
     archs, cures = _archs_and_cures(source, context.facts, tools)
     downloads = _require_headers(source, context.facts, tools, cures.edits)
-    environment = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
+    variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     repository, of_copy, copy_reasons = _copy_of(source)
-    edit_reasons = [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
-    curing: dict[str, str] = {}
-    cure_reasons = []
+    reasons += [
+        *copy_reasons,
+        *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+    ]
+    variables |= of_copy
     for record in cures.by_variables:
-        curing.update(record.variables)
         for name, value in record.variables.items():
-            cure_reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+            variables[name] = value
+            reasons.append(Reason(f"{name}={value}: {record.symptom}", "; ".join(record.sources)))
+    reasons += [Reason(f"edit {edit.rule}: {edit.cures}", edit.source) for edit in cures.edits]
+    interpreter, toolkit = context.facts.environment.interpreter.value, tools.chosen.toolkit
+    assert interpreter is not None
     build = BuildWheel(
         subject=source.label,
         source=source.folder,
@@ -61,12 +66,15 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
         targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
-        variables={**environment.variables, **of_copy, **curing},
-        unset=tuple(name for name in environment.unset if name not in curing),
-        path_first=environment.path_first,
+        variables=variables,
+        unset=tuple(name for name in variables_removed(context.facts, source) if name not in variables),
+        path_first=(
+            str(PurePath(interpreter.executable).parent),
+            str(PurePath(toolkit.nvcc or "nvcc").parent),
+        ),
         edits=cures.edits,
         downloads=downloads,
-        reasons=(*environment.reasons, *copy_reasons, *_fetching(downloads), *cure_reasons, *edit_reasons),
+        reasons=tuple(reasons),
     )
     if archs.decider is Decider.TORCH:
         reason = "torch would build for the GPUs it sees here, or stop"
@@ -76,7 +84,6 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
 
 def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
     """Who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
-    require_gpu(source, facts)
     versions = dict(python_versions(facts))
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
@@ -84,32 +91,35 @@ def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchCh
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
-    waits = _waits_for_gpu(source, facts)
+    waits = require_gpu(source, facts)
     conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
     texts = dict(source_texts(Path(source.folder)))
     cures = require(needed_cures(source, texts, conditions))
-    choice = _choose_archs(source, tools)
+    by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
+    choice = choose_archs(source, *by)
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
     without = require(needed_cures(source, texts, replace(conditions, arch_missing=True)))
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", texts["setup.py"], without.edits)
-        without_numbers = require(_choose_archs(read_source(Path(source.folder), text), tools))
+        without_numbers = require(choose_archs(read_source(Path(source.folder), text), *by))
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(without_numbers, why=reason), without
     return require(choice), cures
 
 
-def require_gpu(source: Source, facts: Facts) -> None:
-    """Refuse a build that stops, or leaves its CUDA code out, for want of a GPU in sight, and that no edit changes.
+def require_gpu(source: Source, facts: Facts) -> bool:
+    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes.
 
     Raises:
-        SplatfixError: ``gpu-needed-to-build``.
+        SplatfixError: ``gpu-needed-to-build`` where no edit does.
     """
-    if not _waits_for_gpu(source, facts):
-        return
+    # a variable that changes that is set
+    waits = source.switches.by_gpu and not source.switches.on
+    if not waits or make_context(facts).has_working_gpu is True:
+        return False
     find = breakage("gpu-at-build").find
     assert find is not None
     is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
@@ -119,17 +129,7 @@ def require_gpu(source: Source, facts: Facts) -> None:
         raise SplatfixError.of(
             "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
         )
-
-
-def _waits_for_gpu(source: Source, facts: Facts) -> bool:
-    """It would compile none of its CUDA code here, and reads no variable that changes that."""
-    waits = source.switches.by_gpu and not source.switches.on
-    return waits and make_context(facts).has_working_gpu is not True
-
-
-def _choose_archs(source: Source, tools: Tools) -> ArchChoice | Rejected:
-    chosen = tools.chosen
-    return choose_archs(source, chosen.build_archs, tools.torch.version, chosen.ptx)
+    return True
 
 
 def _require_headers(
@@ -183,10 +183,6 @@ def _require_headers(
     )
 
 
-def _fetching(downloads: Mapping[str, str]) -> list[Reason]:
-    return [Reason(f"its build downloads {address}", "its text") for address in downloads]
-
-
 def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:
     """A source without CUDA code: whatever compiler is set up here will do.
 
@@ -204,7 +200,12 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         variables={"MAX_JOBS": str(jobs.count), **of_copy},
         path_first=(scripts,),
         downloads=downloads,
-        reasons=(no_cuda, jobs.reason, *copy_reasons, *_fetching(downloads)),
+        reasons=(
+            no_cuda,
+            jobs.reason,
+            *copy_reasons,
+            *(Reason(f"its build downloads {address}", "its text") for address in downloads),
+        ),
     )
 
 
@@ -229,7 +230,7 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
     if facts.machine.toolkits.value == ():
         lacking.append("CUDA toolkits here: none")
     # where it is yet to be installed, it brings a CMake of its own
-    if cmake and lacking and version_there(facts, "charonload") is not None:
+    if cmake and lacking and version_of(facts, "charonload") is not None:
         todo = (
             pip(
                 facts, "install", f"cmake>={cmake}", text="CMake by pip, in an environment that is activated"
@@ -248,6 +249,8 @@ def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
     if repository != folder:
         copied = str(repository)
         reasons.append(Reason(f"copies {repository}: its build reads files above {folder}"))
+    if "setup.py" in source.build_files:
+        reasons.append(Reason("sources and flags: known once setup.py is asked, before anything is compiled"))
     variables = {}
     if source.version_from_git:
         around = (git_folder(path) for path in (folder, *folder.parents))

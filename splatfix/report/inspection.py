@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from splatfix.checks.inspection import InspectedFile, Inspection
+from splatfix.context.inspection import InspectedFile, Inspection
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step
 from splatfix.core.words import counted

@@ -29,6 +29,7 @@ from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.vram import GIB, card_memory, families, settings_of, stacks_by_key
 from tests.machines import facts_of
 from tests.plan.machines import refused
+from tests.tables import data
 from tools import vram
 
 LIMITS = {
@@ -259,24 +260,7 @@ def test_numbers_out_of_range_are_wrong_usage(words: tuple[str, ...]) -> None:
 
 
 def test_cards_by_their_names() -> None:
-    sizes = {
-        "NVIDIA GeForce RTX 3090": 24,
-        "rtx 3060 12GB": 12,
-        "Tesla V100-SXM2-32GB": 32,
-        "NVIDIA A100-PCIE-40GB": 40,
-        "NVIDIA GeForce RTX 4090 Laptop GPU": 16,
-        "NVIDIA RTX 5000 Ada Generation Laptop GPU": 16,
-        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": 96,
-        "NVIDIA RTX PRO 4500 Blackwell Server Edition": 32,
-        "NVIDIA RTX PRO 5000 72GB Blackwell": 72,
-        "NVIDIA L20": 48,
-        "16 GiB": 16,
-        "5080": 16,
-        "rtx5070ti": 16,
-        "a6000": 48,
-        "4090 laptop": 16,
-        "pro 6000": 96,
-    }
+    sizes = data(__file__)["cards"]
     assert {name: card_memory(name) for name in sizes} == {name: gib * GIB for name, gib in sizes.items()}
     assert [card_memory(name) for name in ("RTX 9999 48GB", "", "0 GB", "ti", "6000")] == [None] * 5
 

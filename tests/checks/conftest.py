@@ -28,7 +28,6 @@ from splatfix.model import (
     Interpreter,
     Linkage,
     MachineFacts,
-    NativeModule,
     RenderCall,
     Source,
     Status,
@@ -150,7 +149,7 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
     """An extension of the checkout."""
     own = ("reads", "sets", "imports", "missing_folders", "requires", "error", "submodules")
     inner = {key: values.pop(key) for key in own if key in values}
-    folder, modules = f"/home/u/gs/submodules/{name}", (NativeModule(f"{name}._C"),)
+    folder, modules = f"/home/u/gs/submodules/{name}", (f"{name}._C",)
     made = (folder, ("setup.py",), name, "0.0.0", (name,), modules, True, True)
     return CheckoutSource(f"submodules/{name}", Source(*made, nvcc_flags=flags, **inner), **values)
 

@@ -1,18 +1,19 @@
-"""All checks together: a healthy machine, single problems, missing facts."""
+"""All checks together: a healthy machine, single problems, missing facts, and what was not read."""
 
 import pytest
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 
-from splatfix.checks import all_checks, checks_without_checkout, run_checks, select
+from splatfix.checks import all_checks, run_checks, select
 from splatfix.checks.registry import FAMILIES, Check
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
+from splatfix.core.reading import Unread
 from splatfix.model import EnvironmentFacts, Fact, Facts, Finding, MachineFacts, Status
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, loud
+from .conftest import Changer, loud, of, with_checkout
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -140,7 +141,20 @@ def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts,
 def test_without_a_checkout_those_that_read_one_find_nothing(rtx_5080: Facts) -> None:
     context = make_context(rtx_5080, Goal())
     assert rtx_5080.checkout.value is None
-    of_machine = checks_without_checkout()
-    left_out = [check for check in all_checks() if check not in of_machine]
-    assert {check.family for check in left_out} == {"checkout"}
-    assert not run_checks(context, left_out)
+    assert not run_checks(context, select(only=["checkout"]))
+
+
+PIPE = "it is a named pipe, not a file"
+
+
+def test_files_of_a_checkout(rtx_5080: Facts) -> None:
+    unread = (Unread("/home/u/gs/setup.py", PIPE), Unread("/home/u/gs", "it holds more than 10 entries"))
+    first, second = of(with_checkout(rtx_5080, unreadable=unread), "unreadable-source")
+    assert (first.subject, second.subject) == ("setup.py", "/home/u/gs")
+
+
+def test_files_of_the_environment_and_a_folder_full_of_them(rtx_5080: Facts) -> None:
+    facts = replace(rtx_5080, unreadable=tuple(Unread(f"/venv/{n}", PIPE) for n in range(30)))
+    first, second, *_, last = found = of(facts, "unreadable-file")
+    assert (first.status, first.subject, second.subject) == (Status.WARN, "/venv/0", "/venv/1")
+    assert PIPE in first.summary and len(found) == 21 and last.summary.startswith("10 more")

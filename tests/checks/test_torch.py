@@ -1,15 +1,15 @@
-"""What torch knows by number, what it builds instead, and the torch that is advised: for all GPUs, this Python, this system."""
+"""What torch and toolkits know by number, what torch builds instead, and the torch that is advised: for all GPUs and Pythons."""
 
 import pytest
 
 from splatfix.core.step import commands
 from splatfix.core.versions import major_minor
 from splatfix.knowledge import torch_releases
-from splatfix.knowledge.archs import Arch, cubin_runs_on
+from splatfix.knowledge.archs import Arch, cubin_runs_on, known_archs, toolkit_supports
 from splatfix.knowledge.cpp_extension import ArchList, behaviour, visible_gpu_arch_list
 from splatfix.model import Fact, Facts, Gpu, Pin, Status
 
-from .conftest import Changer, TorchWith, of, sass, with_checkout, with_python
+from .conftest import Changer, TorchWith, cuda, of, sass, with_checkout, with_python
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,19 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(changed: Changer, pyt
     (command,) = told
     assert command.startswith("/env/bin/python -m pip install")
     assert torch_releases.wheel_obstacle(build_in(command), python=major_minor(python)) is None
+
+
+def test_every_toolkit_and_gpu_of_the_tables(changed: Changer) -> None:
+    """FAIL exactly where this nvcc compiles no machine code that the GPU runs."""
+    seen = set()
+    for version in ((11, 1), (11, 8), (12, 4), (12, 8), (12, 9), (13, 0)):
+        archs = tuple(arch.sm for arch in known_archs() if toolkit_supports(version, arch))
+        facts = changed(**cuda(f"{version[0]}.{version[1]}.1", *archs))
+        for arch in known_archs():
+            serves = any(cubin_runs_on(Arch.parse(name), arch) for name in archs)
+            (finding,) = of(facts, "toolkit-arch-unsupported", arch.sm)
+            status = finding.status
+            assert (status is Status.FAIL) == (not serves), (version, arch)
+            assert (status is Status.PASS) == (arch.sm in archs)
+            seen.add(status)
+    assert seen == {Status.PASS, Status.SKIP, Status.FAIL}

@@ -44,19 +44,14 @@ assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_diagnosis_loads_nothing_that_lays_out_text_or_reads_a_checkout(tmp_path: Path) -> None:
+def test_a_diagnosis_loads_nothing_that_takes_long(tmp_path: Path) -> None:
     code = """
 import sys
 from splatfix.cli import app
 app(["diagnose", "--json"], prog_name="splatfix", standalone_mode=False)
 assert "splatfix.report.diagnosis_document" in sys.modules
-assert "splatfix.checks.gpu" in sys.modules
-for name in ("rich", "splatfix.checks.checkout", "splatfix.facts.source.checkout", "splatfix.plan"):
+for name in ("torch", "jinja2", "docker", "filelock", "splatfix.certify"):
     assert name not in sys.modules, name
-from pathlib import Path
-from splatfix.app.diagnose import _checkout_here
-Path("train.py").write_text("import gsplat")
-assert _checkout_here() and "splatfix.plan" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.redact import own_secrets
+from tests.cli import secrets
 from tests.conftest import Splatfix
-from tests.hostile import secrets
 from tests.install.environments import make_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="programs are scripts")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import Binary, EntryKind, Fatbin, FatbinEntry
-from splatfix.checks import inspection as checks
+from splatfix.context.inspection import Inspection, inspect_files
 from splatfix.core.errors import Exit
 from splatfix.facts import NativeFiles
 from splatfix.report import inspection
@@ -45,7 +45,7 @@ ENTRY = FatbinEntry(EntryKind.SASS, "sm_120", None, None, 1, debug=False)
 LIBRARY = Binary("/x/a.so", "elf", "x86_64", 1, (Fatbin(0, ".nv_fatbin", (ENTRY,)),))
 
 
-def shown(result: checks.Inspection, *, verbose: bool = False) -> list[str]:
+def shown(result: Inspection, *, verbose: bool = False) -> list[str]:
     return on_screen(inspection.show, result, width=120, verbose=verbose).splitlines()
 
 
@@ -57,12 +57,12 @@ def test_unread_packages_are_counted_verdict_stays_open() -> None:
         (locked, (), Exit.OK),
         (locked, ("sm_90",), Exit.FAILURE),
     ):
-        assert checks.verdict(checks.inspect_files(native, targets)) is verdict
-    result = checks.inspect_files(locked, ("sm_120",))
+        assert inspect_files(native, targets).exit_code is verdict
+    result = inspect_files(locked, ("sm_120",))
     assert [item["path"] for item in inspection.document(result)["skipped"]] == ["/x/locked", "/x/b.so"]
     assert len(shown(result, verbose=True)) > len(shown(result))
 
 
 def test_one_file_and_two_targets() -> None:
-    result = checks.inspect_files(NativeFiles((LIBRARY,), ()), ("sm_120", "sm_90"))
+    result = inspect_files(NativeFiles((LIBRARY,), ()), ("sm_120", "sm_90"))
     assert shown(result)[:2] == ["✓ The file can run on sm_120", "✗ The file cannot run on sm_90"]

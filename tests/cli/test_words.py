@@ -102,7 +102,7 @@ def test_a_machine_without_memory_is_no_bug(splatfix: Splatfix, monkeypatch: pyt
     def run(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("splatfix.checks.run_checks", run)
+    monkeypatch.setattr("splatfix.app.diagnose.run_checks", run)
     done = splatfix("diagnose")
     assert done.returncode == 3 and "(out-of-memory)" in done.stderr
 

@@ -3,33 +3,12 @@ import pytest
 from splatfix.context.submodules import how_to_fetch, public_address
 from splatfix.core.step import commands
 from splatfix.model import Submodule
+from tests.tables import data
 
 ONE, TWO = "1" * 40, "2" * 40
 
 
-@pytest.mark.parametrize(
-    ("url", "remote", "address"),
-    [
-        ("https://github.com/a/b.git", "", "https://github.com/a/b.git"),
-        ("http://example.org/a/b", "", "https://example.org/a/b"),
-        ("git://github.com/a/b.git", "", "https://github.com/a/b.git"),
-        ("git@github.com:a/b.git", "", "https://github.com/a/b.git"),
-        ("org-12@github.com:a/b.git", "", "https://github.com/a/b.git"),
-        ("ssh://git@git.example:2222/a/b.git", "", "https://git.example/a/b.git"),
-        ("../b.git", "https://github.com/a/stack.git", "https://github.com/a/b.git"),
-        ("../../c/b.git", "git@github.com:a/stack.git", "https://github.com/c/b.git"),
-        ("./b", "https://git.example/x/stack", "https://git.example/x/stack/b"),
-        ("../b.git", "", ""),
-        ("../../../../b.git", "https://github.com/a/stack", ""),
-        ("/home/me/b", "", ""),
-        ("file:///home/me/b", "", ""),
-        ("ext::sh -c evil", "", ""),
-        ("-u:x", "", ""),
-        ("C:\\work\\b", "", ""),
-        ("https://me:***@github.com/a/b", "", ""),
-        ("", "https://github.com/a/stack.git", ""),
-    ],
-)
+@pytest.mark.parametrize(("url", "remote", "address"), data(__file__)["addresses"])
 def test_addresses(url: str, remote: str, address: str) -> None:
     assert public_address(url, remote) == address
 

@@ -18,6 +18,7 @@ from splatfix.model import CudaDevice, Driver, Fact, Facts, Gpu
 from tests.archs import goal
 from tests.checks.conftest import Changer, loud, with_facts
 from tests.plan.machines import OLD_DRIVER, RTX_4090, RTX_5080, find_options, machine, refused
+from tests.tables import data
 
 UUIDS = ("GPU-1a2b3c4d-0000", "GPU-1a2b9999-1111", "GPU-77777777-2222")
 CARDS = tuple(Gpu(place, f"card {place}", cc="12.0", uuid=uuid) for place, uuid in enumerate(UUIDS))
@@ -45,42 +46,15 @@ def test_as_many_as_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked > 6000
 
 
-@pytest.mark.parametrize(
-    ("value", "order", "hidden"),
-    [
-        ("1", "PCI_BUS_ID", {0, 2}),
-        ("2,0", "PCI_BUS_ID", {1}),
-        ("1", "", set()),  # CUDA counts by speed, nvidia-smi by bus
-        ("GPU-7", "", {0, 1}),
-        ("", "PCI_BUS_ID", set()),  # none is visible: no-gpu-visible tells
-        ("0,1,2", "PCI_BUS_ID", set()),
-        ("MIG-1", "PCI_BUS_ID", set()),
-    ],
-)
+@pytest.mark.parametrize(("value", "order", "hidden"), data(__file__)["hidden"])
 def test_hidden_only_where_that_is_certain(
-    changed: Changer, value: str, order: str, hidden: set[int]
+    changed: Changer, value: str, order: str, hidden: tuple[int, ...]
 ) -> None:
     variables = {"CUDA_VISIBLE_DEVICES": value} | ({"CUDA_DEVICE_ORDER": order} if order else {})
-    assert Gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)).hidden_gpus == hidden
+    assert Gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)).hidden_gpus == set(hidden)
 
 
-@pytest.mark.parametrize(
-    ("value", "places", "words", "meant"),
-    [
-        ("", (), "it is empty", ""),
-        ("-1", (), "'-1' names no GPU", ""),
-        ("all", (), "'all' names no GPU", ""),
-        ("9,0", (), "CUDA has no GPU 9 (its last is 2), and stops there", "0"),
-        ("0,-1,1", (0,), "'-1' names no GPU, and CUDA stops there", "0,1"),
-        ("0,0", (), "it names GPU 0 twice, and CUDA then shows none", "0"),
-        ("2,1", (2, 1), "", "2,1"),
-        ("GPU-ffff", (), "no GPU has a UUID that begins with GPU-ffff", ""),
-        ("GPU-1a2b,GPU-7", (), "2 UUIDs begin with GPU-1a2b", "GPU-7"),
-        ("GPU-7,GPU-7", (), "it names a GPU twice", "GPU-7"),
-        ("GPU-7,0", (2,), "'0' is no UUID as the first entry is", "GPU-7"),
-        ("MIG-1", None, "no MIG instance here is called MIG-1", ""),
-    ],
-)
+@pytest.mark.parametrize(("value", "places", "words", "meant"), data(__file__)["told"])
 def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, words: str, meant: str) -> None:
     reading = read_value(value, CARDS)
     assert (reading.places, reading.valid) == (places, meant)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.lenient import object_in
+from splatfix.core.files import object_in
 from splatfix.core.reading import Unread, read_bytes, read_start, read_text
 from tests.hostile.bad_files import CONTENTS, bad_files
 
@@ -80,5 +80,5 @@ def test_an_object_of_a_file_is_empty_where_it_cannot_be_read(
         path.write_text(text)
         assert object_in(path) == expected
     path.write_text('{"a": "long"}')
-    monkeypatch.setattr("splatfix.core.lenient.MOST_JSON", 5)
+    monkeypatch.setattr("splatfix.core.files.MOST_JSON", 5)
     assert object_in(path) == {}

@@ -28,8 +28,8 @@ def python(code: str) -> list[str]:
 @pytest.fixture(params=[False, True])
 def pipes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """As pipes are read here, and as they are on Windows."""
-    read = partial(output.read_pipes, by_threads=request.param)
-    monkeypatch.setattr("splatfix.core.runner.read_pipes", read)
+    pipes = partial(output.Pipes, by_threads=request.param)
+    monkeypatch.setattr("splatfix.core.runner.Pipes", pipes)
 
 
 @pytest.mark.usefixtures("pipes")
@@ -124,8 +124,9 @@ def test_of_very_long_output_the_middle_is_not_kept(monkeypatch: pytest.MonkeyPa
 
 def test_a_reader_that_was_given_up_takes_nothing_from_the_next_child() -> None:
     read_end, write_end = os.pipe()
-    with os.fdopen(read_end) as pipe:
-        assert output.read_pipes([pipe], 0.1, by_threads=True) == ([""], False)
+    with os.fdopen(read_end, "rb") as pipe:
+        pipes = output.Pipes([pipe], lambda: False, by_threads=True)
+        assert pipes.texts() == [""] and not pipes.at_end
     second, to_second = os.pipe()
     os.dup2(second, read_end)  # the number is given to somebody else, as it mostly is by itself
     for descriptor, said in ((write_end, b"late"), (to_second, b"theirs")):

@@ -68,7 +68,7 @@ def answer(ask: dict[str, Any]) -> dict[str, Any]:
     with mock.patch.dict(os.environ, ask["env"], clear=True), tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "facts.json"
         begun = time.monotonic()
-        result = diagnose(DiagnoseRequest(python=ask["python"], save=saved), as_json=True)
+        result = diagnose(DiagnoseRequest(python=ask["python"], save=saved))
         said = shown(result)
         seconds = time.monotonic() - begun
         reply = {"facts": json.loads(saved.read_text()), "seconds": seconds, "said": said}

@@ -12,19 +12,22 @@ MachineOf = Callable[..., PlaybackSystem]
 
 @pytest.fixture
 def machine_of() -> MachineOf:
-    """``machine_of(files={"/proc/meminfo": "..."}, commands={("git", "--version"): "git version 2"})``."""
+    """``machine_of(files={"/proc/meminfo": "..."}, commands={"git --version": "git version 2"})``."""
 
     def make(
         system: str = "linux",
         *,
         files: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
-        commands: Mapping[tuple[str, ...], str | dict[str, Any]] | None = None,
+        commands: Mapping[str | tuple[str, ...], str | dict[str, Any]] | None = None,
         nvml: dict[str, Any] | None = None,
         **paths: Any,
     ) -> PlaybackSystem:
         answers = [
-            {"argv": list(argv), **(said if isinstance(said, dict) else {"stdout": said})}
+            {
+                "argv": argv.split() if isinstance(argv, str) else list(argv),
+                **(said if isinstance(said, dict) else {"stdout": said}),
+            }
             for argv, said in (commands or {}).items()
         ]
         about = {"source": "", "system": system, "machine": "x86_64", "python": "py", "own_python": "py"}

@@ -10,8 +10,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.facts import load
 from tests.machines import facts_of
-
-TORCH = "environment.torch.value"
+from tests.tables import data
 
 
 def document() -> dict[str, Any]:
@@ -34,22 +33,7 @@ def refused(path: Path) -> SplatfixError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (f"{TORCH}.knows_archs.0", "bad"),
-        (f"{TORCH}.knows_archs.0", "sm_90"),
-        (f"{TORCH}.version", "\u00b2"),
-        (f"{TORCH}.version", "9" * 5000),
-        (f"{TORCH}.cuda", "12"),
-        (f"{TORCH}.code.0.entries.0.arch", "sm_99999"),
-        ("machine.driver.value.library_version", "compute_\u00b2"),
-        ("machine.gpus.value.0.memory_total", 1.5),
-        ("machine.gpus.value", [[]]),
-        ("machine", 3),
-        ("environment.interpreter.value.version", "three"),
-    ],
-)
+@pytest.mark.parametrize(("place", "value"), data(__file__)["places"])
 def test_the_place_of_a_wrong_value(place: str, value: object, tmp_path: Path) -> None:
     made = document()
     put(made, place, value)

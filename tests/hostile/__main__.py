@@ -14,7 +14,6 @@ KINDS = {
     "environments": ("environments", "cases", 100),
     "scenes": ("scenes", "cases", 400),
     "binaries": ("binaries", "cases", 40_000),
-    "overrides": ("documents", "override_cases", 200),
 }
 
 

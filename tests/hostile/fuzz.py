@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-TARGETS = ("binaries", "source", "colmap", "ply", "logs", "overrides", "wheels")
+TARGETS = ("binaries", "source", "colmap", "ply", "logs", "wheels")
 
 
 def main() -> int:

@@ -1,10 +1,8 @@
-"""Damages files and documents the way disks, downloads and attackers do: seeded streams of mutants of a corpus."""
+"""Damages files the way disks, downloads and attackers do: seeded streams of mutants of a corpus."""
 
-import copy
 import random
 import struct
 from collections.abc import Iterator
-from typing import Any
 
 _EXTREMES = (
     *(0, 1, 2, 7, 8, 0x7F, 0xFF, 0xFFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1),
@@ -106,56 +104,6 @@ def damaged_text(rng: random.Random, text: bytes) -> bytes:
         if data:
             rng.choice(_TEXT_WAYS)(rng, data)
     return bytes(data)
-
-
-TEXTS = (
-    *("", "x", " ", "²", "3.²", "v", "-1", "0", "9" * 5000, "9" * 30, "1.2.3.4.5.6", "12.x"),
-    *("2.13.0+cpu", "\udcff", "\0"),
-    *("\x1b[2J\x07", "\u202e", "\n\n", "a\tb", "İ", "y" * 200_000, "a " * 50_000, "(" * 5000),
-    *("sm_", "sm_²", "sm_999z"),
-    *("/dev/zero", "/", "..", "\\\\?\\", "C:", "https://[x/", "https://u:p@h/", "{x}", "[bold]"),
-    *("%s", "$(x)", "-rf", "nan"),
-)
-NUMBERS = (0, -1, 1, 3, 255, 2**31, 2**70, 10**400, 1.5, -0.0, 1e300, float("inf"), float("nan"))
-OTHERS = (None, True, False, [], {}, [None], [[]], {"": ""}, ["x", 1], [0] * 50_000)
-
-
-def damaged_document(rng: random.Random, document: Any) -> Any:
-    """A copy of plain JSON data in which one to eight nodes are replaced, removed, renamed or put elsewhere."""
-    root = {"": copy.deepcopy(document)}
-    for _ in range(rng.choice((1, 1, 2, 4, 8))):
-        places = list(_places(root))
-        parent, key = rng.choice(places)
-        kind = rng.random()
-        if kind < 0.6:  # mostly by what a reader that looks at types alone lets pass
-            same = {str: TEXTS, int: NUMBERS, float: NUMBERS}.get(type(parent[key]), OTHERS)
-            parent[key] = copy.deepcopy(
-                rng.choice(same if rng.random() < 0.8 else (*TEXTS, *NUMBERS, *OTHERS))
-            )
-        elif kind < 0.7:
-            other, there = rng.choice(places)
-            parent[key] = copy.deepcopy(other[there])
-        elif kind < 0.8 and parent is not root:
-            del parent[key]
-        elif isinstance(parent, dict) and parent is not root:
-            parent[rng.choice(TEXTS)] = parent.pop(key)
-        elif isinstance(parent, list):
-            # within a few MiB, and each of its own: it is the memory of those who read it that is measured
-            most = 1 + (1 << 20) // len(repr(parent[key]))
-            times = min(rng.choice((1, 3, 1000)), most)
-            parent += [copy.deepcopy(parent[key]) for _ in range(times)]
-    return root[""]
-
-
-def _places(node: Any) -> Iterator[tuple[Any, Any]]:
-    """(container, key) of every value in it."""
-    pending = [node]
-    while pending:
-        here = pending.pop()
-        for key, value in list(here.items() if isinstance(here, dict) else enumerate(here)):
-            yield here, key
-            if isinstance(value, (dict, list)):
-                pending.append(value)
 
 
 def mutants(files: dict[str, bytes], count: int, seed: int) -> Iterator[tuple[str, bytes]]:

@@ -1,20 +1,26 @@
 """What is fuzzed: for each reader of strangers' bytes a function that reads some, and seeds. Imported by ``fuzz`` when it may."""
 
+import io
 import struct
+import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from smoke_trainer.data import colmap
 from smoke_trainer.errors import SceneError
+from splatfix.core.errors import SplatfixError
+from splatfix.explain import explain_build
 from splatfix.facts import read_source
 from splatfix.facts.source.checkout import read_checkout
-from splatfix.knowledge import KnowledgeError, load_overrides
+from splatfix.install.wheels import add_manifest, open_wheel, write_wheel
 from splatfix.knowledge.breakages import source_patterns
 from tests.explain.test_build_output import LOGS
 
 from . import binaries
 from .checkouts import FILES
-from .documents import TOML, read_log, read_wheel, wheels
 from .scenes import ply_files, read_ply
 
 Read = Callable[[bytes, Path], None]
@@ -79,17 +85,44 @@ def _ply(data: bytes, folder: Path) -> None:
     read_ply(folder / "p.ply")
 
 
-def _overrides(data: bytes, folder: Path) -> None:
-    (folder / "extra.toml").write_bytes(data)
-    try:
-        load_overrides(folder / "extra.toml")
-    except KnowledgeError as error:
-        assert "extra.toml" in str(error)
+def _log(data: bytes, _: Path) -> None:
+    """Find the cause in it, as a build does with its own log."""
+    cause = explain_build(data.decode("utf-8", errors="replace"))
+    assert cause.kind and len(cause.lines) < 12
+
+
+def wheels() -> dict[str, bytes]:
+    """A wheel with a script, an entry point and data; and one for each name that would leave the environment."""
+    files = {"pkg/__init__.py": b"x = 1\n", "pkg/_C.so": b"\x7fELF", "pkg-1.data/scripts/run": b"#!python\n"}
+    files["pkg-1.dist-info/entry_points.txt"] = b"[console_scripts]\nrun = pkg:main\n"
+    with tempfile.TemporaryDirectory() as folder:
+        whole = write_wheel(Path(folder), "pkg", "1", files, "test").read_bytes()
+    made = {"whole": whole}
+    for number, evil in enumerate(
+        ("../evil", "/evil", "pkg\\..\\evil", "pkg-1.data/data/../../evil", "a" * 5000)
+    ):
+        packed = io.BytesIO(whole)
+        with zipfile.ZipFile(packed, "a") as archive:
+            archive.writestr(evil, b"")
+        made[f"evil-{number}"] = packed.getvalue()
+    return made
 
 
 def _wheel(data: bytes, folder: Path) -> None:
-    (folder / "pkg-1-py3-none-any.whl").write_bytes(data)
-    read_wheel(folder / "pkg-1-py3-none-any.whl")
+    """Everything that an installation asks of a wheel before pip gets it."""
+    path = folder / "pkg-1-py3-none-any.whl"
+    path.write_bytes(data)
+    place = Path("/nowhere/env")
+    target: Any = SimpleNamespace(
+        purelib=place / "p", platlib=place / "l", scripts=place / "s", data=place, headers=place / "h"
+    )
+    try:
+        wheel = open_wheel(path)
+        inside = all(place in one.parents and ".." not in one.parts for one in wheel.destinations(target))
+        assert wheel.modules is not None and inside, "a member leaves the environment"
+        add_manifest(path, {"kind": "built"})
+    except SplatfixError as error:
+        assert error.code in ("not-a-wheel", "cannot-write"), error.code
 
 
 READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
@@ -106,9 +139,8 @@ READERS: dict[str, tuple[Read, Callable[[], Mapping[str, bytes]]]] = {
     "colmap": (_colmap, _colmap_seeds),
     "ply": (_ply, ply_files),
     "logs": (
-        lambda data, _: read_log(data),
+        _log,
         lambda: {name: text.encode() for name, text in LOGS.items() if isinstance(text, str)},
     ),
-    "overrides": (_overrides, lambda: {"example": TOML}),
     "wheels": (_wheel, wheels),
 }

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from splatfix.certify import report_lock
+from splatfix.core import lock
 from splatfix.core.errors import SplatfixError
-from splatfix.core.lock import try_lock
+from splatfix.core.holder import Holder
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import environment_lock, open_environment
 from tests.plan.machines import refused
@@ -53,15 +54,13 @@ def test_the_dead_do_not_hold_it_for_long(tmp_path: Path, monkeypatch: pytest.Mo
         assert caught.value.code == "environment-busy" and str(holder.pid) not in caught.value.what
         # one look finds it held; the child lets go only after that, however slow this machine is
         monkeypatch.setattr("splatfix.core.lock._DEAD_HOLDER_TIMEOUT", 100.0)
-        real = try_lock
+        real = lock.read_holder
 
-        def held_at_first(handle: int) -> bool:
-            taken = real(handle)
-            assert go.exists() or not taken, "the child did not hold it"
+        def held_at_first(path: Path) -> Holder | None:
             go.touch()
-            return taken
+            return real(path)
 
-        monkeypatch.setattr("splatfix.core.lock.try_lock", held_at_first)
+        monkeypatch.setattr(lock, "read_holder", held_at_first)
         with environment_lock(tmp_path):
             assert go.exists()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.lock import is_held
+from splatfix.core.holder import is_held
 from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
@@ -117,7 +117,7 @@ def test_whoever_installs_holds_the_lock(tmp_path: Path, first: str, monkeypatch
     inner, lock = "print(1, flush=True); input()", tmp_path / "lock"
     argv = [sys.executable, "-c", first + _LOCKED, str(lock), sys.executable, "-c", inner]
     if first:
-        monkeypatch.setattr("splatfix.core.lock.try_lock", lambda handle: None)
+        monkeypatch.setattr("splatfix.core.holder.try_lock", lambda handle: None)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stdout.readline() == b"1\n"
         assert is_held(lock)

@@ -1,7 +1,9 @@
 """``splatfix revert --all`` and ``--dry-run``: what is said is then done, and a refusal is told with the rest."""
 
+import errno
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -42,7 +44,7 @@ def test_the_preview_of_all_is_what_is_then_done(
     assert told(preview) == EVERYTHING and all(one.dry_run for one in preview)
     assert snapshot(environment) == held and journal.entries() == entries
     with monkeypatch.context() as without_locks:
-        without_locks.setattr("splatfix.core.lock.try_lock", lambda handle: None)
+        without_locks.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "none to be had")))
         first = revert(environment.python, dry_run=True)
     assert told((first,)) == EVERYTHING[:1] and snapshot(environment) == held
     assert len(first.notes) == 1 and not preview[0].notes

@@ -9,7 +9,7 @@ from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.core.errors import Exit, SplatfixError, require
 from splatfix.facts import read_source
 from splatfix.knowledge import Arch
-from splatfix.model import Facts, NativeModule, Source
+from splatfix.model import Facts, Source
 from splatfix.plan import summarise
 from splatfix.plan.build_environment import Jobs, compiler_cache, share_jobs, shares
 from splatfix.plan.tools import OWN_TOOLKIT
@@ -96,6 +96,7 @@ def test_what_makes_it_compile_cuda_code_is_set(tmp_path: Path) -> None:
     )
     assert build.variables["FORCE_CUDA"] == "1"
     assert any(reason.text.startswith("FORCE_CUDA=1: ") for reason in build.reasons)
+    assert any("sources and flags: known once" in reason.text for reason in build.reasons)
     assert set(build.unset) == {"MY_NO_CUDA", "MY_CUDA_ARCHS"} and not build.edits
 
 
@@ -226,8 +227,9 @@ def test_shares(total: int, files: tuple[int, ...], parts: list[int]) -> None:
 
 
 def source(name: str, files: int) -> Source:
-    modules = (NativeModule(f"{name}._C", tuple(f"{i}.cu" for i in range(files))),) if files else ()
-    return Source(f"/{name}", ("setup.py",), name, modules=modules)
+    modules = (f"{name}._C",) if files else ()
+    named = tuple(f"{number}.cu" for number in range(files))
+    return Source(f"/{name}", ("setup.py",), name, modules=modules, files=named)
 
 
 COMPUTED = replace(source("computed", 0), uses_torch_builder=True)

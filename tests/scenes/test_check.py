@@ -49,7 +49,7 @@ def test_every_check_has_a_fault() -> None:
 
 
 def test_memory_of_the_host() -> None:
-    checked = judge(read_scene(SAMPLES / "fruit"), memory=1 << 20)
+    checked = judge(replace(read_scene(SAMPLES / "fruit"), host_memory=1 << 20))
     assert [item.code for item in checked.findings] == ["scene-host-memory"]
     assert checked.verdict is Exit.OK and (checked.host_bytes or 0) > 1 << 30
 

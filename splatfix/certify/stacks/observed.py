@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from splatfix.certify.inside.phases import of_a_run
-from splatfix.core.lenient import object_in
+from splatfix.core.files import object_in
 from splatfix.core.limits import MOST_TEXT
 from splatfix.core.reading import as_text, read_start
 from splatfix.core.runner import Completed

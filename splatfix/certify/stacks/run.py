@@ -29,8 +29,7 @@ from splatfix.certify.stacks.progress import following
 from splatfix.certify.stacks.scene_layout import scene_problems
 from splatfix.certify.stacks.subject import METRICS, RENDER, StackSubject, Started
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.core.files import make_folder, write_json
-from splatfix.core.lenient import object_in
+from splatfix.core.files import make_folder, object_in, write_json
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import fill_in, say
 from splatfix.core.words import few

@@ -70,7 +70,7 @@ def ext_not_installed(context: Context, this: Check) -> Iterator[Finding]:
     own: set[str] = set()
     for item in checkout.sources:
         if item.path == ".":
-            own |= {*item.source.packages, *(module.name for module in item.source.modules)}
+            own |= {*item.source.packages, *item.source.modules}
             own |= {shadow.module for shadow in checkout.shadows}
     for name in checkout.imports:
         if name in installed or name in own or name.removesuffix("_cuda") in own:

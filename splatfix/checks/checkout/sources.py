@@ -204,7 +204,7 @@ def arch_list_ignored(context: Context, this: Check) -> Iterator[Finding]:
             by = f" ({variable})"
         unserved = [target for target in context.targets if not _serves(item, fixed, target.arch)]
         asks_for_gpu = item.source.switches.asks_gpu or "-arch=" in "".join(flags)
-        seen_at_build = context.has_nvidia_gpu and not context.goal.targets and asks_for_gpu
+        seen_at_build = context.nvidia_gpus and not context.goal.targets and asks_for_gpu
         label = item.source.label
         if own and unserved and not seen_at_build and not context.variables.get(variable):
             yield this.warn(

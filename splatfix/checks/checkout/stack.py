@@ -11,7 +11,6 @@ from splatfix.checks.evidence import reason, unread_files, version_of
 from splatfix.checks.registry import Check, checks_of
 from splatfix.checks.torch import pinned_torch, torch_for
 from splatfix.context import Context
-from splatfix.context.card import largest_card
 from splatfix.context.commands import pip
 from splatfix.core.step import run, say
 from splatfix.core.words import counted
@@ -141,14 +140,14 @@ def vram_for_stack(context: Context, this: Check) -> Iterator[Finding]:
     """What a stack takes with its defaults on seven public scenes, as `splatfix vram` foretells it from the stack's parts and
     published runs. A GPU below the average runs out of memory on most scenes unless photos are kept on the CPU or made smaller.
     For a scene of your own, ask `splatfix vram --scene DIR`."""
-    if context.checkout is None or not context.has_nvidia_gpu:
+    if context.checkout is None or not context.nvidia_gpus:
         return
     recognition = recognise(context.checkout)
     if recognition is None or not recognition.own or recognition.call_fits is False:
         return
     stack = recognition.stack
     needs = usual_needs(stack.key)
-    card = largest_card(context)
+    card = context.largest_card
     if card is None or not needs:
         return
     _, largest = card

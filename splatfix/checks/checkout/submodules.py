@@ -73,7 +73,9 @@ def _is_extension(submodule: Submodule, checkout: Checkout) -> bool:
 def _needed_by(submodule: Submodule, checkout: Checkout) -> str:
     """What needs a submodule, as a reason for people, the surest only; "" where nothing does."""
     for source in checkout.sources:
-        paths = (posixpath.normpath(posixpath.join(source.path, name)) for name in source.source.lacking)
+        paths = (
+            posixpath.normpath(posixpath.join(source.path, name)) for name in source.source.missing_folders
+        )
         if any(holds(submodule, path) for path in paths):
             return f"{source.source.label} needs it"
     recipe = recipe_of(checkout)
@@ -176,22 +178,3 @@ def _outside_empty_submodules(context: Context, folder: str, names: Iterable[str
         if not any(holds(submodule, path) for submodule in empty):
             outside.append(name)
     return outside
-
-
-@check("source-incomplete", "Files that setup.py compiles are there")
-def source_incomplete(context: Context, this: Check) -> Iterator[Finding]:
-    """setup.py names the files that it compiles. Where one of them is missing (an interrupted download, a commit that moved
-    it, a file that .gitignore swallowed) the build ends in "No such file or directory" or "no rule to make"."""
-    for item in context.sources:
-        names: list[str] = []
-        for module in item.source.modules:
-            names += module.missing
-        missing = _outside_empty_submodules(context, item.path, names)
-        if missing:
-            listed = "named in setup.py, not there: " + ", ".join(missing)
-            yield this.fail(
-                f"{item.source.label} lacks {few(missing)}.",
-                subject=item.path,
-                evidence=Evidence(item.path, listed, "setup.py"),
-                remedy="Restore the commit's files with git checkout, or clone again.",
-            )

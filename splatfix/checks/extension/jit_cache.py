@@ -29,7 +29,7 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
     (`~/.cache/torch_extensions`, or TORCH_EXTENSIONS_DIR). A library that was left there by another torch is loaded
     again as it is, and fails with an undefined symbol. Only the cache folder of this Python and CUDA is judged."""
     torch = context.torch
-    for item in _current(context):
+    for item in context.jit_caches:
         linkage = item.linkage
         if item.error:
             yield _stale(context, this, item, f"its library cannot be read ({item.error})")
@@ -54,7 +54,7 @@ def stale_jit_cache(context: Context, this: Check) -> Iterator[Finding]:
 def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
     """The cache does not know for which GPU a library was compiled. After a change of the graphics card the old library
     is loaded again, and the first kernel ends in "no kernel image is available for execution on the device"."""
-    for item in _current(context):
+    for item in context.jit_caches:
         # without code nothing can be judged: a library for the CPU, or one that could not be read
         for target in context.targets if item.code else ():
             verdict = context.judge(item.code, target.arch)
@@ -73,7 +73,7 @@ def jit_cache_arch(context: Context, this: Check) -> Iterator[Finding]:
 def jit_cache_locked(context: Context, this: Check) -> Iterator[Finding]:
     """While torch compiles an extension at first use it holds a file called `lock`. A build that was killed leaves the file
     behind, and every later import waits for it without a word. A lock younger than two hours may be a build at work."""
-    for item in _current(context):
+    for item in context.jit_caches:
         if item.locked is None:
             continue
         age = datetime.timedelta()
@@ -107,7 +107,7 @@ def gsplat_without_kernels(context: Context, this: Check) -> Iterator[Finding]:
     if gsplat is None or gsplat.dropin:
         return
     compiled = [item.path for item in context.extensions if item.path.startswith("gsplat/")]
-    for item in _current(context):
+    for item in context.jit_caches:
         if item.name.startswith("gsplat") and item.library:
             compiled.append(item.folder)
     without_compiler = context.install("gsplat", "--backend", "nvrtc", text="Without a compiler, in seconds")
@@ -204,12 +204,6 @@ def dropin_without_host(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=evidence,
                 remedy=(*other_releases(context, dropin), remove),
             )
-
-
-def _current(context: Context) -> Iterator[JitCache]:
-    for item in context.environment.jit_caches.value or ():
-        if item.current:
-            yield item
 
 
 def _stale(context: Context, this: Check, item: JitCache, obstacle: str) -> Finding:

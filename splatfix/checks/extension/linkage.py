@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason
-from splatfix.checks.registry import REGISTERED, Check, checks_of
-from splatfix.checks.torch import torch_companions
+from splatfix.checks.registry import Check, checks_of
 from splatfix.context import Context
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import release
-from splatfix.core.words import counted
-from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Status, Torch
+from splatfix.core.words import counted, few
+from splatfix.model import Evidence, Extension, Finding, Linkage, RuntimeCopy, Torch
 
 check = checks_of("extension")
 
@@ -42,7 +41,7 @@ def torch_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
             reported.add(owner)
             lacking = "needs " + ", ".join(unused.unresolved)
             if unused.torch_missing:
-                lacking = "imports " + _few(unused.torch_missing)
+                lacking = "imports " + few(unused.torch_missing, 3)
             yield this.warn(
                 f"{owner} brings {item.path.rpartition('/')[2]}, which torch {torch.version} cannot load; "
                 f"importing {owner} leaves it alone.",
@@ -69,7 +68,7 @@ def _symbols_of_torch(context: Context, this: Check, item: Extension, linkage: L
             folder = torch.folder
         if len(linkage.torch_missing) == 1:
             are = "is"
-        symbols = "imports " + _few(linkage.torch_missing)
+        symbols = "imports " + few(linkage.torch_missing, 3)
         yield this.fail(
             f"{subject} was built against another torch: {_count(linkage.torch_missing)} it imports "
             f"{are} not in torch {context.torch_version}.",
@@ -117,7 +116,7 @@ def cxx11_abi_mismatch(context: Context, this: Check) -> Iterator[Finding]:
         if torch is None or not other_cxx11_abi(torch, linkage):
             continue
         own, of_torch = _ABIS[bool(linkage.cxx11_abi)], _ABIS[bool(torch.cxx11_abi)]
-        symbols = _few(linkage.torch_missing) or "names of its imports"
+        symbols = few(linkage.torch_missing, 3) or "names of its imports"
         yield this.fail(
             f"{_name(item)} was compiled for {own}, torch {torch.version} for {of_torch}.",
             subject=_name(item),
@@ -135,10 +134,10 @@ def ext_link_incomplete(context: Context, this: Check) -> Iterator[Finding]:
     links but misses its own functions: the import ends in an undefined symbol that is not torch's."""
     for item, linkage in _linked(context):
         if linkage.own_missing and not linkage.torch_missing and _is_module(item):
-            symbols = "imports " + _few(linkage.own_missing)
+            symbols = "imports " + few(linkage.own_missing, 3)
             yield this.fail(
                 f"{_name(item)} lacks {_count(linkage.own_missing)} that no library it needs has: "
-                f"{_few(linkage.own_missing, 1)}.",
+                f"{few(linkage.own_missing, 1)}.",
                 subject=_name(item),
                 evidence=Evidence(item.path, symbols, "its dynamic symbol table"),
                 remedy=(
@@ -170,7 +169,7 @@ def shared_lib_not_found(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def _reported_elsewhere(context: Context, item: Extension, library: str) -> bool:
-    """Another check tells why a library is missing."""
+    """Tell whether another check says why a library is missing."""
     if _DRIVER_LIBRARY.match(library):
         return True
     if not context.environment.torch_installed.value and TORCH_LIBRARY.match(library):
@@ -235,8 +234,8 @@ def _binary_interface(torch: str) -> tuple[tuple[int, ...], str]:
 
 
 def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
-    mismatches = torch_companions(context, REGISTERED["torch-companions-mismatch"])
-    told = {one.subject for one in mismatches if one.status is Status.FAIL}
+    # torch-companions-mismatch tells of them
+    told = {pin.owner.name.lower() for pin in context.companion_pins if pin.misfit in ("release", "build")}
     for item in context.extensions:
         # copies of torch's own libraries that a wheel bundles are told by duplicate-runtimes
         bundled = re.match(r"lib(c10|torch)", item.path.rpartition("/")[2])
@@ -245,13 +244,13 @@ def _linked(context: Context) -> Iterator[tuple[Extension, Linkage]]:
 
 
 def _is_module(item: Extension) -> bool:
-    """A module that is imported by its name; a plain library may be one of several for different machines (torchcodec
-    brings one for each FFmpeg), of which its package loads the one that fits."""
+    """Tell a module that is imported by its name from a library, which may be one of several for different machines
+    (torchcodec brings one for each FFmpeg), of which its package loads the one that fits."""
     return item.importable and not item.path.rpartition("/")[2].startswith("lib")
 
 
 def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
-    """It was compiled for the other of libstdc++'s two ABIs; False where either is not known."""
+    """Tell whether it was compiled for the other of libstdc++'s two ABIs; False where either is not known."""
     known = torch.cxx11_abi is not None and linkage.cxx11_abi is not None
     return known and torch.cxx11_abi != linkage.cxx11_abi
 
@@ -259,7 +258,7 @@ def other_cxx11_abi(torch: Torch, linkage: Linkage) -> bool:
 def _runtime(
     context: Context, this: Check, families: tuple[str, ...], library: str, remedy: Step
 ) -> Iterator[Finding]:
-    """Extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
+    """Yield the extensions that want a version of a runtime library (``GLIBCXX_3.4.32``) that is newer than the one here."""
     libraries = {item.name: item for item in reversed(context.environment.runtime_libraries.value or ())}
     here = libraries.get(library)
     newest = {text.partition("_")[0]: text for text in here.versions} if here else {}
@@ -291,7 +290,7 @@ def _runtime(
 
 
 def _name(item: Extension) -> str:
-    """Its package; the distribution's name where that says the same or the file lies by itself."""
+    """Name its package; the distribution's name where that says the same or the file lies by itself."""
     folder, _, file = item.path.rpartition("/")
     if "/" in folder:
         return folder.replace("/", ".")
@@ -309,10 +308,3 @@ def _count(symbols: tuple[str, ...]) -> str:
     if len(symbols) >= 20:
         return "20 or more symbols"
     return counted(len(symbols), "symbol")
-
-
-def _few(symbols: tuple[str, ...], number: int = 3) -> str:
-    shown = ", ".join(symbols[:number])
-    if len(symbols) > number:
-        shown += f" and {len(symbols) - number} more"
-    return shown

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from splatfix.checks.evidence import reason, torch_cuda
 from splatfix.checks.registry import Check, checks_of
-from splatfix.context import Context, Target
-from splatfix.context.coverage import Coverage, code_words
+from splatfix.context import Context
+from splatfix.context.coverage import code_words
 from splatfix.core.proof import RungName
 from splatfix.core.step import run
 from splatfix.core.versions import dotted, release
@@ -46,8 +46,40 @@ def no_kernel_image(context: Context, this: Check) -> Iterator[Finding]:
         for target in context.targets:
             verdict = context.judge(item.code, target.arch)
             # ptx-newer-than-driver tells of PTX that is all there is
-            if verdict.missing or not verdict.too_new_ptx:
-                yield _judged(context, this, item, target, verdict, evidence)
+            if verdict.too_new_ptx and not verdict.missing:
+                continue
+            subject = f"{_name(item)} on {target.label}"
+            if verdict.usable:
+                report = this.ok
+                # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
+                if verdict.runs is None and not context.goal.targets:
+                    report = this.unknown
+                yield report(f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
+                continue
+            # _C_cutlass_90a.abi3.so of torchao is one of several, of which its package loads the one that fits
+            match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
+            named = Arch.parse(f"sm_{match[1]}") if match else target.arch
+            if item.optional or not item.links_torch:
+                yield this.skip(
+                    f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
+                    "No stack that splatfix knows calls them.",
+                    subject=subject,
+                    evidence=evidence,
+                )
+            elif named.plain != target.arch.plain:
+                summary = f"{item.path} is meant for {named.sm} alone."
+                yield this.skip(summary, subject=subject, evidence=evidence)
+            else:
+                yield this.fail(
+                    f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
+                    subject=subject,
+                    evidence=evidence,
+                    remedy=(
+                        context.reinstall(item.distribution, text="Rebuild it from its source folder"),
+                        run("splatfix", "inspect", f"{item.folder}/{item.path}", "--target", target.arch.sm),
+                    ),
+                    link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
+                )
     # the CUDA code that a drop-in brings; what it does not bring torch's NVRTC compiles at the first call
     for dropin in context.distributions:
         code = dropin.code_error or code_words(dropin.code)
@@ -224,42 +256,6 @@ def extension_imports(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=evidence,
                 remedy=context.reinstall(owner, text="Rebuild it against this torch"),
             )
-
-
-def _judged(
-    context: Context, this: Check, item: Extension, target: Target, verdict: Coverage, evidence: Evidence
-) -> Finding:
-    subject = f"{_name(item)} on {target.label}"
-    if verdict.usable:
-        report = this.ok
-        # for a GPU elsewhere its driver stays open by nature; for one of this machine that is a gap
-        if verdict.ptx_unsure and not context.goal.targets:
-            report = this.unknown
-        return report(f"{_name(item)} {verdict.reason}.", subject=subject, evidence=evidence)
-    if item.optional or not item.links_torch:
-        return this.skip(
-            f"{_name(item)}'s own GPU functions cannot run on {target.label}: {verdict.reason}. "
-            "No stack that splatfix knows calls them.",
-            subject=subject,
-            evidence=evidence,
-        )
-    # _C_cutlass_90a.abi3.so of torchao is one of several, of which its package loads the one that fits
-    match = re.search(r"_(?:sm_?)?(\d{2,3}[af]?)$", item.path.rpartition("/")[2].split(".")[0])
-    named = None
-    if match is not None:
-        named = Arch.parse(f"sm_{match[1]}")
-    if named is not None and named.plain != target.arch.plain:
-        return this.skip(f"{item.path} is meant for {named.sm} alone.", subject=subject, evidence=evidence)
-    return this.fail(
-        f"{_name(item)} cannot run on {target.label}: {verdict.reason}.",
-        subject=subject,
-        evidence=evidence,
-        remedy=(
-            context.reinstall(item.distribution, text="Rebuild it from its source folder"),
-            run("splatfix", "inspect", f"{item.folder}/{item.path}", "--target", target.arch.sm),
-        ),
-        link="https://docs.nvidia.com/cuda/blackwell-compatibility-guide",
-    )
 
 
 def _name(item: Extension) -> str:

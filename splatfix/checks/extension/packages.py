@@ -197,7 +197,7 @@ def lookalike_package(context: Context, this: Check) -> Iterator[Finding]:
 
 
 def installed_modules(context: Context) -> set[str] | None:
-    """Modules of splatting packages in the environment; None when that is not known."""
+    """Return the modules of splatting packages in the environment; None when that is not known."""
     packages = context.environment.packages.value
     extensions = context.environment.extensions.value
     if packages is None or extensions is None:
@@ -208,12 +208,12 @@ def installed_modules(context: Context) -> set[str] | None:
 
 
 def leaf(item: SplatPackage) -> str:
-    """``simple_knn`` of ``gaussian_splatting.simple_knn``."""
+    """Return ``simple_knn`` of ``gaussian_splatting.simple_knn``."""
     return item.module.rpartition(".")[2]
 
 
 def variant_names(package: SplatPackage) -> tuple[str, ...]:
-    """The variants that an installed package can be, the best matches only; those that a drop-in stands for."""
+    """Return the variants that an installed package can be, the best matches only; those that a drop-in stands for."""
     dropin = dropin_named(package.dropin)
     if dropin:
         return dropin.serves
@@ -224,7 +224,7 @@ def variant_names(package: SplatPackage) -> tuple[str, ...]:
 
 
 def fingerprint(package: SplatPackage) -> str:
-    """The traits that tell variants apart, for people."""
+    """Describe the traits that tell variants apart, for people."""
     traits = []
     if package.settings:
         traits.append(f"{counted(len(package.settings), 'setting')} ending in {package.settings[-1]}")
@@ -236,14 +236,14 @@ def fingerprint(package: SplatPackage) -> str:
 
 
 def is_dropin(context: Context, item: SplatPackage) -> bool:
-    """It is one of splatfix's own drop-ins, which have no compiled part by design."""
+    """Tell whether it is one of splatfix's own drop-ins, which have no compiled part by design."""
     return bool(item.dropin) or any(
         one.made_by_splatfix == "drop-in" and one.name in item.distributions for one in context.distributions
     )
 
 
 def _from_index(item: Distribution) -> bool:
-    """Not installed from a folder or a repository; the source releases of these packages say version 0.0.0."""
+    """Tell what was not installed from a folder or a repository; the source releases of these packages say version 0.0.0."""
     return not item.origin and not item.editable and item.version not in ("", "0.0.0")
 
 

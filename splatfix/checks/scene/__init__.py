@@ -4,20 +4,14 @@
 from splatfix.checks.scene import geometry as _geometry
 from splatfix.checks.scene import layout as _layout
 from splatfix.checks.scene import photos as _photos
-from splatfix.checks.scene.memory import host_bytes, too_large_for_host
+from splatfix.checks.scene.memory import host_bytes
 from splatfix.checks.scene.model import SCENE_CHECKS as SCENE_CHECKS  # for the documentation
 from splatfix.checks.scene.model import CheckedScene
 from splatfix.checks.scene.stacks import stack_verdicts
 from splatfix.facts.scene.model import Scene
 
 
-def judge(scene: Scene, memory: int | None = None) -> CheckedScene:
-    """What is wrong with a scene, or worth knowing (nothing of what is as it should be), and which trainers take it.
-
-    Args:
-        memory: of this host in bytes; None: not known.
-    """
+def judge(scene: Scene) -> CheckedScene:
+    """Say what is wrong with a scene, or worth knowing (nothing of what is as it should be), and which trainers take it."""
     findings = [finding for check in SCENE_CHECKS.values() for finding in check.function(scene, check)]
-    needed = host_bytes(scene)
-    findings += too_large_for_host(needed, memory)
-    return CheckedScene(scene, tuple(findings), stack_verdicts(scene), needed)
+    return CheckedScene(scene, tuple(findings), stack_verdicts(scene), host_bytes(scene))

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
-from splatfix.checks.scene.model import SceneCheck, check
-from splatfix.core.words import subject, verb
+from splatfix.checks.registry import Check
+from splatfix.checks.scene.model import check, listed
 from splatfix.facts.scene.colmap import MODELS
 from splatfix.facts.scene.model import Camera, Pose, Scene, SceneImage, Vector
 from splatfix.model import Finding
@@ -33,32 +33,29 @@ _FEW_POINTS = 300
 _OFF = 0.05
 """Of an image's width: COLMAP leaves less than a hundredth of that, and distortion some hundredths at the corners."""
 _FEWEST_KEYPOINTS = 8
+_LEAVE_OUT = "Remove them from the reconstruction (colmap image_deleter), or reconstruct again."
 _MODELS = {name for name, _ in MODELS.values()}
 _PERSPECTIVE = {"SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"}
 
 
 @check("camera-unknown", "Every image has a camera")
-def camera_unknown(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def camera_unknown(scene: Scene, this: Check) -> Iterator[Finding]:
     """An image refers to its camera by number, and a camera to its model."""
     if scene.damage:
         return
     names = [image.name for image in scene.images if image.camera is None]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'image', 'refers', 'refer')} to a camera that the model does not have.",
-            "Copy or export the reconstruction again, with all of its files.",
-            names=names,
-        )
+    remedy = "Copy or export the reconstruction again, with all of its files."
+    yield from listed(this.fail, names, "Images of a camera that the model does not have", remedy)
     models = {image.camera.model for image in scene.images if image.camera is not None and image.camera.model}
     for model in sorted(models - _MODELS):
         yield this.fail(
             f"The camera model {model} is not one of COLMAP's first {len(_MODELS)}, which trainers know.",
-            "Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
+            remedy="Undistort the photos with the COLMAP that made the model (colmap image_undistorter).",
         )
 
 
 @check("camera-impossible", "Focal length and principal point are possible")
-def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def camera_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
     """Positive, finite, a field of view below 175 degrees, the principal point within the image."""
     wrong: Counter[str] = Counter()
     for image in scene.images:
@@ -66,13 +63,13 @@ def camera_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             wrong[reason] += 1
     for reason, count in wrong.items():
         yield this.fail(
-            f"{subject(count, 'image', 'has', 'have')} a camera whose {reason}.",
-            "Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
+            f"Images of a camera whose {reason}: {count}.",
+            remedy="Reconstruct again, with --ImageReader.single_camera 1 where all photos are of one camera.",
         )
 
 
 def _impossible(camera: Camera) -> str:
-    """What is wrong with it; "" for nothing."""
+    """Say what is wrong with it; "" for nothing."""
     if not all(map(math.isfinite, camera.parameters)):
         return "parameters are not finite numbers"
     focal, center = camera.focal_lengths, camera.center
@@ -92,58 +89,51 @@ def _impossible(camera: Camera) -> str:
 
 
 @check("pose-impossible", "Every pose is a turn and a position")
-def pose_impossible(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def pose_impossible(scene: Scene, this: Check) -> Iterator[Finding]:
     """Finite numbers, a rotation that neither stretches nor mirrors."""
     names = [image.name or "a frame without a file_path" for image in scene.images if image.pose is None]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'image', 'has', 'have')} a pose that is not a rotation and a position "
-            "(not finite, scaled or mirrored).",
-            "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
-            names=names,
-        )
+    yield from listed(
+        this.fail,
+        names,
+        "Images whose pose is not a rotation and a position (not finite, scaled or mirrored)",
+        "Export the poses again; a transform_matrix is a rotation and a position in meters or units, without a scale.",
+    )
 
 
 @check("poses-equal", "No two images have the same pose")
-def poses_equal(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def poses_equal(scene: Scene, this: Check) -> Iterator[Finding]:
     """Of two photos at most one is where it says."""
     by_pose: dict[object, list[str]] = {}
     for image, pose in _posed(scene):
         rounded = tuple(round(value, 9) for row in (*pose.rotation, pose.translation) for value in row)
         by_pose.setdefault(rounded, []).append(image.path)
     same = [names for names in by_pose.values() if len(set(names)) > 1]
-    if same:
-        total = sum(map(len, same))
-        yield this.warn(
-            f"{total} images share their pose with another image.",
-            "Reconstruct them again, unless they were taken from a tripod.",
-            names=[" = ".join(names[:3]) for names in same],
-        )
+    yield from listed(
+        this.warn,
+        [" = ".join(names[:3]) for names in same],
+        "Poses that several images share",
+        "Reconstruct them again, unless they were taken from a tripod.",
+    )
 
 
 @check("poses-one-place", "The cameras stand apart")
-def one_place(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def one_place(scene: Scene, this: Check) -> Iterator[Finding]:
     """A camera that only turns shows no depth."""
     positions = [pose.position for _, pose in _posed(scene)]
     if len(positions) < 2:
         return
     middle = _middle(positions)
     spread = max(math.dist(position, middle) for position in positions)
-    reach = 1.0
-    if scene.points is not None and scene.points.sample:
-        distances = [
-            math.dist(point, middle) for point in scene.points.sample if all(map(math.isfinite, point))
-        ]
-        reach = median(distances or [1.0])
+    reach = median([math.dist(point, middle) for point in _finite(scene)] or [1.0])
     if spread <= _ONE_PLACE * reach:
         yield this.fail(
             "All cameras stand in one place: without parallax depth cannot be learned.",
-            "Take the photos from different positions.",
+            remedy="Take the photos from different positions.",
         )
 
 
 @check("pose-far-away", "No camera stands far from the others")
-def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def far_away(scene: Scene, this: Check) -> Iterator[Finding]:
     """The extent of a scene, by which learning rates and sizes are scaled, is that of its cameras."""
     posed = list(_posed(scene))
     if len(posed) < 4:
@@ -152,47 +142,43 @@ def far_away(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     distances = {image.name: math.dist(pose.position, middle) for image, pose in posed}
     limit = _FAR_AWAY * median(distances.values())
     names = [name for name, distance in distances.items() if distance > limit > 0]
-    if names:
-        yield this.fail(
-            f"{subject(len(names), 'camera', 'is', 'are')} more than {_FAR_AWAY:.0f} times as far from the "
-            "center as the others.",
-            "Remove them from the reconstruction (colmap image_deleter).",
-            names=names,
-        )
+    summary = f"Cameras more than {_FAR_AWAY:.0f} times as far from the center as the others"
+    yield from listed(
+        this.fail, names, summary, "Remove them from the reconstruction (colmap image_deleter)."
+    )
 
 
 @check("poses-flipped", "The cameras look at the points")
-def flipped(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def flipped(scene: Scene, this: Check) -> Iterator[Finding]:
     """Points must lie before the cameras and within their images; else axes or units of poses and points differ."""
     shares = _shares(scene)
     if not shares:
         return
     if median(shares.values()) >= _SEEN:
         blind = [name for name, share in shares.items() if share == 0.0]
-        if blind:
-            yield this.fail(
-                f"{subject(len(blind), 'camera', 'sees', 'see')} none of the points, while the others do.",
-                "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-                names=blind,
-            )
+        yield from listed(
+            this.fail, blind, "Cameras that see none of the points, while the others do", _LEAVE_OUT
+        )
         if median(_widths(scene)) < _NARROW:
             yield this.fail(
                 "The points fill less than 1 % of the images' width: poses and points have different units.",
-                "Take poses and points from one export.",
+                remedy="Take poses and points from one export.",
             )
         return
     for change, cause in _TURNS.items():
         if median(_shares(scene, change).values()) > 5 * _SEEN:
-            yield this.fail(f"The cameras look away from the points: {cause}.", "Export the poses again.")
+            yield this.fail(
+                f"The cameras look away from the points: {cause}.", remedy="Export the poses again."
+            )
             return
     yield this.fail(
         "The cameras do not see the points: poses and points are from different scenes, or in different units.",
-        "Take poses and points from one export.",
+        remedy="Take poses and points from one export.",
     )
 
 
 @check("reprojection-error", "The points project to their keypoints")
-def reprojection(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def reprojection(scene: Scene, this: Check) -> Iterator[Finding]:
     """A pose, a focal length or a point that changed after the reconstruction no longer fits the keypoints in the model."""
     shares, errors = _shares(scene), _errors(scene)
     if not errors or (shares and median(shares.values()) < _SEEN):
@@ -202,20 +188,16 @@ def reprojection(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         yield this.fail(
             f"The points project {median(errors.values()):.0%} of the image's width away from their keypoints: "
             "cameras, poses or points are not those of the reconstruction.",
-            "Take cameras, images and points3D from one reconstruction.",
+            remedy="Take cameras, images and points3D from one reconstruction.",
         )
-    elif off:
-        yield this.fail(
-            f"{subject(len(off), 'image', 'does', 'do')} not fit {verb(len(off), 'its', 'their')} keypoints: "
-            "the pose or the camera is wrong.",
-            "Remove them from the reconstruction (colmap image_deleter), or reconstruct again.",
-            names=off,
-        )
+    else:
+        summary = "Images that do not fit their keypoints, by a wrong pose or camera"
+        yield from listed(this.fail, off, summary, _LEAVE_OUT)
 
 
 def _errors(scene: Scene) -> Mapping[str, float]:
-    """By image: the median distance of its points from their keypoints, as a share of its width. Distortion is left out, and
-    wide-angle models with it; so is a common factor, for many scale cameras and photos and leave the keypoints."""
+    """Return by image the median distance of its points from their keypoints, as a share of its width. Distortion is left out,
+    and wide-angle models with it; so is a common factor, for many scale cameras and photos and leave the keypoints."""
     if scene.points is None:
         return {}
     positions = dict(zip(scene.points.numbers, scene.points.sample, strict=True))
@@ -238,57 +220,53 @@ def _errors(scene: Scene) -> Mapping[str, float]:
 
 
 @check("scene-scale", "The scene has a usual size")
-def scale(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def scale(scene: Scene, this: Check) -> Iterator[Finding]:
     """What is nearer than 0.2 units is not drawn; beyond ten thousand numbers are too coarse."""
     depths = []
-    points = _some_points(scene)
-    for _, pose in list(_posed(scene))[:_CAMERAS]:
-        before = [depth for depth in (pose.seen_from(point)[2] for point in points) if depth > 0]
-        if before:
-            depths.append(median(before))
+    for _, before in _before_cameras(scene):
+        depths.append(median(depth for _, _, depth in before))
     if not depths:
         return
     usual = median(depths)
     if usual < NEAR:
         yield this.fail(
             f"Points lie {usual:.2g} units in front of the cameras, and nothing nearer than {NEAR} is rendered.",
-            "Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
+            remedy="Scale poses and points so that this distance becomes a few units (colmap model_transformer).",
         )
     elif usual > FAR:
         yield this.warn(
             f"Points lie {usual:.2g} units in front of the cameras, where float32 positions are too coarse for detail.",
-            "Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
+            remedy="Scale poses and points so that this distance becomes a few units, and move the scene to the origin.",
         )
 
 
 @check("points-none", "There are points to start from")
-def no_points(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def no_points(scene: Scene, this: Check) -> Iterator[Finding]:
     """A COLMAP model without points cannot be started from; other layouts are started from random ones."""
     if scene.damage or scene.points is None:
         return
     if not scene.points.count:
         yield this.fail(
             "The reconstruction has no points.",
-            "Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
+            remedy="Reconstruct again, or triangulate points for its poses (colmap point_triangulator).",
         )
     elif scene.points.count < _FEW_POINTS:
         yield this.warn(
             f"The reconstruction has only {scene.points.count} points to start from.",
-            "Take sharper photos with more overlap, or match them exhaustively.",
+            remedy="Take sharper photos with more overlap, or match them exhaustively.",
         )
 
 
 @check("points-wild", "The points lie where the scene is")
-def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def wild(scene: Scene, this: Check) -> Iterator[Finding]:
     """The first size of a Gaussian is the distance to its neighbors: a point far away becomes one that covers everything."""
     if scene.points is None or not scene.points.sample:
         return
-    sample = scene.points.sample
-    finite = [point for point in sample if all(map(math.isfinite, point))]
+    sample, finite = scene.points.sample, _finite(scene)
     if len(finite) < len(sample):
         yield this.fail(
             f"{len(sample) - len(finite)} of {len(sample)} points have a position that is not finite.",
-            "Remove them from points3D, and delete points3D.ply beside it.",
+            remedy="Remove them from points3D, and delete points3D.ply beside it.",
         )
     if not finite:
         return
@@ -299,27 +277,29 @@ def wild(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if number:
         farthest = max(distances) / median(distances)
         yield this.warn(
-            f"{number} of {len(sample)} points {verb(number, 'is', 'are')} up to {farthest:.0f} times as far out as the median.",
-            "Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
+            f"Points up to {farthest:.0f} times as far out as the median: {number} of {len(sample)}.",
+            remedy="Remove them (colmap point_filtering), and delete points3D.ply beside the model.",
         )
 
 
 @check("points-one-color", "The points have colors")
-def one_color(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def one_color(scene: Scene, this: Check) -> Iterator[Finding]:
     """Gaussians start with them."""
     if scene.points is not None and len(scene.points.sample) > 1 and scene.points.colours == 1:
-        yield this.warn("All points have the same color.", "Extract the colors (colmap color_extractor).")
+        yield this.warn(
+            "All points have the same color.", remedy="Extract the colors (colmap color_extractor)."
+        )
 
 
 @check("points-stale-ply", "points3D.ply is that of the model")
-def stale_ply(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def stale_ply(scene: Scene, this: Check) -> Iterator[Finding]:
     """Inria's family makes the file once, and reads it ever after, whatever became of the model."""
     if scene.ply_points is None or scene.points is None or scene.damage:
         return
     if scene.ply_points != scene.points.count:
         yield this.warn(
             f"points3D.ply has {scene.ply_points} points and the model {scene.points.count}: trainers read the outdated file.",
-            "Delete points3D.ply; the trainer writes it again.",
+            remedy="Delete points3D.ply; the trainer writes it again.",
         )
 
 
@@ -330,20 +310,34 @@ def _posed(scene: Scene) -> Iterator[tuple[SceneImage, Pose]]:
 
 
 def _middle(points: Sequence[Vector]) -> Vector:
-    """The median along each axis: of outliers it takes no notice."""
+    """Return the median along each axis: of outliers it takes no notice."""
     x, y, z = (median(axis) for axis in zip(*points, strict=True))
     return x, y, z
 
 
+def _finite(scene: Scene) -> Sequence[Vector]:
+    """Return the points that were looked at, without those whose position is no number."""
+    if scene.points is None:
+        return []
+    return [point for point in scene.points.sample if all(map(math.isfinite, point))]
+
+
 def _some_points(scene: Scene) -> Sequence[Vector]:
-    if scene.points is None or not scene.points.sample:
-        return ()
-    sample = [point for point in scene.points.sample if all(map(math.isfinite, point))]
-    return sample[:: max(1, len(sample) // _POINTS)]
+    finite = _finite(scene)
+    return finite[:: max(1, len(finite) // _POINTS)]
+
+
+def _before_cameras(scene: Scene) -> Iterator[tuple[SceneImage, Sequence[Vector]]]:
+    """Yield for some cameras, which have any before them, the points there, as they see them."""
+    points = _some_points(scene)
+    for image, pose in list(_posed(scene))[:_CAMERAS]:
+        before = [point for point in map(pose.seen_from, points) if point[2] > 0]
+        if before:
+            yield image, before
 
 
 def _looking_back(pose: Pose) -> Pose:
-    """Of axes with y up and z backwards."""
+    """Turn a pose of axes with y up and z backwards."""
     right, down, forward = pose.rotation
     x, y, z = pose.translation
     return Pose((right, _negative(down), _negative(forward)), (x, -y, -z))
@@ -354,7 +348,7 @@ def _negative(axis: Vector) -> Vector:
 
 
 def _inverse(pose: Pose) -> Pose:
-    """Of a camera-to-world pose that was written where world-to-camera is read."""
+    """Invert a camera-to-world pose that was written where world-to-camera is read."""
     first, second, third = zip(*pose.rotation, strict=True)
     return Pose((first, second, third), pose.position)
 
@@ -366,7 +360,7 @@ _TURNS: Mapping[Callable[[Pose], Pose], str] = {
 
 
 def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mapping[str, float]:
-    """For some cameras the share of the points that they see."""
+    """Return for some cameras the share of the points that they see."""
     points = _some_points(scene)
     if not points:
         return {}
@@ -385,12 +379,10 @@ def _shares(scene: Scene, change: Callable[[Pose], Pose] | None = None) -> Mappi
 
 
 def _widths(scene: Scene) -> Sequence[float]:
-    """For some cameras the part of the image's width that the middle half of the points before it takes."""
+    """Return for some cameras the part of the image's width that the middle half of the points before it takes."""
     widths = []
-    points = _some_points(scene)
-    for image, pose in list(_posed(scene))[:_CAMERAS]:
+    for image, before in _before_cameras(scene):
         focal = image.camera and image.camera.focal_lengths
-        before = [point for point in map(pose.seen_from, points) if point[2] > 0]
         if image.camera is None or not focal or len(before) < 4 or not image.camera.width:
             continue
         columns = sorted(focal[0] * x / depth for x, _, depth in before)

@@ -1,77 +1,42 @@
-"""What is said of a scene; and how a check of one is written: a code, a title, and a function from the scene to its findings."""
+"""Checks of a scene, how they are registered, and the document of what they find."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from functools import partialmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from splatfix.checks.registry import Check, checks_of
 from splatfix.core.errors import Exit
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run
 from splatfix.core.words import few
 from splatfix.facts.scene.model import Scene
 from splatfix.model import Evidence, Finding, Status
 
-FAMILY = "scene"
+SCENE_CHECKS: dict[str, Check] = {}
+"""By code, in the order in which they run. A failure: training fails, or learns something wrong; a warning: it goes on, with
+less than the scene could give; one that is skipped: to know, and nothing to mend."""
+
+check = checks_of("scene", SCENE_CHECKS)
 
 
-class SceneCheck(Struct, frozen=True):
-    """One check; its code is that of its findings."""
+def listed(
+    report: Callable[..., Finding],
+    names: Sequence[str],
+    summary: str,
+    remedy: str | Step | Iterable[str | Step],
+) -> Iterator[Finding]:
+    """Yield a finding about files or images where there are any: how many, and the first of them as evidence.
 
-    code: str
-    title: str
-    function: SceneFunction
-
-    @property
-    def reason(self) -> str:
-        """Why it matters, from the function's docstring."""
-        return " ".join((self.function.__doc__ or "").split())
-
-    def finding(
-        self, status: Status, summary: str, *remedy: str | Step, names: Iterable[str] = ()
-    ) -> Finding:
-        """A finding of this check.
-
-        Args:
-            remedy: what to do; a text is a step that only a person can take.
-            names: of the files or images that it is about.
-        """
-        steps = tuple(say(step) if isinstance(step, str) else step for step in remedy)
-        listed = list(names)
-        evidence: tuple[Evidence, ...] = ()
-        if listed:
-            evidence = (Evidence("which", few(listed, most=5)),)
-        return Finding(status, summary, "", evidence, steps, "", self.code, FAMILY)
-
-    # training fails, or learns something wrong
-    fail = partialmethod(finding, Status.FAIL)
-    # training goes on, with less than the scene could give
-    warn = partialmethod(finding, Status.WARN)
-    # to know, and nothing to mend
-    note = partialmethod(finding, Status.SKIP)
+    Args:
+        summary: what they are, without a full stop.
+    """
+    if names:
+        evidence = Evidence("which", few(names, most=5))
+        yield report(f"{summary}: {len(names)}.", evidence=evidence, remedy=remedy)
 
 
 def fix_command(scene: Scene) -> Step:
-    """``splatfix scenes fix`` for a scene."""
+    """Build ``splatfix scenes fix`` for a scene."""
     return run("splatfix", "scenes", "fix", scene.folder, "--out", f"{scene.folder}-fixed")
-
-
-SceneFunction = Callable[[Scene, SceneCheck], Iterable[Finding]]
-SCENE_CHECKS: dict[str, SceneCheck] = {}
-"""By code, in the order in which they run."""
-
-
-def check(code: str, title: str) -> Callable[[SceneFunction], SceneFunction]:
-    """The decorator of a scene's checks."""
-
-    def register(function: SceneFunction) -> SceneFunction:
-        if code in SCENE_CHECKS:
-            raise ValueError(f"two checks are called {code}")
-        SCENE_CHECKS[code] = SceneCheck(code, title, function)
-        return function
-
-    return register
 
 
 class Refusal(Struct, frozen=True):

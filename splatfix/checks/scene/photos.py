@@ -4,15 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from splatfix.checks.scene.model import SceneCheck, check, fix_command
-from splatfix.core.words import counted, subject, verb
+from splatfix.checks.registry import Check
+from splatfix.checks.scene.model import check, fix_command, listed
 from splatfix.facts.scene.model import MOST_PIXELS, ROUNDING, Photo, Scene, SceneImage, inner_stem
 from splatfix.facts.scene.photos import CAMERA_ENDINGS
 from splatfix.model import Finding
 
 
 def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:
-    """The images whose photo is there."""
+    """Yield the images whose photo is there."""
     for image in scene.images:
         photo = scene.photos.get(image.path)
         if photo is not None:
@@ -20,14 +20,11 @@ def of_images(scene: Scene) -> Iterator[tuple[SceneImage, Photo]]:
 
 
 @check("photos-missing", "Every image that is named is there")
-def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def missing(scene: Scene, this: Check) -> Iterator[Finding]:
     """Trainers end at the first that is not."""
     absent = [image for image in scene.images if image.path and scene.photos.get(image.path) is None]
     if not absent:
         return
-    summary = (
-        f"{len(absent)} of {counted(len(scene.images), 'photo')} {verb(len(absent), 'is', 'are')} missing."
-    )
     names = [image.path for image in absent]
     remedy = "Copy the missing photos there, or remove them from the reconstruction (colmap image_deleter)."
     for image in absent:
@@ -45,11 +42,12 @@ def missing(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             remedy = f"Convert {other} back to {PurePosixPath(image.name).suffix}, as the model names it ({image.name})."
         break
     fixable = (fix_command(scene),) if len(scene.elsewhere) == len(set(names)) else ()
-    yield this.fail(summary, remedy, *fixable, names=names)
+    summary = f"Photos missing, of {len(scene.images)} that are named"
+    yield from listed(this.fail, names, summary, (remedy, *fixable))
 
 
 @check("photos-unreadable", "Every photo is an image file")
-def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def unreadable(scene: Scene, this: Check) -> Iterator[Finding]:
     """Its first bytes are those of a format that Pillow and OpenCV read."""
     present = scene.present
     pointers = [path for path, photo in present.items() if photo.pointer]
@@ -58,45 +56,33 @@ def unreadable(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     cameras = [path for path in broken if PurePosixPath(path).suffix.lower() in CAMERA_ENDINGS]
     others = [path for path in broken if path not in cameras]
     large = [path for path, photo in present.items() if photo.width * photo.height > MOST_PIXELS]
-    if outside:
-        yield this.fail(
-            f"{subject(len(outside), 'photo', 'lies', 'lie')} outside of the scene's folder: an absolute name, one with .., or a "
-            "link that leads out. Who gets the scene has other files there, or none.",
-            "Name photos by paths below the scene's folder, and put the files there (cp -rL copies what links lead to).",
-            names=outside,
-        )
-    if pointers:
-        summary = f"{subject(len(pointers), 'photo', 'was', 'were')} not downloaded: there is only a Git LFS pointer."
-        yield this.fail(summary, "Download with git lfs pull.", names=pointers)
-    if others:
-        summary = f"{counted(len(others), 'file')} cannot be read as an image."
-        yield this.fail(summary, "Copy the originals from the camera again.", names=others)
-    if cameras:
-        summary = f"{subject(len(cameras), 'photo', 'is', 'are')} in a raw or HEIF format, which trainers do not read."
-        yield this.fail(summary, "Convert them to JPEG or PNG, and reconstruct again.", names=cameras)
-    if large:
-        yield this.fail(
-            f"{subject(len(large), 'photo', 'has', 'have')} more than {MOST_PIXELS / 1e6:.0f} million pixels: Pillow, with which "
-            "trainers open photos, refuses it as a decompression bomb.",
-            "Scale them down, and reconstruct again.",
-            names=large,
-        )
+    yield from listed(
+        this.fail,
+        outside,
+        "Photos outside of the scene's folder, by an absolute name, one with .., or a link that leads out (who gets the scene "
+        "has other files there, or none)",
+        "Name photos by paths below the scene's folder, and put the files there (cp -rL copies what links lead to).",
+    )
+    lfs = "Photos that were not downloaded, with only a Git LFS pointer in their place"
+    yield from listed(this.fail, pointers, lfs, "Download with git lfs pull.")
+    again = "Copy the originals from the camera again."
+    yield from listed(this.fail, others, "Files that cannot be read as an image", again)
+    raw = "Photos in a raw or HEIF format, which trainers do not read"
+    yield from listed(this.fail, cameras, raw, "Convert them to JPEG or PNG, and reconstruct again.")
+    millions = f"{MOST_PIXELS / 1e6:.0f} million pixels"
+    bombs = f"Photos of more than {millions}, which the trainers' Pillow refuses as a decompression bomb"
+    yield from listed(this.fail, large, bombs, "Scale them down, and reconstruct again.")
 
 
 @check("photos-truncated", "Every photo is whole")
-def truncated(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def truncated(scene: Scene, this: Check) -> Iterator[Finding]:
     """The mark that ends a JPEG or PNG is there."""
     cut = [path for path, photo in scene.present.items() if photo.format and not photo.complete]
-    if cut:
-        yield this.fail(
-            f"{subject(len(cut), 'photo', 'is', 'are')} truncated.",
-            "Copy the originals from the camera again.",
-            names=cut,
-        )
+    yield from listed(this.fail, cut, "Truncated photos", "Copy the originals from the camera again.")
 
 
 @check("photos-other-size", "Photos have the size that their cameras state")
-def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def other_size(scene: Scene, this: Check) -> Iterator[Finding]:
     """Another shape draws every ray wrongly; the same shape at another size is taken by most trainers."""
     shapes, scales, stated = [], [], ""
     for image, photo in of_images(scene):
@@ -110,87 +96,65 @@ def other_size(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
         else:
             continue
         stated = f"{camera.width}x{camera.height}"
-    if shapes:
-        yield this.fail(
-            f"{subject(len(shapes), 'photo', 'has', 'have')} another aspect ratio than the camera ({stated}).",
-            "Use the photos that were reconstructed, neither cropped nor rotated.",
-            names=shapes,
-        )
-    if scales:
-        yield this.warn(
-            f"{subject(len(scales), 'photo', 'has', 'have')} another size than the camera ({stated}).",
-            "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4 and images_8.",
-            names=scales,
-        )
+    yield from listed(
+        this.fail,
+        shapes,
+        f"Photos of another aspect ratio than their camera ({stated})",
+        "Use the photos that were reconstructed, neither cropped nor rotated.",
+    )
+    yield from listed(
+        this.warn,
+        scales,
+        f"Photos of another size than their camera ({stated})",
+        "Put the photos that were reconstructed into images, and smaller copies into images_2, images_4 and images_8.",
+    )
 
 
 @check("photos-turned", "Photos are stored upright")
-def turned(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def turned(scene: Scene, this: Check) -> Iterator[Finding]:
     """Pillow shows pixels as they are stored; OpenCV and viewers turn them as EXIF says. Poses fit one of the two."""
     paths = [path for path, photo in scene.present.items() if photo.orientation in range(2, 9)]
-    if paths:
-        yield this.warn(
-            f"{subject(len(paths), 'photo', 'has', 'have')} an EXIF orientation, which some programs apply "
-            "and others ignore.",
-            fix_command(scene),
-            names=paths,
-        )
+    summary = "Photos with an EXIF orientation, which some programs apply and others ignore"
+    yield from listed(this.warn, paths, summary, fix_command(scene))
 
 
 @check("photos-not-rgb", "Photos have three colors of 8 bits")
-def not_rgb(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def not_rgb(scene: Scene, this: Check) -> Iterator[Finding]:
     """Gray, CMYK and 16 bits."""
     strange = [f"{path} ({photo.unusual})" for path, photo in scene.present.items() if photo.unusual]
-    if strange:
-        yield this.fail(
-            f"{subject(len(strange), 'photo', 'is', 'are')} not 8-bit RGB: trainers fail, or read wrong colors.",
-            fix_command(scene),
-            names=strange,
-        )
+    summary = "Photos that are not 8-bit RGB, on which trainers fail or read wrong colors"
+    yield from listed(this.fail, strange, summary, fix_command(scene))
 
 
 @check("photos-alpha", "No photo is partly transparent, or all of a Blender scene are")
-def alpha(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def alpha(scene: Scene, this: Check) -> Iterator[Finding]:
     """Inria's family multiplies the drawn picture with alpha; others drop it."""
     paths = [path for path, photo in scene.present.items() if photo.alpha]
-    there = [photo for photo in scene.present.values() if photo.width]
-    if not paths:
-        return
-    if scene.layout == "blender" and len(paths) == len(there):
-        return
+    number = sum(photo.width > 0 for photo in scene.present.values())
+    summary = "Photos with an alpha channel, a mask for Inria's family and ignored by others"
+    remedy = "Save them without alpha, unless it is meant as a mask."
     if scene.layout == "blender":
-        yield this.warn(
-            f"{len(paths)} of {len(there)} images {verb(len(paths), 'has', 'have')} an alpha channel, the others do not.",
-            "Export all of them with alpha, or none.",
-            names=paths,
-        )
-    else:
-        yield this.warn(
-            f"{subject(len(paths), 'photo', 'has', 'have')} an alpha channel: a mask for Inria's family, ignored "
-            "by others.",
-            "Save them without alpha, unless it is meant as a mask.",
-            names=paths,
-        )
+        if len(paths) == number:
+            return
+        summary = f"Images of {number} with an alpha channel, which the others do not have"
+        remedy = "Export all of them with alpha, or none."
+    yield from listed(this.warn, paths, summary, remedy)
 
 
 @check("photos-copied", "No photo is there twice")
-def copied(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def copied(scene: Scene, this: Check) -> Iterator[Finding]:
     """Under two names it counts twice, and may be trained on and held out."""
     same: dict[tuple[object, ...], list[str]] = defaultdict(list)
     for path, photo in scene.present.items():
         if photo.width:
             same[(photo.size_bytes, photo.width, photo.height, photo.ending)].append(path)
-    groups = [paths for paths in same.values() if len(paths) > 1]
-    if groups:
-        yield this.warn(
-            f"{subject(len(groups), 'photo', 'is', 'are')} there twice, under different names.",
-            "Remove the duplicates, and reconstruct again.",
-            names=[" = ".join(paths[:3]) for paths in groups],
-        )
+    twice = [" = ".join(paths[:3]) for paths in same.values() if len(paths) > 1]
+    remedy = "Remove the duplicates, and reconstruct again."
+    yield from listed(this.warn, twice, "Photos that are there under several names", remedy)
 
 
 @check("photos-mixed", "Photos of one camera have one size")
-def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def mixed(scene: Scene, this: Check) -> Iterator[Finding]:
     """A layout whose camera states no size takes that of the files."""
     sizes: dict[tuple[int, int], list[str]] = defaultdict(list)
     for image, photo in of_images(scene):
@@ -199,15 +163,12 @@ def mixed(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
     if len(sizes) > 1:
         usual = max(sizes, key=lambda size: len(sizes[size]))
         others = [path for size, paths in sizes.items() if size != usual for path in paths]
-        yield this.fail(
-            f"{subject(len(others), 'image', 'is', 'are')} not {usual[0]}x{usual[1]}, as the others are.",
-            "Export all of them at one size.",
-            names=others,
-        )
+        summary = f"Images of another size than the {usual[0]}x{usual[1]} of most"
+        yield from listed(this.fail, others, summary, "Export all of them at one size.")
 
 
 @check("copies-incomplete", "Smaller copies are those of all photos")
-def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def copies(scene: Scene, this: Check) -> Iterator[Finding]:
     """``images_2``, ``images_4`` and ``images_8`` have every photo, at that fraction of its size."""
     for divisor, prepared in scene.copies.items():
         absent, sizes = [], []
@@ -220,21 +181,15 @@ def copies(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
                 high = abs(copy.height * divisor - image.camera.height) > ROUNDING * divisor
                 if wide or high:
                     sizes.append(f"{image.name} ({copy.width}x{copy.height})")
-        if absent and scene.images:
-            summary = f"images_{divisor}: {subject(len(absent), 'photo', 'is', 'are')} missing."
-            yield this.fail(summary, fix_command(scene), names=absent)
-        if sizes:
-            yield this.fail(
-                f"images_{divisor}: {subject(len(sizes), 'photo', 'is', 'are')} not 1/{divisor} of the size.",
-                fix_command(scene),
-                names=sizes,
-            )
+        remedy = fix_command(scene)
+        yield from listed(this.fail, absent, f"Photos without a copy in images_{divisor}", remedy)
+        yield from listed(this.fail, sizes, f"Copies in images_{divisor} not 1/{divisor} of the size", remedy)
 
 
 @check("masks-incomplete", "Masks fit the photos")
-def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
+def masks(scene: Scene, this: Check) -> Iterator[Finding]:
     """Where there is a folder of masks every image has one, of its size."""
-    if not scene.masks or not scene.images:
+    if not scene.masks:
         return
     absent, sizes = [], []
     for image, photo in of_images(scene):
@@ -245,15 +200,8 @@ def masks(scene: Scene, this: SceneCheck) -> Iterator[Finding]:
             absent.append(image.name)
         elif mask.width and photo.width and (mask.width, mask.height) != (photo.width, photo.height):
             sizes.append(f"{image.name} ({mask.width}x{mask.height})")
-    if absent:
-        yield this.warn(
-            f"{subject(len(absent), 'image', 'has', 'have')} no mask, while others have one.",
-            "Add the missing masks.",
-            names=absent,
-        )
-    if sizes:
-        yield this.fail(
-            f"{subject(len(sizes), 'mask', 'has', 'have')} another size than the photo.",
-            "Export the masks at the size of the photos.",
-            names=sizes,
-        )
+    yield from listed(
+        this.warn, absent, "Images without a mask, while others have one", "Add the missing masks."
+    )
+    remedy = "Export the masks at the size of the photos."
+    yield from listed(this.fail, sizes, "Masks of another size than their photo", remedy)

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
-from splatfix.core.codec import parse_json
-from splatfix.core.lenient import decode
+from splatfix.core.codec import fitting, parse_json
 from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
 from splatfix.model import Compiler, Fact
@@ -129,7 +128,7 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
-        listed = decode(_Studios, {"instances": parse_json(done.stdout)})
+        listed = fitting(_Studios, {"instances": parse_json(done.stdout)})
     except ValueError:
         return
     for item in listed.instances:

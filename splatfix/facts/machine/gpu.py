@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from splatfix.core.lenient import decode, json_object
+from splatfix.core.codec import fitting, json_object
 from splatfix.facts.machine import adapters, mac
 from splatfix.facts.machine.nvml import PROC_GPUS, for_all
 from splatfix.facts.system.live import System, captured, whole_number
@@ -129,7 +129,7 @@ def probe(system: System) -> GpuFacts:
             if listed.value is None:
                 listed = source(system)
                 misses += filter(None, [listed.error])
-    driver = _driver(system, listed, decode(_Answer, reply).error_code, cuda)
+    driver = _driver(system, listed, fitting(_Answer, reply).error_code, cuda)
     from_source = listed.value or _GpuList()
     # a libcuda tells its level without any driver loaded: in an image with CUDA, on a machine without a GPU
     if not by_nvml and not driver.version and not (driver.cuda and (from_source.gpus or has_traces)):
@@ -225,7 +225,7 @@ def _of_nvml(reply: dict[str, Any]) -> Fact[_GpuList]:
     """NVML's plain data (see :func:`splatfix.facts.machine.nvml.ask`) as GPUs; unknown when it gave none to read."""
     if "error" in reply or not isinstance(reply.get("gpus"), list):
         return unknown(f"NVML: {reply.get('error') or 'it shows no GPU'}")
-    answer = decode(_Answer, reply)
+    answer = fitting(_Answer, reply)
     return Fact(_GpuList(_decoded(reply["gpus"]), answer.driver or None, _level(answer.cuda)), "NVML")
 
 
@@ -305,7 +305,7 @@ def _ask_cuda(system: System) -> _CudaAnswer:
             if done.returncode is not None and done.returncode < 0 and not done.error:
                 failed = _CudaAnswer(error_code=done.returncode)
             continue
-        answer = decode(_Answer, reply)
+        answer = fitting(_Answer, reply)
         level, code = _level(answer.cuda), answer.init
         if code == 0:
             gpus = _decoded(reply.get("gpus"))
@@ -317,7 +317,7 @@ def _ask_cuda(system: System) -> _CudaAnswer:
             # asked, else the one without it
             argv = [system.python, str(_CUDA_PROBE), library, "--unfiltered"]
             reply = json_object(system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT)).stdout)
-            other = decode(_Answer, reply).init
+            other = fitting(_Answer, reply).init
             if other == 0:
                 unfiltered = _devices(_decoded(reply.get("gpus")), library)
             elif other is not None:
@@ -342,7 +342,7 @@ def _decoded(items: object) -> tuple[Gpu, ...]:
     gpus: list[Gpu] = []
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict):
-            gpu, other = decode(Gpu, item), decode(_Answer, item)
+            gpu, other = fitting(Gpu, item, index=0, name=""), fitting(_Answer, item)
             gpus.append(
                 replace(
                     gpu,

@@ -5,7 +5,7 @@ import re
 
 from msgspec import Struct
 
-from splatfix.core.lenient import decode, json_object
+from splatfix.core.codec import fitting, json_object
 from splatfix.facts.machine import mac
 from splatfix.facts.system.live import System, captured, whole_number
 from splatfix.model import Resources
@@ -65,7 +65,7 @@ class WindowsSystem(Struct, frozen=True):
 
 def windows_system(system: System) -> WindowsSystem:
     """What Windows says of itself; empty when it does not answer."""
-    return decode(WindowsSystem, json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout))
+    return fitting(WindowsSystem, json_object(system.run(WINDOWS_QUESTION, _TIMEOUT).stdout))
 
 
 def _of_the_system(system: System) -> tuple[int | None, int | None, int | None, int | None]:

@@ -132,8 +132,6 @@ class SceneImage(Struct, frozen=True):
     """None: its numbers are no rotation and position."""
     held_out: bool | None = None
     """Whether the layout itself keeps it for testing; None where the layout has no split."""
-    mask: str = ""
-    """The path of its mask, where the layout names one."""
     keypoints: tuple[Keypoint, ...] = ()
     """Some of those that have a point."""
 
@@ -230,6 +228,8 @@ class Scene(Struct, frozen=True):
     """Of a Blender scene: ``camera_angle_x`` is stated."""
     endings: bool = True
     """Of a Blender scene: its paths have no ending, so that loaders add ``.png``."""
+    host_memory: int | None = None
+    """In bytes, of the machine that is to load it; None: not known."""
 
     @property
     def present(self) -> Mapping[str, Photo]:

@@ -63,14 +63,9 @@ def images_of(
         camera = shared
         if "fl_x" in frame or "w" in frame:
             camera = _camera(frame, document)
-        mask = frame.get("mask_path")
-        if not isinstance(mask, str):
-            mask = ""
         if not Path(path).suffix:
             path += ending
-        yield SceneImage(
-            frame["file_path"], path, camera, _pose(frame.get("transform_matrix")), held_out, mask
-        )
+        yield SceneImage(frame["file_path"], path, camera, _pose(frame.get("transform_matrix")), held_out)
 
 
 def _camera(frame: Mapping[str, Any], document: Mapping[str, Any]) -> Camera | None:

@@ -2,12 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
 
-from msgspec import Struct
-
-from splatfix.facts.source.evaluator import GPU_IN_SIGHT, Marker, StaticEvaluator, markers
+from splatfix.facts.source.setup_py import GPU_IN_SIGHT, SetupScript, quoted
 from splatfix.facts.source.syntax import last_name, text_constant
 from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 from splatfix.model import ArchVariable, CudaSwitches
@@ -24,106 +21,90 @@ _SEPARATORS = (";", ",", " ")
 _MOST_VARIABLES = 50
 
 
-class VariableRead(Struct, frozen=True):
-    """One expression that reads a variable."""
-
-    name: str
-    node: ast.AST
-    default: ast.expr | None = None
-
-
-def environment_reads(evaluator: StaticEvaluator) -> tuple[VariableRead, ...]:
-    """Every expression that reads a variable."""
-    reads: list[VariableRead] = []
+def environment_reads(script: SetupScript) -> dict[str, str]:
+    """The variables that are read, each with the text that it is taken for where it is not set; "" where there is none."""
+    reads: dict[str, str] = {}
     environ = {"environ"}
-    for node in evaluator.nodes:
+    for node in script.nodes:
         if isinstance(node, ast.Assign) and last_name(node.value) == "environ":  # ``env = os.environ``
             environ.update(map(last_name, node.targets))
-    for node in evaluator.nodes:
-        key, default = _key_and_default(node, environ)
-        name = text_constant(key)
-        if name is not None:
-            reads.append(VariableRead(name, node, default))
-    # and through a function of the file's own that is given its name
-    name_position: dict[str, int] = {}
-    for node in evaluator.nodes:
+    # through a function of the file's own that is given its name, at which place
+    position_of_name: dict[str, int] = {}
+    for node in script.nodes:
         if isinstance(node, ast.FunctionDef):
             parameters = [argument.arg for argument in node.args.args]
             for inner in ast.walk(node) if parameters else ():
                 key, _ = _key_and_default(inner, {"environ"})
                 if isinstance(key, ast.Name) and key.id in parameters:
-                    name_position[node.name] = parameters.index(key.id)
-    for node in evaluator.nodes:
-        if isinstance(node, ast.Call) and last_name(node.func) in name_position:
-            position = name_position[last_name(node.func)]
-            name_and_default = node.args[position : position + 2]
-            name = text_constant(name_and_default[0]) if name_and_default else None
-            if name is not None:
-                reads.append(VariableRead(name, node, *name_and_default[1:]))
-    return tuple(reads)
+                    position_of_name[node.name] = parameters.index(key.id)
+    plain, by_function = [], []
+    for node in script.nodes:
+        plain.append(_key_and_default(node, environ))
+        if isinstance(node, ast.Call) and last_name(node.func) in position_of_name:
+            position = position_of_name[last_name(node.func)]
+            by_function.append((*node.args[position : position + 2], None, None)[:2])
+    for key, default in (*plain, *by_function):
+        name = text_constant(key)
+        if name is not None:
+            reads[name] = reads.get(name) or text_constant(default) or ""
+    return reads
 
 
-def environment_writes(evaluator: StaticEvaluator) -> dict[str, str | None]:
+def environment_writes(script: SetupScript) -> dict[str, str | None]:
     """Variables that are set whatever they were before, with the value; "" for one that is taken away, None for a
     computed one. What is set only where it was not set before is no such variable."""
     written: dict[str, str | None] = {}
-    holding: dict[str, set[Marker]] = {}
-    for statement in evaluator.nodes:
+    holding: dict[str, set[str]] = {}
+    for statement in script.nodes:
         for key, value in _written_items(statement):
             name = text_constant(key)
             if name is None:
                 continue
             if name not in holding and len(holding) < _MOST_VARIABLES:
-                holding[name] = evaluator.holding(("text", name))
-            depends_on = [*evaluator.conditions(statement), *([] if value is None else [value])]
-            if not any(holding.get(name, set()) & markers(expression) for expression in depends_on):
+                holding[name] = script.holding(quoted(name))
+            depends_on = [*script.conditions(statement), *([] if value is None else [value])]
+            if not any(holding.get(name, set()) & script.markers(expression) for expression in depends_on):
                 written[name] = "" if value is None else text_constant(value)
     return written
 
 
-def arch_variables(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> tuple[ArchVariable, ...]:
+def arch_variables(reads: Mapping[str, str], script: SetupScript) -> tuple[ArchVariable, ...]:
     """The variables from which architectures are taken, each with the form that the code around it expects."""
-    by_name = _by_name(read for read in reads if is_arch_variable(read.name))
-    return tuple(_arch_variable(name, evaluator, of_name) for name, of_name in by_name.items())
+    names = list(filter(is_arch_variable, reads))[:_MOST_VARIABLES]
+    return tuple(_arch_variable(name, reads[name], script) for name in names)
 
 
-def cuda_switches(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> CudaSwitches:
+def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches:
     """What decides whether CUDA code is compiled."""
-    # conditions ``x == "True"`` behind which modules are declared, and without which none are
-    conditions = [
-        node.test
-        for node in evaluator.nodes
+    # what is compared in conditions ``x == "True"`` behind which modules are declared, and without which none are
+    compared = [
+        node.test.left
+        for node in script.nodes
         if isinstance(node, ast.If)
         and isinstance(node.test, ast.Compare)
         and isinstance(node.test.ops[0], (ast.Eq, ast.In))
         and any(map(_names_builder, node.body))
         and not any(map(_names_builder, node.orelse))
     ]
-    on, also = [], []
-    for read in reads:
-        # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
-        is_other = read.name in _NO_SWITCHES or is_arch_variable(read.name) or switches_off(read.name)
-        if switches_on(read.name):
-            on.append(read)
-        elif _OWN_BUILD.fullmatch(read.name):
-            also.append(read)
-        elif conditions and not is_other:
-            holding = evaluator.holding(id(read.node))
-            if any(holding & markers(test.left) for test in conditions):
-                also.append(read)
-    off = (read.name for read in reads if switches_off(read.name))
+    on: dict[str, str] = {}
+    also: dict[str, str] = {}
+    for name in list(reads)[:_MOST_VARIABLES]:
+        if switches_on(name):
+            on[name] = _value_for_on(name, script)
+        elif _OWN_BUILD.fullmatch(name):
+            also[name] = _value_for_on(name, script)
+        elif compared and not (name in _NO_SWITCHES or is_arch_variable(name) or switches_off(name)):
+            # a variable decides, too, whose value is compared in one of these, as BASICSR_EXT's is
+            holding = script.holding(quoted(name))
+            if any(holding & script.markers(left) for left in compared):
+                also[name] = _value_for_on(name, script)
     asks_gpu = any(
         # or computes on it, as SparseConvNet's setup.py does
         last_name(node) in _ASKS_THE_GPU or (isinstance(node, ast.Call) and last_name(node.func) == "cuda")
-        for node in evaluator.nodes
+        for node in script.nodes
     )
-    return CudaSwitches(
-        by_gpu=_gpu_decides(evaluator),
-        asks_gpu=asks_gpu,
-        on={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(on).items()},
-        also={name: _value_for_on(of_name, evaluator) for name, of_name in _by_name(also).items()},
-        off=tuple(dict.fromkeys(off)),
-    )
+    off = tuple(filter(switches_off, reads))
+    return CudaSwitches(by_gpu=_gpu_decides(script), asks_gpu=asks_gpu, on=on, also=also, off=off)
 
 
 def _key_and_default(node: ast.AST, environ: set[str]) -> tuple[ast.expr | None, ast.expr | None]:
@@ -160,42 +141,23 @@ def _written_items(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | 
         yield from zip(node.args[0].keys, node.args[0].values, strict=True)
 
 
-def _by_name(reads: Iterable[VariableRead]) -> dict[str, list[VariableRead]]:
-    """The reads of each variable, for the first fifty variables."""
-    by_name: dict[str, list[VariableRead]] = {}
-    for read in reads:
-        by_name.setdefault(read.name, []).append(read)
-    return dict(islice(by_name.items(), _MOST_VARIABLES))
-
-
-def _arch_variable(name: str, evaluator: StaticEvaluator, reads: Sequence[VariableRead]) -> ArchVariable:
+def _arch_variable(name: str, default: str, script: SetupScript) -> ArchVariable:
     """From its default where that has numbers; else from what is done to the value, and from its name."""
-    holding = evaluator.holding(*(id(read.node) for read in reads))
+    holding = script.holding(quoted(name))
     separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
-    for node in evaluator.nodes:
-        function = last_name(node.func) if isinstance(node, ast.Call) else ""
-        if not isinstance(node, ast.Call) or function not in ("split", "int", "float"):
+    for call in script.calls("split", "int", "float"):
+        converted = call.func.value if isinstance(call.func, ast.Attribute) else next(iter(call.args), call)
+        if not holding & script.markers(converted):
             continue
-        converted: ast.AST = node
-        if isinstance(node.func, ast.Attribute):
-            converted = node.func.value
-        elif node.args:
-            converted = node.args[0]
-        if not holding & markers(converted):
-            continue
-        if function == "float":
+        function = last_name(call.func)
+        split_at = (script.text(call.args[0]) if call.args else " ") if function == "split" else ""
+        if function == "float" or split_at == ".":
             dotted = True
         elif function == "int":
             is_number = True
-        else:
-            split_at = evaluator.text(node.args[0]) if node.args else " "
-            if split_at == ".":
-                dotted = True
-            elif split_at:
-                separator = split_at
-    texts = (text_constant(read.default) for read in reads)
-    default = next((text for text in texts if text is not None and re.search(r"\d", text)), None)
-    if default is not None:
+        elif split_at:
+            separator = split_at
+    if re.search(r"\d", default):
         dotted = re.search(r"\d\.\d", default) is not None
         separator = next((sign for sign in _SEPARATORS if sign in default), separator)
     if separator not in _SEPARATORS:
@@ -203,20 +165,18 @@ def _arch_variable(name: str, evaluator: StaticEvaluator, reads: Sequence[Variab
     return ArchVariable(name, dotted, separator, plain=is_number and not dotted)
 
 
-def _value_for_on(reads: Sequence[VariableRead], evaluator: StaticEvaluator) -> str:
+def _value_for_on(name: str, script: SetupScript) -> str:
     """What it is compared with: ``1`` of ``os.getenv("FORCE_CUDA", "0") == "1"``; 1 where nothing else is said."""
-    holding = evaluator.holding(*(id(read.node) for read in reads))
-    for node in evaluator.nodes:
+    holding = script.holding(quoted(name))
+    for node in script.nodes:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.In)):
             continue
-        if not holding & markers(node.left):
+        if not holding & script.markers(node.left):
             continue
         texts = [text_constant(inner) for inner in ast.walk(node.comparators[0])]
         values = [text for text in texts if text is not None]
-        if "1" in values:
-            return "1"
         if values:
-            return values[0]
+            return "1" if "1" in values else values[0]
     return "1"
 
 
@@ -227,26 +187,28 @@ def _names_builder(statement: ast.stmt) -> bool:
     return False
 
 
-def _gpu_decides(evaluator: StaticEvaluator) -> bool:
+def _gpu_decides(script: SetupScript) -> bool:
     """``torch.cuda.is_available()`` decides between CUDAExtension and less, or ends the build."""
-    decided = evaluator.holding(GPU_IN_SIGHT, on_condition=True)
-    for node in evaluator.nodes:
+    decided = script.holding(GPU_IN_SIGHT, on_condition=True)
+    for node in script.nodes:
         if last_name(node) in ("CUDAExtension", "CppExtension"):
-            if any(decided & markers(test) for test in evaluator.conditions(node)):
+            if any(decided & script.markers(test) for test in script.conditions(node)):
                 return True
         elif isinstance(node, ast.If) and any(isinstance(item, ast.Raise) for item in node.body):
             denials = [part for part in ast.walk(node.test) if isinstance(part, ast.UnaryOp)]
-            if not any(isinstance(part.op, ast.Not) and decided & markers(part.operand) for part in denials):
+            if not any(
+                isinstance(part.op, ast.Not) and decided & script.markers(part.operand) for part in denials
+            ):
                 continue
             # for AMD's GPUs a build may well need to see one, to learn which it is
-            around = evaluator.conditions(node)[:5]
+            around = script.conditions(node)[:5]
             return not any(re.search(r"rocm|hip", ast.unparse(test), re.IGNORECASE) for test in around)
     # what runs while setup.py and its imports are executed: their top levels, and the functions that are called from there
-    functions = {node.name: node for node in evaluator.nodes if isinstance(node, ast.FunctionDef)}
-    pending: list[ast.AST] = [node for node in evaluator.nodes if isinstance(node, ast.Module)]
+    functions = {node.name: node for node in script.nodes if isinstance(node, ast.FunctionDef)}
+    pending: list[ast.AST] = [node for node in script.nodes if isinstance(node, ast.Module)]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.Assert) and decided & markers(node.test):
+        if isinstance(node, ast.Assert) and decided & script.markers(node.test):
             return True
         if isinstance(node, ast.Call) and (name := last_name(node.func)) in functions:
             pending += functions.pop(name).body

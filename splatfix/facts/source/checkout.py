@@ -34,7 +34,7 @@ from splatfix.facts.source.python_source import (
 from splatfix.facts.source.reached import as_started
 from splatfix.facts.source.reader import FolderReader, NotPython
 from splatfix.facts.source.scripts import read_packages_of, read_scripts
-from splatfix.facts.source.setup_py import own_path_in_flags, read_setup_script, standard_flags
+from splatfix.facts.source.setup_py import read_setup_script
 from splatfix.facts.source.syntax import imported
 from splatfix.facts.system.parallel import fact_within
 from splatfix.model import (
@@ -117,8 +117,8 @@ def read_checkout(
             CheckoutSource(
                 path=inside.relative_to(root).as_posix(),
                 source=source,
-                cxx_flags=standard_flags(script),
-                own_path_in_flags=own_path_in_flags(script),
+                cxx_flags=script.standard_flags,
+                own_path_in_flags=script.own_path_in_flags,
                 matches=(*code_matches(inside, all_patterns, reader), *python.matches),
                 headers_missing=tuple(missing),
                 faces=tuple(_packages_in(inside, reader)),

@@ -10,7 +10,6 @@ from splatfix.core.reading import is_regular_file
 from splatfix.facts.source.git_files import read_submodules
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
-from splatfix.model import NativeModule
 
 _OPTION = re.compile(r"\boption\s*\([^)]{0,2000}\)", re.IGNORECASE)
 _OFF = re.compile(r"\boption\s*\(\s*(\w+)[^)]{0,2000}\bOFF\s*\)", re.IGNORECASE)
@@ -65,17 +64,17 @@ class CMakeProject(Struct, frozen=True):
         """(name, address) of what it downloads as it configures."""
         return tuple(dict(_FETCHED.findall(self.text)).items())
 
-    def modules(self, script: SetupScript) -> Iterator[NativeModule]:
+    def modules(self, script: SetupScript) -> Iterator[str]:
         """The Python modules that CMake builds, by name; which sources go into them only CMake itself can tell.
 
         cmake_build_extension's ``CMakeExtension(install_prefix="package")`` puts them into that package.
         """
         prefixes = [script.argument(call, "install_prefix") for call in script.calls("CMakeExtension")]
-        packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if isinstance(prefix, str)]
+        packages = [prefix.strip("/").replace("/", ".") for prefix in prefixes if prefix]
         values = dict(_VALUE.findall(self.text))
         for variable, name in dict.fromkeys(_MODULE.findall(self.text)):
             if name or variable in values:
-                yield NativeModule(".".join([*packages[:1], name or values[variable]]), cuda=False)
+                yield ".".join([*packages[:1], name or values[variable]])
 
 
 def read_cmake(folder: Path, script: SetupScript, reader: FolderReader) -> CMakeProject:

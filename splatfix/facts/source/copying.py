@@ -61,7 +61,7 @@ class LeftOut(Struct, frozen=True):
 
 
 def missed(left_out: Iterable[LeftOut]) -> list[str]:
-    """What of it people are told without asking: neither data nor environments."""
+    """Return what of it people are told without asking: neither data nor environments."""
     return [f"{item.path} ({item.reason})" for item in left_out if item.wanted]
 
 
@@ -134,7 +134,7 @@ class SourceFiles:
                 self._build_files += f"{text}\n"
 
     def bounded(self) -> Iterator[Entry]:
-        """The same as :meth:`walk`, of what is not too large to be copied.
+        """Return the same as :meth:`walk`, of what is not too large to be copied.
 
         Raises:
             SplatfixError: ``source-too-large``, ``cannot-copy``.
@@ -228,7 +228,7 @@ class SourceFiles:
 
 @cache
 def _secret_names() -> re.Pattern[str]:
-    """The names that no image gets, by ``dockerfiles/secrets.dockerignore``."""
+    """Return the names that no image gets, by ``dockerfiles/secrets.dockerignore``."""
     lines = (bundled("dockerfiles") / "secrets.dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [fnmatch.translate(line.removeprefix("**/")) for line in lines if line.startswith("**/")]
     return re.compile("|".join(patterns), re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from splatfix.core.toml import parse_toml
 from splatfix.facts.source.build_variables import (
     arch_variables,
     cuda_switches,
+    environment_reads,
     environment_writes,
 )
 from splatfix.facts.source.cmake import read_cmake
@@ -23,11 +24,10 @@ from splatfix.facts.source.missing_folders import is_its_own, missing_folders
 from splatfix.facts.source.pins import requirements_from_files
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.scripts import read_packages_of
-from splatfix.facts.source.setup_py import SetupScript, parse_setup_script, read_setup_script
-from splatfix.facts.source.syntax import last_name
+from splatfix.facts.source.setup_py import SetupScript, given, parse_setup_script, read_setup_script
 from splatfix.facts.source.toml_table import TomlTable
 from splatfix.facts.source.variable_names import is_arch_variable
-from splatfix.model import ArchVariable, CodeMatch, NativeModule, Source
+from splatfix.model import ArchVariable, CodeMatch, Source
 
 # A checkout three levels deep has some hundred folders; a home folder or a disk has many thousands.
 MOST_FOLDERS = 3000
@@ -35,6 +35,7 @@ _DEEPEST = 6
 _NEAR = 3
 _NOT_BUILT = {"test", "tests", "docs"}
 _OUTPUT = {"build", "dist", "__pycache__", "node_modules", "venv", "env", "output", "data"}
+COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
 _BUILD_FILES = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 _TORCH_NAMES = ("CUDAExtension", "CppExtension")
 _LONGEST_LINE = 160
@@ -76,10 +77,13 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
     dependencies, python = project.texts("dependencies"), project.text("requires-python")
     build_requires = build_system.texts("requires")
     build_files = tuple(file for file in _BUILD_FILES if is_regular_file(folder / file))
-    modules = tuple(_modules(folder, script))
+    reads = environment_reads(script)
+    declared = tuple(script.calls("CUDAExtension", "CppExtension", "Extension"))
+    modules = tuple(script.argument(call, "name", position=0) or "" for call in declared)
+    lists = [script.texts(given(call, "sources", position=1)) for call in declared]
     cmake = read_cmake(folder, script, reader)
     by_cmake = bool(cmake.text) and not script.mentions(*_TORCH_NAMES)
-    cpu_only = _is_cpu_only(folder, script, modules, text, reader)
+    cpu_only = _is_cpu_only(folder, script, bool(lists) and all(lists), text, reader)
     needs_cuda = script.mentions("CUDAExtension") or not cpu_only
     if by_cmake:
         modules = modules or tuple(cmake.modules(script))
@@ -105,19 +109,20 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         version=script.setup_text("version") or version or (released[1].strip() if released else None),
         packages=packages,
         modules=modules,
+        files=_named_sources(folder, script),
         needs_cuda=needs_cuda,
         uses_torch_builder=script.mentions(*_TORCH_NAMES, "BuildExtension")
         and not (by_cmake and script.mentions("CMakeExtension")),
         build_requires=build_requires,
         requires=(*script.setup_texts("install_requires"), *dependencies, *from_files),
         python=python,
-        reads=tuple(dict.fromkeys((*(read.name for read in script.reads), *cmake.variables))),
+        reads=tuple(dict.fromkeys((*reads, *cmake.variables))),
         sets=environment_writes(script),
         arch_variables=(
-            *arch_variables(script.reads, script),
+            *arch_variables(reads, script),
             *map(ArchVariable, filter(is_arch_variable, cmake.variables)),
         ),
-        switches=cuda_switches(script.reads, script),
+        switches=cuda_switches(reads, script),
         version_from_git=script.mentions("use_scm_version", "setuptools_scm")
         or any(_SCM.match(requirement) for requirement in build_requires),
         nvcc_flags=script.nvcc_flags,
@@ -128,13 +133,17 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
         missing_folders=tuple(missing_folders(folder, script, submodules, reader)),
         submodules=submodules,
         clone=git_folder(folder, reader) is not None,
-        setups=tuple(str(script.argument(call, "name") or "")[:_LONGEST_LINE] for call in script.setups),
+        setups=tuple((script.argument(call, "name") or "")[:_LONGEST_LINE] for call in script.setups),
         cpu_only=cpu_only,
         error="; ".join(filter(None, (script.error, *pyproject.wrong[:3]))),
     )
-    for reason in script.exceeded:
-        reader.leave_out(folder / "setup.py", reason)
     return redacted(source)
+
+
+def _named_sources(folder: Path, script: SetupScript) -> tuple[str, ...]:
+    """The C++ and CUDA files that setup.py names and that are there. Which it compiles is known once it is asked."""
+    names = (text for text in script.literals if text.endswith(COMPILED) and "\0" not in text)
+    return tuple(name for name in names if is_regular_file(folder / name))
 
 
 class FolderWalk(Struct, frozen=True):
@@ -192,27 +201,12 @@ def walk_extensions(
     return FolderWalk(tuple(sorted(extensions)), tuple(unreadable))
 
 
-def _modules(folder: Path, script: SetupScript) -> Iterator[NativeModule]:
-    for call in script.calls("CUDAExtension", "CppExtension", "Extension"):
-        name = script.argument(call, "name", position=0)
-        declared = script.argument(call, "sources", position=1)
-        sources: tuple[str, ...] = ()
-        if isinstance(declared, list):
-            sources = tuple(item for item in declared if isinstance(item, str))
-        yield NativeModule(
-            name=name if isinstance(name, str) else "",
-            sources=sources,
-            missing=tuple(item for item in sources if not is_there(folder / item)),
-            cuda=last_name(call.func) == "CUDAExtension",
-        )
-
-
 def _is_cpu_only(
-    folder: Path, script: SetupScript, modules: Sequence[NativeModule], pyproject: str, reader: FolderReader
+    folder: Path, script: SetupScript, lists_sources: bool, pyproject: str, reader: FolderReader
 ) -> bool:
     if any(text.endswith(".cu") for text in script.literals):
         return False
-    if modules and all(module.sources for module in modules):
+    if lists_sources:
         return True
     declares = script.mentions(*_TORCH_NAMES, "Extension", "ext_modules", "cmdclass")
     declares = declares or bool(script.error) or "ext_modules" in script.literals

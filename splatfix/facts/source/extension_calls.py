@@ -32,7 +32,6 @@ class _Rasterizer(Struct, frozen=True):
     module: str
     name: str
     settings: tuple[ast.Call, ...]
-    constructor: tuple[str, ...]
 
 
 class _Scope(Generic[T]):
@@ -271,7 +270,6 @@ class _FunctionReader:
                 module=rasterizer.module,
                 settings=settings_keywords,
                 settings_positional=settings_positional,
-                constructor=rasterizer.constructor,
                 forward=keywords,
                 forward_positional=positional,
             )
@@ -296,14 +294,12 @@ class _FunctionReader:
         settings: list[ast.Call] = []
         for argument in (*value.args, *(keyword.value for keyword in value.keywords)):
             settings += self._settings_in(argument)
-        constructor = [keyword.arg for keyword in value.keywords if keyword.arg != "raster_settings"]
-        named = tuple(keyword for keyword in constructor if keyword)
         # given in a way that is not followed: most functions make settings once, just before, others in a function beside
         made = tuple(settings) or self._last_settings
         if not made:
             of_file = self._settings_of_file
             made = tuple(item for item in of_file if _absolute(item.func, self._names)[0] == module)
-        return (_Rasterizer(module, name, made, named),)
+        return (_Rasterizer(module, name, made),)
 
 
 def _absolute(callee: ast.expr, names: Mapping[str, str]) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from splatfix.core.reading import is_there
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.source.cmake import place_of_package, read_cmake
+from splatfix.facts.source.extension import COMPILED
 from splatfix.facts.source.folder import cloned_in_readme
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
@@ -20,7 +21,6 @@ from splatfix.model import EnvironmentFacts, MachineFacts, MissingHeader, Source
 
 _MOST_FILES = 300
 _MOST_FOLDERS = 3000
-_COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c")
 # What GCC, clang and cl add to their search by themselves.
 _INCLUDE_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
 _CARRIED_LIBRARY = re.compile(
@@ -176,9 +176,8 @@ def missing_headers(
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
-    names = [name for module in source.modules for name in module.sources if name.endswith(_COMPILED)]
-    pending = [folder / name for name in names if is_there(folder / name)]
-    endings = tuple(ending for ending in _COMPILED if source.needs_cuda or ending != ".cu")
+    pending = [folder / name for name in source.files]
+    endings = tuple(ending for ending in COMPILED if source.needs_cuda or ending != ".cu")
     pending = pending or list(reader.files_below(folder, endings, depth=4))
     visited = set(pending)
     while pending:

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 
 from splatfix.core.reading import is_folder, is_regular_file
 from splatfix.core.source_pattern import NamePattern
+from splatfix.facts.source.code_shapes import BY_SHAPE
 from splatfix.facts.source.reader import FolderReader
-from splatfix.facts.source.refused_code import BY_SHAPE
 from splatfix.facts.source.syntax import (
     dotted_name,
     imported,

@@ -69,7 +69,6 @@ def guarded_imports(file: str, nodes: Sequence[ast.AST]) -> Iterator[GuardedImpo
     Args:
         nodes: the file's syntax tree, as :func:`ast.walk` gives it.
     """
-    raising: set[int] = set()
     for node in nodes:
         if not isinstance(node, ast.Try):
             continue
@@ -78,15 +77,13 @@ def guarded_imports(file: str, nodes: Sequence[ast.AST]) -> Iterator[GuardedImpo
             for item in imported(statement):
                 if is_splat_module(item.module):
                     names_by_module.setdefault((item.line, item.module), []).extend(filter(None, [item.name]))
-        # few files have such a try, and this walk takes longest; in the order of ast.walk the innermost nodes come last
-        if names_by_module and not raising:
-            raising.add(0)
-            for inner in reversed(nodes):
-                if isinstance(inner, ast.Raise) or any(
-                    id(child) in raising for child in ast.iter_child_nodes(inner)
-                ):
-                    raising.add(id(inner))
-        handlers = [handler for handler in node.handlers if id(handler) not in raising]
+        if not names_by_module:
+            continue
+        handlers = [
+            handler
+            for handler in node.handlers
+            if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
+        ]
         for (line, module), names in names_by_module.items() if handlers else ():
             yield GuardedImport(file, line, module, tuple(names), _caught(handlers))
 

@@ -17,7 +17,6 @@ from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.syntax import dotted_name, imported, keyword_value, last_name, text_constant
-from splatfix.model import NativeModule
 
 _MOST_SCRIPTS = 40
 _MOST_MODULES = 40
@@ -87,7 +86,7 @@ def find_scripts(root: Path, reader: FolderReader) -> tuple[list[Path], list[Pat
 def read_packages_of(
     folder: Path,
     packages: tuple[str, ...],
-    modules: tuple[NativeModule, ...],
+    modules: tuple[str, ...],
     patterns: Iterable[NamePattern] = (),
 ) -> Program:
     """What the packages of an extension import and use when they are imported themselves.
@@ -104,7 +103,7 @@ def read_packages_of(
     if not entries:
         return Program()
     program = read_program(entries, folder, patterns, FolderReader())
-    own = {module.name.partition(".")[0] for module in modules}
+    own = {module.partition(".")[0] for module in modules}
     return Program(tuple(item for item in program.imports if item.name not in own), program.matches)
 
 

@@ -26,16 +26,16 @@ class TomlTable:
         self._values, self._file, self._path = values, file, path
 
     def table(self, key: str) -> TomlTable:
-        """A table inside; empty when it is not there."""
+        """Return a table inside; empty when it is not there."""
         return TomlTable(self._get(key, dict) or {}, self._file, self.wrong, f"{self._path}{key}.")
 
     def text(self, key: str) -> str | None:
-        """A string; None when it is not there."""
+        """Return a string; None when it is not there."""
         value: str | None = self._get(key, str)
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """The strings of an array; empty when it is not there."""
+        """Return the strings of an array; empty when it is not there."""
         values = self._get(key, list) or ()
         texts = tuple(value for value in values if isinstance(value, str))
         if len(texts) < len(values):

@@ -112,6 +112,9 @@ class System(Protocol):
 class LiveSystem:
     """The machine splatfix runs on."""
 
+    read_binary, symbol_needs = staticmethod(read_binary), staticmethod(read_needs)
+    provided_versions, contains = staticmethod(provided_versions), staticmethod(held_texts)
+
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
         self._runner = runner or ProcessRunner()
         self.name = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
@@ -155,20 +158,8 @@ class LiveSystem:
     def run(self, argv: Sequence[str], timeout: float) -> Completed:
         return self._runner.run(argv, timeout=timeout, env=self.env)
 
-    def read_binary(self, path: str) -> Binary:
-        return read_binary(path)
-
-    def symbol_needs(self, path: str) -> SymbolNeeds:
-        return read_needs(path)
-
     def missing_exports(self, names: Iterable[str], libraries: Sequence[str]) -> tuple[str, ...]:
         return missing_exports(names, [Path(library) for library in libraries])
-
-    def provided_versions(self, path: str) -> tuple[str, ...]:
-        return provided_versions(path)
-
-    def contains(self, path: str, texts: Iterable[str]) -> tuple[str, ...]:
-        return held_texts(path, texts)
 
     def modified(self, path: str) -> float | None:
         try:
@@ -257,8 +248,7 @@ class CachingSystem:
         self.name, self.machine, self.python = system.name, system.machine, system.python
         self.env = system.env
         self._kept: dict[str, dict[tuple[Any, ...], Any]] = {}
-        self._under_way: set[tuple[str, tuple[Any, ...]]] = set()
-        self._changed = threading.Condition()
+        self._asking: dict[tuple[str, tuple[Any, ...]], threading.Lock] = {}
         self.unreadable, self.leave_out = system.unreadable, system.leave_out
 
     read = _once(System.read)
@@ -281,22 +271,12 @@ class CachingSystem:
         arguments = tuple(item if isinstance(item, (str, float, int)) else tuple(item) for item in arguments)
         key = portable(arguments[0]) if name == "run" else arguments
         kept = self._kept.setdefault(name, {})
-        if key not in kept:
-            with self._changed:
-                while (name, key) in self._under_way:
-                    self._changed.wait()
-                is_first = key not in kept
-                if is_first:
-                    self._under_way.add((name, key))
-            if is_first:
+        with self._asking.setdefault((name, key), threading.Lock()):
+            if key not in kept:
                 try:
-                    answer = getattr(self._system, name)(*arguments)
+                    kept[key] = getattr(self._system, name)(*arguments)
                 except Exception as error:  # noqa: BLE001 - raised again in everyone who asks
-                    answer = error
-                with self._changed:
-                    kept[key] = answer
-                    self._under_way.discard((name, key))
-                    self._changed.notify_all()
+                    kept[key] = error
         answer = kept[key]
         if isinstance(answer, Exception):
             raise answer

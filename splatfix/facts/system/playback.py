@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from splatfix.binaries import Binary, BinaryError, EntryKind, Fatbin, FatbinEntry, SymbolNeeds
 from splatfix.core.codec import from_json, to_json
@@ -171,10 +172,12 @@ class PlaybackSystem:
         self._absent = set(map(self._key, self._paths.absent))
         self._modified = self._keyed(self._paths.modified)
         self._fingerprints = self._keyed(self._paths.fingerprints)
-        self._binaries = self._keyed(raw.binaries)
+        self._binaries = self._keyed(from_json(_PARTS["binaries"], raw.binaries))
         self._files = self._keyed(raw.files)
-        self._symbols = {json.dumps([item["call"], item["arguments"]]): item for item in raw.symbols}
-        self._commands = {self._command_key(item["argv"]): item for item in raw.commands}
+        symbols = from_json(tuple[_SymbolAnswer, ...], raw.symbols)
+        self._symbols = {json.dumps([item.call, item.arguments]): item for item in symbols}
+        commands = from_json(tuple[Completed, ...], raw.commands)
+        self._commands = {self._command_key(item.argv): item for item in commands}
         # every path that is there, by what the recording knows of it or of something inside
         self._known: set[str] = set()
         leaves = [*map(self._key, self._paths.exists), *self._scripts]
@@ -262,21 +265,18 @@ class PlaybackSystem:
         if answer is None:
             error = f"could not start {command[0]}: No such file or directory"
             return Completed(command, None, error=error)
-        return Completed(**{**answer, "argv": command})
+        return replace(answer, argv=command)
 
     def read_binary(self, path: str) -> Binary:
-        document = self._at(self._binaries, path)
-        if document is None:
+        file = self._at(self._binaries, path)
+        if file is None:
             raise FileNotFoundError(2, "No such file or directory", path)
-        file = _decoded(_NativeFile, document)
+        _raise_recorded(file)
         fatbins: list[Fatbin] = []
-        try:
-            for item in file.fatbins:
-                section = _RELOCATABLE if item.relocatable else ".nv_fatbin"
-                fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item.code)))
-                fatbins += [fatbin] * min(item.count, _MOST_FATBINS)
-        except ValueError as error:  # no words that :func:`packed` makes
-            raise BinaryError(f"the recording of {path} is damaged: {error}") from error
+        for item in file.fatbins:
+            section = _RELOCATABLE if item.relocatable else ".nv_fatbin"
+            fatbin = Fatbin(0, section, tuple(map(_entry_of_text, item.code)))
+            fatbins += [fatbin] * min(item.count, _MOST_FATBINS)
         fields: dict[str, Any] = {name: getattr(file, name) for name in _PACKED}
         return Binary(path, fatbins=tuple(fatbins), **fields)
 
@@ -296,7 +296,8 @@ class PlaybackSystem:
         recorded = self._symbols.get(json.dumps([call, arguments]))
         if recorded is None:
             raise BinaryError(f"{call} was not recorded for this file")
-        return _decoded(kind, _decoded(_SymbolAnswer, recorded).answer)
+        _raise_recorded(recorded)
+        return from_json(kind, recorded.answer)
 
     def modified(self, path: str) -> float | None:
         return self._at(self._modified, path)
@@ -311,15 +312,10 @@ class PlaybackSystem:
         return dict(self.raw.nvml)
 
 
-def _decoded(kind: type[T], document: Any) -> T:
-    """What was recorded; raises what was raised when it was recorded, and BinaryError for what is damaged."""
-    try:
-        recorded = from_json(kind, document)
-    except ValueError as error:
-        raise BinaryError(f"the recording is damaged: {error}") from error
-    if isinstance(recorded, (_SymbolAnswer, _NativeFile)) and recorded.error:
+def _raise_recorded(recorded: _SymbolAnswer | _NativeFile) -> None:
+    """Raise what was raised when it was recorded."""
+    if recorded.error:
         raise OSError(recorded.error) if recorded.kind == "OSError" else BinaryError(recorded.error)
-    return recorded
 
 
 # What facts are drawn from of a native file, besides its fatbins.

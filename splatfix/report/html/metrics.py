@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from splatfix.core.lenient import LARGEST
+from splatfix.certify.record import LARGEST
 from splatfix.core.limits import MOST_METRICS
 from splatfix.core.reading import Unread, read_text
 from splatfix.core.words import counted

@@ -88,7 +88,7 @@ def certificate_page(
         matrix=matrix,
         binary_table=Table(
             ("binary", "GPU code in it", *matrix.gpus),
-            [(item.path, item.code, *item.fits) for item in matrix.binaries],
+            [(item.path, item.code, *item.verdicts) for item in matrix.binaries],
         ),
         fits=_FITS,
         valid_for=valid_for,

@@ -11,20 +11,13 @@ from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.extensions import cache_root, own_tag
 from splatfix.model import JitCache
+from tests.tables import data
 
 from .native_files import NEW_ABI, library, needs_gcc, torch_in
 
-GONE = "_ZN3c104goneEv"
-# Lines of a build.ninja in the form that torch.utils.cpp_extension writes.
-NINJA = """\
-ninja_required_version = 1.3
-cxx = c++
-nvcc = /usr/local/cuda-13.0/bin/nvcc
+TABLE = data(__file__)
 
-cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -isystem {torch}/include/torch/csrc/api/include
-cuda_cflags = -DTORCH_EXTENSION_NAME=gsplat_cuda -isystem {torch}/include -gencode=arch=compute_90,code=sm_90 \
--gencode=arch=compute_90,code=compute_90 --compiler-options '-fPIC'
-"""
+GONE = "_ZN3c104goneEv"
 
 
 def caches(python: Path, **env: str) -> dict[str, JitCache]:
@@ -71,7 +64,7 @@ def test_a_cache_of_this_and_of_other_environments(
     good = library(root / own / "good" / "good.so", (), [NEW_ABI], links=[lib / "libc10.so"])
     stale = library(root / own / "stale" / "stale.so", (), [NEW_ABI, GONE], links=[older / "libc10.so"])
     library(root / "py38_cu117" / "other" / "other.so", (), [GONE], links=[older / "libc10.so"])
-    (good.parent / "build.ninja").write_text(NINJA.format(torch=site_packages / "torch"))
+    (good.parent / "build.ninja").write_text(TABLE["texts"]["ninja"].format(torch=site_packages / "torch"))
     (stale.parent / "lock").touch()
     os.utime(good, (1_700_000_000, 1_700_000_000))
     found = caches(empty_venv, XDG_CACHE_HOME=str(tmp_path / "cache"))
@@ -114,14 +107,7 @@ def test_without_a_home_there_is_no_cache() -> None:
 
 @needs_gcc
 @pytest.mark.parametrize(
-    ("init", "exports", "optional"),
-    [
-        ("import os\n", (), True),  # open3d: torch.ops loads it in open3d.ml.torch
-        ("import importlib.util\nimportlib.util.find_spec('torch')\n", (), True),  # open3d 0.20
-        ("import os\nimport torch\ntorch.ops.load_library('x')\n", (), False),  # torch_scatter
-        ("import os\n", ("PyInit_some_ops",), False),
-        (None, (), False),
-    ],
+    ("init", "exports", "optional"), TABLE["a-library-that-importing-its-package-does-not-load"]
 )
 def test_a_library_that_importing_its_package_does_not_load(
     empty_venv: Path, site_packages: Path, init: str | None, exports: tuple[str, ...], optional: bool

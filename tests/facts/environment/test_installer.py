@@ -8,6 +8,9 @@ import pytest
 from splatfix.facts import find_installer
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.model import Installer
+from tests.tables import data
+
+TABLE = data(__file__)
 
 PYTHON, OWN = "/env/bin/python", "/own/bin/python"
 UV = {"stdout": "uv 0.13.9 (x86_64-unknown-linux-gnu)\n", "returncode": 0}
@@ -20,16 +23,7 @@ def machine(*exists: str, said: Mapping[str, Any] | None = None, **env: str) -> 
     return PlaybackSystem(RawMachine(named, env, {"exists": list(exists)}, commands))
 
 
-@pytest.mark.parametrize(
-    ("place", "env", "program", "via"),
-    [
-        ("/usr/bin/uv", {}, "uv", "PATH"),
-        ("/opt/uv", {"UV": "/opt/uv"}, "/opt/uv", "UV"),
-        ("/env/bin/uv", {}, "/env/bin/uv", "beside the target Python"),
-        ("/own/bin/uv", {}, "/own/bin/uv", "beside splatfix's Python"),
-        ("/home/me/.local/bin/uv", {}, "/home/me/.local/bin/uv", "uv's installer"),
-    ],
-)
+@pytest.mark.parametrize(("place", "env", "program", "via"), TABLE["uv-wherever-it-is"])
 def test_uv_wherever_it_is(place: str, env: dict[str, str], program: str, via: str) -> None:
     system = machine(place, said={f"{program} --version": UV}, **env)
     found = find_installer(system, PYTHON, pip_inside=False)

@@ -12,6 +12,9 @@ from splatfix.context import Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import choose_python
 from splatfix.model import Status
+from tests.tables import data
+
+TABLE = data(__file__)
 
 
 def folder_with_python(folder: Path) -> Path:
@@ -72,15 +75,7 @@ def test_condas_base_and_a_folder_that_is_gone_are_passed_over(
     assert choose_python(None).python == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "mark"),
-    [
-        (".venv", "pyvenv.cfg"),
-        ("venv", "pyvenv.cfg"),
-        ("env", "pyvenv.cfg"),
-        (".pixi/envs/default", "conda-meta"),
-    ],
-)
+@pytest.mark.parametrize(("name", "mark"), TABLE["the-projects-environment-is-found-from-below"])
 def test_the_projects_environment_is_found_from_below(
     name: str, mark: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

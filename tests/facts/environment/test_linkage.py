@@ -12,6 +12,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.linkage import abi_of
 from splatfix.facts.machine.libraries import Loader
 from splatfix.model import Extension, Linkage
+from tests.tables import data
 
 from .native_files import EMPTY, NEW_ABI, OLD_ABI, extension, library, load, needs_gcc, torch_in
 
@@ -199,18 +200,7 @@ def test_a_damaged_torch_library_is_unknown(empty_venv: Path, site_packages: Pat
     assert linkage.error and linkage.torch_missing == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "abi"),
-    [
-        (NEW_ABI, True),
-        (OLD_ABI, False),
-        ("_ZN3c105ErrorC1ENS_14SourceLocationESs", False),
-        ("_ZNK3c105Error4whatB5cxx11Ev", True),
-        ("_ZN2at4_ops5empty4callEv", None),
-        ("_ZN5torch4jit13ClassSsThingEv", None),
-        ("_ZN5torch8autograd8VariableENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", True),
-    ],
-)
+@pytest.mark.parametrize(("name", "abi"), data(__file__)["names"])
 def test_which_string_a_name_speaks_of(name: str, abi: bool | None) -> None:
     assert abi_of([name]) is abi
 

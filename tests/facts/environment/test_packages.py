@@ -26,18 +26,10 @@ from tests.tables import data
 
 from .native_files import NEW_ABI, TAG, extension, library, needs_gcc, torch_in
 
-MANIFEST = {
-    "schema_version": 1,
-    "kind": "built",
-    "targets": ["sm_120"],
-    "edits": ["type-is-cuda"],
-    "built_with": {"torch": "2.11.0+cu130 13.0", "toolkit": "12.8.93"},
-    "cuda_mismatch": "toolkit 12.8, torch 13.0",
-}
-
+TABLE = data(__file__)
 
 # A rasterizer's Python side in the shape that all of them have; the text is this test's own.
-RASTERIZER: str = data(__file__)["texts"]["rasterizer"]
+RASTERIZER: str = TABLE["texts"]["rasterizer"]
 
 
 def probe(python: Path) -> EnvironmentFacts:
@@ -82,18 +74,7 @@ def test_the_face_of_a_package() -> None:
     assert "SparseGaussianAdam" in found.classes
 
 
-@pytest.mark.parametrize(
-    ("text", "native", "exports"),
-    [
-        ("from . import _C as backend\nbackend.f()", ("m._C",), ("f",)),
-        ("from ._C import f, g", ("m._C",), ("f", "g")),
-        ("from m import _C\n_C.f()", ("m._C",), ("f",)),
-        ("from m._C import f", ("m._C",), ("f",)),
-        ("import m._C", ("m._C",), ()),
-        ("if torch.cuda.is_available():\n    from m_cuda import f", ("m_cuda",), ("f",)),
-        ("from .wrapper import _C_thing\nimport torch", (), ()),
-    ],
-)
+@pytest.mark.parametrize(("text", "native", "exports"), TABLE["compiled-parts-however-they-are-imported"])
 def test_compiled_parts_however_they_are_imported(
     text: str, native: tuple[str, ...], exports: tuple[str, ...]
 ) -> None:
@@ -254,16 +235,7 @@ def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_
         assert bool(ours) is (wanted == "here")
 
 
-@pytest.mark.parametrize(
-    ("handler", "catches"),
-    [
-        ("except:\n    pass", "everything"),
-        ("except Exception:\n    fast = False", "everything"),
-        ("except (ImportError, OSError) as e:\n    fast = False", "ImportError, OSError"),
-        ("except ImportError:\n    raise RuntimeError('install it')", None),
-        ("finally:\n    pass", None),
-    ],
-)
+@pytest.mark.parametrize(("handler", "catches"), TABLE["guarded-imports"])
 def test_guarded_imports(handler: str, catches: str | None) -> None:
     tree = tuple(ast.walk(ast.parse(f"try:\n    from fused_ssim import fused_ssim\n{handler}\n")))
     found = tuple(guarded_imports("t.py", tree))
@@ -272,18 +244,7 @@ def test_guarded_imports(handler: str, catches: str | None) -> None:
         assert (found[0].module, found[0].names, found[0].line) == ("fused_ssim", ("fused_ssim",), 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "imports"),
-    [
-        ("import torch\nfrom . import _C\n", True),
-        ("from torch import nn\n", True),
-        ("from . import _C\n", False),
-        ("from ._C import distCUDA2\n", False),
-        ("", False),
-        ("from .cuda import rasterize\n", None),
-        ("from . import cuda\n", None),
-    ],
-)
+@pytest.mark.parametrize(("text", "imports"), TABLE["who-imports-torch-by-itself"])
 def test_who_imports_torch_by_itself(tmp_path: Path, text: str, imports: bool | None) -> None:
     source_of(tmp_path, text, "simple_knn")
     (found,) = read_packages(LiveSystem(), [str(tmp_path)], (), ())
@@ -294,7 +255,7 @@ TINY = "tiny-1.0.dist-info"
 
 
 def test_how_it_was_built(tmp_path: Path) -> None:
-    found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(MANIFEST)})
+    found = installed(tmp_path, **{f"{TINY}/splatfix.json": json.dumps(TABLE["manifest"])})
     assert found.made_by_splatfix == "built"
     assert found.built == BuildRecord(
         targets=("sm_120",),
@@ -328,15 +289,7 @@ def test_a_drop_in_is_known_by_its_manifest(empty_venv: Path, site_packages: Pat
     assert (item.dropin, item.native, item.native_missing) == ("diff_gaussian_rasterization@v1", (), ())
 
 
-@pytest.mark.parametrize(
-    ("named", "held", "code", "error"),
-    [
-        ({"a-sm_90-1": 0x5A, "a-sm_80-2": 0x50}, 2, ("sm_80", "sm_90"), ""),
-        ({"a-sm_90-1": 0x5A, "b-sm_80-1": 0x50}, 2, ("sm_90", "sm_80"), ""),
-        ({"a-sm_120-1": 0x5A}, 1, (), "holds code for sm_90"),
-        ({"a-sm_90-1": 0x5A}, 0, (), "No such file"),
-    ],
-)
+@pytest.mark.parametrize(("named", "held", "code", "error"), TABLE["code-that-a-drop-in-brings"])
 def test_code_that_a_drop_in_brings(
     tmp_path: Path, named: dict[str, int], held: int, code: tuple[str, ...], error: str
 ) -> None:

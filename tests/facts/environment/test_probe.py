@@ -16,6 +16,9 @@ from splatfix.core.errors import SplatfixError
 from splatfix.facts import LiveSystem
 from splatfix.facts.environment import probe as environment
 from tests.files import put
+from tests.tables import data
+
+TABLE = data(__file__)
 
 SYSTEM = LiveSystem()
 
@@ -75,15 +78,7 @@ def test_an_empty_venv(empty_venv: Path) -> None:
     assert found.extensions.value == ()
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "kind"),
-    [
-        ("pyvenv.cfg", "home = /usr/bin\nuv = 0.8.3\n", "uv"),
-        ("pyvenv.cfg", "home = /usr/bin\nvirtualenv = 20.26\n", "virtualenv"),
-        ("pipx_metadata.json", "{}", "pipx"),
-        ("conda-meta/history", "", "conda"),
-    ],
-)
+@pytest.mark.parametrize(("file", "text", "kind"), TABLE["kinds-of-environments"])
 def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str) -> None:
     path = empty_venv.parent.parent / file
     path.parent.mkdir(exist_ok=True)
@@ -92,15 +87,7 @@ def test_kinds_of_environments(empty_venv: Path, file: str, text: str, kind: str
     assert found.interpreter.value.kind == kind
 
 
-@pytest.mark.parametrize(
-    ("body", "part"),
-    [
-        ("exit 7", "exit code 7"),
-        ("kill -SEGV $$", "SIGSEGV"),
-        ("echo nonsense", "not readable"),
-        ("sleep 60", "no answer"),
-    ],
-)
+@pytest.mark.parametrize(("body", "part"), TABLE["an-interpreter-that-does-not-answer"])
 def test_an_interpreter_that_does_not_answer(tmp_path: Path, body: str, part: str) -> None:
     broken = tmp_path / "python"
     broken.write_text(f"#!/bin/sh\n{body}\n")
@@ -123,23 +110,7 @@ def fake_torch(
     put(site / "torch", {"__init__.py": body, "version.py": version})
 
 
-@pytest.mark.parametrize(
-    ("body", "outcome", "detail"),
-    [
-        ("import os; os.abort()", "signal", "SIGABRT"),
-        (
-            "raise ImportError('libcudart.so.12: cannot open shared object file')",
-            "exception",
-            "libcudart.so.12",
-        ),
-        ("import sys; sys.exit(0)", "exception", "before the import was done"),
-        (
-            "import os; os.write(1, 2 * b'splatfix-import-0123456789abcdef\\n'); os._exit(0)",
-            "exception",
-            "before",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("body", "outcome", "detail"), TABLE["a-torch-that-breaks-at-import-is-seen"])
 def test_a_torch_that_breaks_at_import_is_seen(
     empty_venv: Path, site_packages: Path, body: str, outcome: str, detail: str
 ) -> None:

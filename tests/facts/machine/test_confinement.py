@@ -10,13 +10,14 @@ from splatfix.facts.machine import confinement, probe
 from splatfix.facts.system.playback import PlaybackSystem
 from splatfix.model import Confinement
 from tests.facts.conftest import MachineOf
+from tests.tables import data
 
 RECORDED = json.loads(Path(__file__).with_name("containers.json").read_text(encoding="utf-8"))["containers"]
 FIND = (
     *("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c", "!", "(", "-readable"),
     *("-writable", ")"),
 )
-GIB = 2**30
+TABLE = data(__file__)
 
 
 def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
@@ -30,29 +31,13 @@ def recorded(machine_of: MachineOf, name: str, **more: Any) -> PlaybackSystem:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "wanted"),
-    [
-        ("docker", "docker", Confinement(shm=64 * 2**20, read_only=False, user=0)),
-        ("docker-locked-down", "docker", Confinement(shm=8 * 2**20, processes=40, memory=GIB, read_only=True, user=10001)),
-        ("docker-tmpfs", "docker", Confinement(shm=2 * GIB, memory=16 * GIB, read_only=True, writable=("/tmp",), user=0)),
-        (
-            "docker-devices",
-            "docker",
-            Confinement(
-                shm=64 * 2**20, read_only=False, user=10001, closed_devices=("/dev/nvidia0", "/dev/nvidiactl")
-            ),
-        ),
-        ("buildkit", "buildkit", Confinement(shm=64 * 2**20, read_only=False)),
-        ("containerd", "containerd", Confinement(shm=64 * 2**20, read_only=False)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "kind", "given"), TABLE["started-with"])
 def test_what_real_containers_were_started_with(
-    name: str, kind: str, wanted: Confinement, machine_of: MachineOf
+    name: str, kind: str, given: dict[str, Any], machine_of: MachineOf
 ) -> None:
     facts = probe.probe(recorded(machine_of, name))
     assert facts.container == kind, RECORDED[name]["start"]
-    assert facts.confinement.value == wanted
+    assert facts.confinement.value == Confinement(**given)
 
 
 def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
@@ -63,17 +48,7 @@ def test_outside_of_a_container_nothing_is_asked(machine_of: MachineOf) -> None:
     assert facts.container is None and facts.confinement.value is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "\n\n",
-        "garbage",
-        "1 2 3 - -",
-        "1 2 0:1 / /dev/shm rw - tmpfs shm rw,size=99999999999999999999k",
-        "\x00" * 50,
-    ],
-)
+@pytest.mark.parametrize("text", TABLE["damaged-mounts"])
 def test_damaged_mounts_are_unknown(text: str, machine_of: MachineOf) -> None:
     found = confinement.probe(machine_of(files={"/proc/self/mountinfo": text}))
     assert found.value is None or found.value.shm is None

@@ -22,10 +22,6 @@ from tests.archs import goal
 from tests.machines import NAMES, facts_of, raw_machines
 
 
-def cut(text: str, dice: random.Random) -> str:
-    return text[: dice.randrange(len(text) + 1)]
-
-
 def noise(text: str, dice: random.Random) -> str:
     letters = list(text)
     for _ in range(max(1, len(letters) // 20)):
@@ -35,36 +31,21 @@ def noise(text: str, dice: random.Random) -> str:
     return "".join(letters)
 
 
-def huge_numbers(text: str, dice: random.Random) -> str:
-    return "".join(
-        "9" * dice.choice((3, 30, 5000)) if c.isdigit() and dice.random() < 0.2 else c for c in text
+def with_digits(others: Sequence[str], share: float) -> Callable[[str, random.Random], str]:
+    """Put other digits in the place of a share of them."""
+    return lambda text, dice: "".join(
+        dice.choice(others) if letter.isdigit() and dice.random() < share else letter for letter in text
     )
 
 
-def other_digits(text: str, dice: random.Random) -> str:
-    return "".join(dice.choice("٣²߉𝟗") if c.isdigit() and dice.random() < 0.4 else c for c in text)
-
-
-def empty(text: str, dice: random.Random) -> str:
-    return ""
-
-
-def doubled(text: str, dice: random.Random) -> str:
-    return text + text[dice.randrange(len(text) + 1) :] + text
-
-
-def nested(text: str, dice: random.Random) -> str:
-    return "[" * 100_000
-
-
 DAMAGES: tuple[Callable[[str, random.Random], str], ...] = (
-    cut,
+    lambda text, dice: text[: dice.randrange(len(text) + 1)],
     noise,
-    huge_numbers,
-    other_digits,
-    empty,
-    doubled,
-    nested,
+    with_digits(("9" * 3, "9" * 30, "9" * 5000), 0.2),
+    with_digits("٣²߉𝟗", 0.4),
+    lambda text, dice: "",
+    lambda text, dice: text + text[dice.randrange(len(text) + 1) :] + text,
+    lambda text, dice: "[" * 100_000,
 )
 
 

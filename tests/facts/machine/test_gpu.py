@@ -10,6 +10,9 @@ from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from tests.facts.conftest import MachineOf
+from tests.tables import data
+
+TABLE = data(__file__)
 
 SMI = (
     "nvidia-smi",
@@ -69,23 +72,7 @@ def test_the_kernel_modules_own_files(machine_of: MachineOf) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "version", "is_open"),
-    [
-        ("NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023", "535.129.03", False),
-        (
-            "NVIDIA UNIX Open Kernel Module for x86_64  590.48.01  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Mon Dec  8",
-            "590.48.01",
-            True,
-        ),
-        (
-            "NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain@mobile-u64-6336)",
-            "540.4.0",
-            True,
-        ),
-        ("NVIDIA UNIX Open Kernel Module for x86_64  580.82.09", "580.82.09", True),
-    ],
-)
+@pytest.mark.parametrize(("line", "version", "is_open"), TABLE["lines-of-proc-driver-nvidia-version"])
 def test_lines_of_proc_driver_nvidia_version(
     machine_of: MachineOf, line: str, version: str, is_open: bool
 ) -> None:
@@ -96,17 +83,7 @@ def test_lines_of_proc_driver_nvidia_version(
     assert (driver.version, driver.open_module) == (version, is_open)
 
 
-@pytest.mark.parametrize(
-    ("vendor", "device", "name", "cc"),
-    [
-        ("10de", "2c02", "NVIDIA GeForce RTX 5080", "12.0"),
-        ("10de", "2e12", "NVIDIA GB10", "12.1"),
-        ("10de", "20b2", "NVIDIA A100 SXM4 80GB", "8.0"),
-        ("10de", "1b06", "NVIDIA GeForce GTX 1080 Ti", "6.1"),
-        ("10de", "ffff", "NVIDIA PCI device ffff", None),
-        ("1002", "7550", "AMD Radeon RX 9070/9070 XT/9070 GRE", None),
-    ],
-)
+@pytest.mark.parametrize(("vendor", "device", "name", "cc"), TABLE["cards-by-their-pci-id"])
 def test_cards_by_their_pci_id(
     machine_of: MachineOf, vendor: str, device: str, name: str, cc: str | None
 ) -> None:

@@ -13,65 +13,21 @@ from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel
 from tests.facts.conftest import MachineOf
+from tests.tables import data
 
-GIB = 2**30
-MEMINFO = f"MemTotal:       {64 * 1024**2} kB\nMemAvailable:   {48 * 1024**2} kB\nSwapTotal:       {8 * 1024**2} kB\n"
-STATUS = "Name:\tpython\nCpus_allowed:\tff,ffffffff\n"
-
-
-def test_resources_without_limits(machine_of: MachineOf) -> None:
-    found = resources.probe(machine_of(files={"/proc/meminfo": MEMINFO, "/proc/self/status": STATUS}))
-    assert (found.cores, found.memory_total, found.swap_total) == (40, 64 * GIB, 8 * GIB)
+TABLE = data(__file__)
 
 
-def test_a_version_2_control_group_and_those_above_it(machine_of: MachineOf) -> None:
-    base = "/sys/fs/cgroup"
-    files = {
-        "/proc/meminfo": MEMINFO,
-        "/proc/self/status": STATUS,
-        "/proc/self/cgroup": "0::/jobs/one\n",
-        f"{base}/cgroup.controllers": "cpu memory\n",
-        f"{base}/jobs/memory.max": f"{16 * GIB}\n",
-        f"{base}/jobs/memory.current": f"{4 * GIB}\n",
-        f"{base}/jobs/one/memory.max": "max\n",
-        f"{base}/jobs/one/cpu.max": "400000 100000\n",
-        f"{base}/jobs/cpu.max": "max 100000\n",
-    }
-    found = resources.probe(machine_of(files=files))
-    assert (found.memory_total, found.memory_available, found.cores) == (16 * GIB, 12 * GIB, 4)
+@pytest.mark.parametrize(("files", "found"), TABLE["resources"])
+def test_resources_and_their_limits(
+    machine_of: MachineOf, files: dict[str, str], found: tuple[int, ...]
+) -> None:
+    """Under control groups of both versions, of which those above limit too."""
+    given = resources.probe(machine_of(files={**TABLE["host"], **files}))
+    assert (given.cores, given.memory_total, given.memory_available, given.swap_total) == found
 
 
-def test_a_version_1_control_group(machine_of: MachineOf) -> None:
-    base = "/sys/fs/cgroup"
-    files = {
-        "/proc/meminfo": MEMINFO,
-        "/proc/self/status": STATUS,
-        "/proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n",
-        f"{base}/memory/memory.limit_in_bytes": f"{8 * GIB}\n",
-        f"{base}/memory/memory.usage_in_bytes": f"{GIB}\n",
-        f"{base}/cpu/cpu.cfs_quota_us": "150000\n",
-        f"{base}/cpu/cpu.cfs_period_us": "100000\n",
-    }
-    found = resources.probe(machine_of(files=files))
-    assert (found.memory_total, found.memory_available, found.cores) == (8 * GIB, 7 * GIB, 2)
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"proc/self/cgroup": "0::/jobs/one\n", "sys/fs/cgroup/jobs/memory.max": "1048576\n"},
-        {"proc/self/cgroup": "0::/../jobs/one\n", "sys/fs/cgroup/jobs/one/memory.max": "2097152\n"},
-        {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"},
-        {
-            "proc/self/cgroup": "4:hugetlb,memory:/docker/abc\n0::/other\n",
-            "sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "4194304\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        },
-        {"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "3145728\n"},
-    ],
-    ids=["no groups", "above", "own", "max", "version 1", "version 1, mount"],
-)
+@pytest.mark.parametrize("files", TABLE["limits"])
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="sysconf(3)")
 def test_the_limit_of_the_trainer_is_the_one_that_a_diagnosis_finds(
     files: dict[str, str], tmp_path: Path, machine_of: MachineOf
@@ -105,18 +61,7 @@ def test_musl_is_told_from_glibc(machine_of: MachineOf) -> None:
     assert found.glibc is None
 
 
-@pytest.mark.parametrize(
-    ("given", "container"),
-    [
-        ({"exists": ["/.dockerenv"]}, "docker"),
-        ({"exists": ["/run/.containerenv"]}, "podman"),
-        ({"exists": ["/.singularity.d/libs"]}, "apptainer"),
-        ({"env": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "exists": ["/.dockerenv"]}, "kubernetes"),
-        ({"files": {"/proc/1/cgroup": "12:memory:/kubepods/besteffort/pod1\n"}}, "kubernetes"),
-        ({"env": {"container": "lxc"}}, "lxc"),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("given", "container"), TABLE["containers"])
 def test_containers(machine_of: MachineOf, given: dict[str, object], container: str | None) -> None:
     assert machine.probe(machine_of(**given)).container == container
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,35 +17,19 @@ from splatfix.facts.system.playback import PlaybackSystem
 from splatfix.model import Fact, Toolkit
 from tests.facts.conftest import MachineOf
 from tests.files import put
+from tests.tables import data
 
-# Verbatim lines of nvcc 13.0.88's answers.
-NVCC_13 = """\
-    #!/bin/sh
-    here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
-    case "$1" in
-      --version) echo "nvcc: NVIDIA (R) Cuda compiler driver"
-                 echo "Cuda compilation tools, release 13.0, V13.0.88" ;;
-      --list-gpu-code) printf 'sm_75\\nsm_80\\nsm_90\\nsm_120\\n' ;;
-      --dryrun) echo "#$ _HERE_=$here" >&2; echo "#$ TOP=$here/.." >&2 ;;
-    esac
-"""
 Script = Callable[[Path, str], Path]
 
-HOST_CONFIG = """
-#if __GNUC__ > 15
-#error -- unsupported GNU version! gcc versions later than 15 are not supported!
-#endif
-#if (__clang_major__ >= 21) || (__clang_major__ < 7)
-#error -- unsupported clang version!
-#endif
-"""
+TABLE = data(__file__)
+TEXTS: dict[str, str] = TABLE["texts"]
 
 
 @pytest.fixture
 def toolkit(tmp_path: Path, script: Script) -> Path:
     """A toolkit folder with a stand-in nvcc that gives recorded answers, complete but for cuSPARSE."""
     root = tmp_path / "cuda-13.0"
-    script(root / "bin" / "nvcc", NVCC_13)
+    script(root / "bin" / "nvcc", TEXTS["nvcc-13"])
     parts = [
         "bin/ptxas",
         "bin/cudafe++",
@@ -53,7 +38,7 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
         "lib64/libcudart.so",
     ]
     parts += [f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"]
-    return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": HOST_CONFIG})
+    return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": TEXTS["host-config"]})
 
 
 def system(**env: str) -> LiveSystem:
@@ -112,19 +97,6 @@ def test_a_cpu_build_of_torch_chooses_nothing(toolkit: Path) -> None:
     assert "without CUDA" in choice.rule
 
 
-ASK_TORCH = """
-import json, os, sys
-from torch.utils import cpp_extension
-answers = []
-for env in json.loads(sys.argv[1]):
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        os.environ.pop(name, None)
-    os.environ.update(env)
-    answers.append(cpp_extension._find_cuda_home())
-print(json.dumps(answers))
-"""
-
-
 def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script) -> None:
     """torch's `_find_cuda_home` and ours, over a grid of environments: variables set, empty, wrong; nvcc behind a
     wrapper, a link, nothing."""
@@ -146,7 +118,7 @@ def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script)
                 env.update({"CUDA_PATH": other} if other is not None else {})
                 grid.append(env)
     done = subprocess.run(
-        [sys.executable, "-c", ASK_TORCH, json.dumps(grid)],
+        [sys.executable, "-c", TEXTS["ask-torch"], json.dumps(grid)],
         capture_output=True,
         text=True,
         check=True,
@@ -182,53 +154,17 @@ def roots(machine: PlaybackSystem, *brought: toolkits.Packaged) -> dict[str, too
     return {item.root: item for item in toolkits.probe(machine, *brought).value or ()}
 
 
-def test_the_hpc_sdk(machine_of: MachineOf) -> None:
-    root = "/opt/nvidia/hpc_sdk/Linux_x86_64/24.5/cuda/12.4"
-    box = machine_of(
-        files={f"{root}/include/crt/host_config.h": LIMITS},
-        exists=[f"{root}/bin/nvcc"],
-        commands={(f"{root}/bin/nvcc", "--version"): VERSION},
-    )
-    item = roots(box)[root]
-    assert (item.version, item.gcc_max, item.msvc_max) == ("12.4.131", 13, 1949)
-    assert item.found_via == ("/opt/nvidia/hpc_sdk",)
+@pytest.mark.parametrize(("root", "given", "told", "missing", "there"), TABLE["layouts"])
+def test_layouts(
+    machine_of: MachineOf, root: str, given: dict[str, Any], told: dict[str, Any], missing: str, there: str
+) -> None:
+    """The HPC SDK's folders; conda's, which keeps headers under targets, also without an nvcc."""
+    item = roots(machine_of(**given))[root]
+    assert {name: getattr(item, name) for name in told} == told
+    assert missing in item.missing and there not in item.missing
 
 
-def test_conda_keeps_headers_under_targets(machine_of: MachineOf) -> None:
-    prefix = "/conda"
-    base = f"{prefix}/targets/x86_64-linux"
-    box = machine_of(
-        env={"CONDA_PREFIX": prefix},
-        files={f"{base}/include/crt/host_config.h": LIMITS},
-        exists=[f"{prefix}/bin/nvcc", f"{base}/include/cuda_runtime.h", f"{base}/lib/libcudart.so"],
-        commands={(f"{prefix}/bin/nvcc", "--version"): VERSION},
-    )
-    item = roots(box)[prefix]
-    assert item.version == "12.4.131"
-    assert "lib64/libcudart.so" not in item.missing
-    assert "include/cuda_runtime.h" not in item.missing
-    assert "include/cublas_v2.h" in item.missing
-
-
-def test_runtime_headers_without_nvcc_are_told_as_such(machine_of: MachineOf) -> None:
-    base = "/conda/targets/x86_64-linux"
-    box = machine_of(
-        env={"CONDA_PREFIX": "/conda"},
-        files={f"{base}/include/crt/host_config.h": LIMITS},
-        exists=[f"{base}/include/cuda_runtime.h"],
-    )
-    item = roots(box)[base]
-    assert item.nvcc is None
-    assert "bin/nvcc" in item.missing
-
-
-@pytest.mark.parametrize(
-    ("version", "elsewhere"),
-    [
-        ("12.4", {"cublas_v2.h": "cublas/include", "cusparse.h": "cusparse/include"}),
-        ("13.0", {"cublasLt.h": "cu13/include", "cub/cub.cuh": "cu13/include/cccl"}),
-    ],
-)
+@pytest.mark.parametrize(("version", "elsewhere"), TABLE["elsewhere"].items())
 def test_missing_headers_in_the_environments_packages(
     machine_of: MachineOf, version: str, elsewhere: dict[str, str]
 ) -> None:

@@ -81,17 +81,6 @@ def test_the_remote_without_credentials(repository: Path, url: str, told: str) -
     assert "secret" not in json.dumps(to_json(read(repository)))
 
 
-def test_addresses_of_submodules_without_credentials(tmp_path: Path) -> None:
-    text = """[submodule "a"]\n path = "a b"\n url = "https://u:secret@example.org/a"\n
-[submodule "c"]\n path = c\n url = ssh://git:secret@example.org/c\n
-[submodule "d"]\n path = d\n url = git@example.org:d\n"""
-    assert [(item.path, item.url) for item in read(put(tmp_path, {".gitmodules": text})).submodules] == [
-        ("a b", "https://u:***@example.org/a"),
-        ("c", "ssh://git:***@example.org/c"),
-        ("d", "git@example.org:d"),
-    ]
-
-
 @needs_git
 def test_submodules_fetched_and_not(repository: Path, tmp_path: Path) -> None:
     other = put(tmp_path / "knn", {"setup.py": "setup(ext_modules=[CUDAExtension('simple_knn._C', [])])\n"})
@@ -121,52 +110,21 @@ def test_a_submodule_that_gitmodules_lacks(repository: Path) -> None:
     }
 
 
-def test_who_uses_an_empty_submodule(tmp_path: Path) -> None:
-    names = (
-        *("submodules/simple-knn", "deps/optix-dev", "viewer", "third_party/pkg", "croco"),
-        *("mesh/flexicubes", "there"),
-    )
-    text = "".join(f'[submodule "{name}"]\n\tpath = {name}\n\turl = https://x.org/a\n' for name in names)
-    files = {
-        ".gitmodules": text,
-        "there/file": "x",
-        "scene/model.py": "from simple_knn._C import distCUDA2\nimport there, viewers\n",
-        "tracer/setup_tracer.py": "flags = [os.path.join(root, 'deps/optix-dev/include'), 'subpkg']\n",
-        "environment.yml": "dependencies:\n  - pip:\n    - submodules/simple-knn\n    - ./third_party/pkg\n",
-        "README.md": "a viewer\n",
-        "mast3r/croco.py": "    import croco.models\n",
-        "mesh/cubes.py": "from ..mesh.flexicubes.cubes import FlexiCubes\n",
-    }
-    found = {item.path: item.named_in for item in read(put(tmp_path, files)).submodules}
-    assert found == {
-        "submodules/simple-knn": ("scene/model.py", "environment.yml"),
-        "deps/optix-dev": ("tracer/setup_tracer.py",),
-        "viewer": (),
-        "third_party/pkg": ("environment.yml",),
-        "croco": ("mast3r/croco.py",),
-        "mesh/flexicubes": ("mesh/cubes.py",),
-        "there": (),
-    }
-
-
-def test_a_zip_has_no_commit(tmp_path: Path) -> None:
-    text = (
-        '[submodule "a"]\n\tpath = submodules/a\n\turl = https://example.org/a\n[submodule "b"]\n\tpath = b\n'
-    )
-    found = read(put(tmp_path / "zip", {".gitmodules": text, "b/file": "x"}))
+@pytest.mark.parametrize(("files", "field", "told"), TABLE["submodules"])
+def test_submodules_of_an_archive(
+    tmp_path: Path, files: dict[str, str], field: str, told: dict[str, object]
+) -> None:
+    """Addresses are told without credentials, and who uses those that are empty."""
+    found = read(put(tmp_path, files))
     assert found.commit is None
-    assert [(item.path, item.url, item.empty) for item in found.submodules] == [
-        ("submodules/a", "https://example.org/a", True),
-        ("b", "", False),
-    ]
-
-
-CONDA: str = data(__file__)["texts"]["conda"]
+    assert {item.path: getattr(item, field) for item in found.submodules} == told
 
 
 def test_pins(tmp_path: Path) -> None:
     requirements = "torch == 2.1.2 ; python_version < '3.12'\n-r other.txt\n# no\ngsplat[dev]~=1.4\n./local\n"
-    found = read(put(tmp_path / "r", {"environment.yml": CONDA, "requirements.txt": requirements}))
+    found = read(
+        put(tmp_path / "r", {"environment.yml": TABLE["texts"]["conda"], "requirements.txt": requirements})
+    )
     pins = {item.name: item.spec for item in found.pins}
     assert pins == {
         "cudatoolkit": "==11.6",
@@ -180,11 +138,8 @@ def test_pins(tmp_path: Path) -> None:
     }
 
 
-SOURCES: dict[str, str] = data(__file__)["sources"]
-
-
 def test_sources_and_their_passages(tmp_path: Path) -> None:
-    (item,) = read(put(tmp_path / "r", SOURCES)).sources
+    (item,) = read(put(tmp_path / "r", TABLE["sources"])).sources
     assert (item.path, item.source.name) == ("submodules/dgr", "dgr")
     assert set(item.cxx_flags) == {"-std=c++14", "/std:c++17"}
     assert [(one.breakage, one.file, one.line) for one in item.matches] == [
@@ -199,11 +154,8 @@ def test_sources_and_their_passages(tmp_path: Path) -> None:
     )
 
 
-PYTHON: dict[str, str] = data(__file__)["python"]
-
-
 def test_python_files(tmp_path: Path) -> None:
-    found = read(put(tmp_path / "r", PYTHON))
+    found = read(put(tmp_path / "r", TABLE["python"]))
     assert found.imports == ("diff_gaussian_rasterization", "simple_knn")
     assert [(item.file, item.module, item.catches) for item in found.guarded] == [
         ("train.py", "fused_ssim", "everything")

@@ -22,8 +22,6 @@ TABLE = data(__file__)
 Names = tuple[str, ...]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
-OWN_CHOICE: str = data(__file__)["texts"]["own-choice"]
-
 
 def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
     return read_source(put(folder, {"setup.py": setup, **dict.fromkeys(empty, ""), **files}))
@@ -32,9 +30,8 @@ def source(folder: Path, setup: str, *empty: str, **files: str) -> Source:
 def test_our_own_fixture() -> None:
     found = read_source(FIXTURES / "splat_probe")
     assert (found.name, found.version, found.packages) == ("splat_probe", "1.0", ("splat_probe",))
-    (module,) = found.modules
-    assert module.name == "splat_probe._C" and module.cuda and not module.missing
-    assert module.sources == ("cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp")
+    assert found.modules == ("splat_probe._C",)
+    assert set(found.files) == {"cuda_probe/falloff.cu", "cuda_probe/total.cu", "ext.cpp"}
     assert found.uses_torch_builder and found.needs_cuda
     assert found.nvcc_flags == ("-I", "third_party/tinymath/")
     assert found.reads == () and found.missing_folders == () and found.error == ""
@@ -42,13 +39,13 @@ def test_our_own_fixture() -> None:
 
 
 def test_a_package_that_chooses_for_itself(tmp_path: Path) -> None:
-    found = source(tmp_path, OWN_CHOICE, "ssim.cu")
+    found = source(tmp_path, TABLE["texts"]["own-choice"], "ssim.cu")
     assert found.reads == ("CUDA_ARCHITECTURES",)
     assert {"-gencode=arch=compute_", "-arch=sm_%d%d", "-gencode=arch=compute_80,code=sm_80"} <= set(
         found.nvcc_flags
     )
     assert not any("documentation" in text for text in found.nvcc_flags)
-    assert found.modules[0].missing == ("ext.cpp",)
+    assert found.files == ("ssim.cu",)
 
 
 @pytest.mark.parametrize(("code", "reads", "sets"), TABLE["variables"])
@@ -83,9 +80,10 @@ def test_flags_are_found_wherever_they_come_from(tmp_path: Path, code: str) -> N
 def test_what_a_source_says(
     tmp_path: Path, code: str, files: dict[str, str], told: dict[str, object]
 ) -> None:
-    found = source(tmp_path, code, **files)
+    put(tmp_path, {"x/setup.py": code} if code else {})
+    found = read_source(put(tmp_path / "x", files))
     assert {name: getattr(found, name) for name in told} == told
-    assert found.label == (found.name or tmp_path.name)
+    assert found.label == (found.name or "x")
 
 
 def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
@@ -98,37 +96,7 @@ def test_submodules_that_were_not_fetched(tmp_path: Path) -> None:
     assert read_source(tmp_path).missing_folders == ()
 
 
-def test_modules_that_cmake_builds(tmp_path: Path) -> None:
-    """torchmcubes' own torchmcubes_module was told to be missing, and that its README would say what brings it."""
-    files = {
-        "CMakeLists.txt": 'set(BUILD_TARGET "mcubes_module")\nadd_subdirectory(cxx)\n',
-        "cxx/CMakeLists.txt": "Python_add_library(${BUILD_TARGET} MODULE WITH_SOABI a.cu)\n"
-        "pybind11_add_module(other MODULE b.cpp)\npybind11_add_module(${NOT_KNOWN} c.cpp)\n",
-        "mcubes/__init__.py": "import mcubes_module\n",
-        "pyproject.toml": "[project]\nname = 'mcubes'\n",
-    }
-    found = read_source(put(tmp_path, files))
-    assert [item.name for item in found.modules] == ["mcubes_module", "other"] and found.needs == ()
-
-
-def test_an_empty_submodule_of_the_checkout_that_is_an_include_folder(tmp_path: Path) -> None:
-    """torch-ngp's ffmlp: 28 wheels were installed before its build ended without cutlass."""
-    modules = '[submodule "c"]\npath = ffmlp/dependencies/cutlass\nurl = https://example.org/c\n'
-    setup = "setup(ext_modules=[CUDAExtension('_ffmlp', include_dirs=[join(here, 'dependencies/cutlass/include')])])"
-    put(tmp_path, {".gitmodules": modules, ".git/HEAD": "", "other/setup.py": "setup()"})
-    assert source(tmp_path / "ffmlp", setup).missing_folders == ("dependencies/cutlass",)
-    assert read_source(tmp_path / "other").missing_folders == ()
-
-
-@pytest.mark.parametrize(
-    ("file", "requires"),
-    [
-        ('"needs.txt"', ("numpy", "PyGLM>=2")),
-        ('["needs.txt"]', ("numpy", "PyGLM>=2")),
-        ('"../needs.txt"', ()),
-        ("7", ()),
-    ],
-)
+@pytest.mark.parametrize(("file", "requires"), TABLE["requirements-that-setuptools-takes-from-a-file"])
 def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: str, requires: Names) -> None:
     """As fast_gauss, which was built, and did not import without them."""
     dynamic = f"[project]\nname='a'\ndynamic=['dependencies']\n[tool.setuptools.dynamic]\ndependencies = {{file = {file}}}"
@@ -139,25 +107,17 @@ def test_requirements_that_setuptools_takes_from_a_file(tmp_path: Path, file: st
     assert read_source(tmp_path / "a").requires == requires
 
 
-CMAKE: str = data(__file__)["texts"]["cmake"]
-
-
 @pytest.mark.parametrize(("given", "cuda"), [("", False), ("-DWITH_CUDA=ON", True)])
 def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str, cuda: bool) -> None:
     """fast_gicp's bindings have no CUDA code, and its kernels include what CUDA 13 lacks: only an option turns those on."""
     setup = (
         f"cmake = ['-DWITH_PYTHON=ON', {given!r}]\nsetup(name='gicp', ext_modules=[CMakeExtension('gicp')])"
     )
-    for name, text in {
-        "setup.py": setup,
-        "CMakeLists.txt": CMAKE,
-        "a.cu": "#include <thrust/gone.h>\n",
-    }.items():
-        (tmp_path / name).write_text(text)
+    lists = TABLE["texts"]["cmake"]
     fetch = "FetchContent_Declare(\n  pybind11\n  GIT_REPOSITORY https://example.org/pybind11)\n"
-    (tmp_path / "CMakeLists.txt").write_text(f"{CMAKE}{fetch}")
-    found = read_source(tmp_path)
-    assert (found.needs_cuda, [module.name for module in found.modules]) == (cuda, ["gicp"])
+    files = {"CMakeLists.txt": f"{lists}{fetch}", "a.cu": "#include <thrust/gone.h>\n"}
+    found = source(tmp_path, setup, **files)
+    assert (found.needs_cuda, found.modules) == (cuda, ("gicp",))
     reader = FolderReader()
     script = read_setup_script(tmp_path / "setup.py", reader)
     cmake = read_cmake(tmp_path, script, reader)
@@ -170,7 +130,7 @@ def test_what_cmake_leaves_out_is_no_part_of_a_build(tmp_path: Path, given: str,
     fetched, *missing = missing_headers(tmp_path, found, script, tmp_path, searched, reader)
     assert (fetched.header, fetched.address) == ("pybind11", "https://example.org/pybind11")
     assert [item.header for item in missing] == ["PCLConfig.cmake", *(["thrust/gone.h"] if cuda else [])]
-    line = CMAKE[: CMAKE.index("find_package(PCL")].count("\n") + 1
+    line = lists[: lists.index("find_package(PCL")].count("\n") + 1
     first = missing[0]
     assert (first.package, first.file, first.line) == ("libpcl-dev", "CMakeLists.txt", line)
     config = usr / "lib/x86_64-linux-gnu/cmake/pcl/PCLConfig.cmake"
@@ -204,29 +164,6 @@ def test_a_library_that_setup_py_downloads(tmp_path: Path, call: str, address: s
     assert found == ([("libeigen3-dev", address)] if address else [])
     put(tmp_path, {"usr/eigen3/Eigen/Core": ""})
     assert missing() == []
-
-
-def test_the_package_that_cmake_build_extension_installs(tmp_path: Path) -> None:
-    """radfoam imports radfoam, of which no README said what brings it."""
-    setup = "setup(ext_modules=[CMakeExtension(name='Bindings', install_prefix='foam')], cmdclass=dict(build_ext=BuildExtension))"
-    files = {
-        ".gitmodules": '[submodule "tbb"]\npath = ext/tbb\nurl = https://example.org/t\n',
-        "CMakeLists.txt": "add_subdirectory(src)\n",
-        "src/CMakeLists.txt": "pybind11_add_module(torch_bindings MODULE a.cpp)\ntarget_link_libraries(x CUDA::cuda_driver)\n",
-        "ext/tbb/CMakeLists.txt": "pybind11_add_module(of_tbb MODULE b.cpp)\n",
-        "setup.cfg": "[metadata]\nname = foam-package\n",
-    }
-    found = source(tmp_path, setup, **files)
-    assert [item.name for item in found.modules] == ["foam.torch_bindings"]
-    assert (found.name, found.libraries) == ("foam-package", ("cuda",))
-    assert not found.uses_torch_builder
-
-
-def test_pyproject(tmp_path: Path) -> None:
-    text = '[build-system]\nrequires = ["setuptools", "torch"]\nbuild-backend = "x"\n[project]\nname = "p"\n'
-    found = read_source(put(tmp_path, {"pyproject.toml": text}))
-    assert found.build_files == ("pyproject.toml",)
-    assert (found.name, found.build_requires) == ("p", ("setuptools", "torch"))
 
 
 @pytest.mark.parametrize("content", [b"def half(:\n", b"print 'python 2'\n", b"\x00\xff", b"("])

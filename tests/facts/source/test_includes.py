@@ -12,6 +12,9 @@ from splatfix.facts.source.checkout import read_checkout
 from splatfix.facts.source.includes import IncludeFolders, certain_includes, include_folders
 from splatfix.model import Checkout, EnvironmentFacts, Fact, MachineFacts, Toolkit, Torch
 from tests.files import put
+from tests.tables import data
+
+TABLE = data(__file__)
 
 SETUP = "setup(name='dgr', ext_modules=[CUDAExtension('dgr._C', sources=['a.cu'])])\n"
 
@@ -41,42 +44,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "dgr"
 
 
-def test_a_header_that_the_toolkit_lost(root: Path, here: IncludeFolders) -> None:
-    files = {"a.cu": '#include "main.h"\n', "main.h": "#pragma once\n#include <cuda_texture_types.h>\n"}
-    assert lost(root, here, **files) == [("cuda_texture_types.h", "main.h", 2, ("/cuda-13",))]
-
-
-def test_a_header_that_torch_lost(root: Path, here: IncludeFolders) -> None:
-    assert lost(root, here, **{"a.cu": "\n#include <THC/THC.h>\n"}) == [("THC/THC.h", "a.cu", 2, ())]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "#include <cuda_runtime.h>\n#include <thrust/sort.h>\n#include <ATen/ATen.h>\n#include <vector>\n",
-        "#if CUDA_VERSION < 13000\n#include <cuda_texture_types.h>\n#endif\n",
-        "#ifdef OLD\n#include <THC/THC.h>\n#else\n#include <THC/THCAtomics.cuh>\n#endif\n",
-        "// #include <cuda_texture_types.h>\n/*\n#include <THC/THC.h>\n*/\n",
-        "#include <Eigen/Dense>\n#include <helper_math.h>\n#include <cudnn.h>\n#include <opencv2/core.hpp>\n",
-        "#include <../THC/THC.h>\n",
-    ],
-)
-def test_what_is_not_missing(root: Path, here: IncludeFolders, text: str) -> None:
-    assert lost(root, here, **{"a.cu": text}) == []
-
-
-def test_what_lies_in_the_checkout(root: Path, here: IncludeFolders) -> None:
-    files = {"a.cu": "#include <cub/cub.cuh>\n", "third_party/cub/cub/cub.cuh": "#include <THC/THC.h>\n"}
-    assert lost(root, here, **files) == []
-
-
-def test_a_library_of_others_is_not_followed(root: Path, here: IncludeFolders) -> None:
-    files = {"a.cu": '#include "third_party/x.h"\n', "third_party/x.h": "#include <THC/THC.h>\n"}
-    assert lost(root, here, **files) == []
-
-
-def test_a_file_that_is_not_compiled(root: Path, here: IncludeFolders) -> None:
-    assert lost(root, here, **{"a.cu": "", "old.cu": "#include <THC/THC.h>\n"}) == []
+@pytest.mark.parametrize(("files", "missing"), TABLE["lost"])
+def test_which_headers_are_missing(
+    root: Path, here: IncludeFolders, files: dict[str, str], missing: tuple[object, ...]
+) -> None:
+    assert tuple(lost(root, here, **files)) == missing
 
 
 def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: Path) -> None:
@@ -86,17 +58,7 @@ def test_what_the_environment_lends(root: Path, here: IncludeFolders, tmp_path: 
     assert [item[0] for item in lost(root, lending, **{"a.cu": text})] == ["cublas_v2.h"]
 
 
-@pytest.mark.parametrize(
-    ("files", "package"),
-    [
-        ({"a.cu": "#include <google/dense_hash_map>\n"}, "libsparsehash-dev"),
-        ({"a.cu": "#include <Eigen/Dense>\n"}, "libeigen3-dev"),
-        ({"a.cu": "#include <Eigen/Core>\n"}, ""),
-        ({"a.cu": "#if HAS_EIGEN\n#include <Eigen/Dense>\n#endif\n"}, ""),
-        ({"a.cu": "#include <boost/any.hpp>\n", "third/boost/any.hpp": ""}, ""),
-        ({"a.cu": "#include <Eigen/Dense>\n", "setup.py": SETUP.replace("sources", "include_dirs=[E], sources")}, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("files", "package"), TABLE["of-the-system"])
 def test_a_library_of_the_system(
     root: Path, here: IncludeFolders, tmp_path: Path, files: dict[str, str], package: str
 ) -> None:

@@ -31,24 +31,6 @@ def imported(folder: Path, text: str, **files: str) -> list[str]:
     return [item.name for item in program(folder, text, **files).imports]
 
 
-def test_own_modules_are_followed(tmp_path: Path) -> None:
-    found = program(
-        tmp_path,
-        "import torch, os\nfrom scene import Scene\n",
-        **{
-            "scene/__init__": "from .dataset import read\nfrom utils.math import x\n",
-            "scene/dataset": "import plyfile\n",
-            "utils/math": "from scipy.spatial import KDTree\n",
-            "never": "import nobody\n",
-        },
-    )
-    assert {(item.name, item.file, item.line) for item in found.imports} == {
-        ("torch", "train.py", 1),
-        ("plyfile", "scene/dataset.py", 1),
-        ("scipy", "utils/math.py", 1),
-    }
-
-
 @pytest.mark.parametrize("text", TABLE["may-fail"])
 def test_an_import_that_may_fail(tmp_path: Path, text: str) -> None:
     assert imported(tmp_path, text) == []
@@ -77,24 +59,14 @@ def test_scripts_of_a_checkout(
     assert named == [programs, beside]
 
 
-def test_what_only_other_scripts_need_is_marked(tmp_path: Path) -> None:
-    put(
-        tmp_path,
-        {
-            "train.py": "import plyfile, own\n",
-            "own.py": "import scipy\n",
-            "README.md": "python app.py",
-            "app.py": "import gradio, own, scipy\nimport numpy as np\nnp.float\n",
-        },
-    )
-    found, _ = read_scripts(tmp_path, (NamePattern("wanted", frozenset({"numpy.float"})),))
-    assert {item.name: item.beside for item in found.imports} == {
-        "plyfile": False,
-        "scipy": False,
-        "gradio": True,
-        "numpy": True,
-    }
-    assert [match.at_import for match in found.matches] == [False]
+@pytest.mark.parametrize(("files", "imports", "at_import"), TABLE["beside"])
+def test_where_others_modules_are_imported(
+    tmp_path: Path, files: dict[str, str], imports: tuple[object, ...], at_import: tuple[bool, ...]
+) -> None:
+    """Own modules are followed; what only other scripts need is marked."""
+    found, _ = read_scripts(put(tmp_path, files), (NamePattern("wanted", frozenset({"numpy.float"})),))
+    assert {(item.name, item.file, item.line, item.beside) for item in found.imports} == set(imports)
+    assert tuple(match.at_import for match in found.matches) == at_import
 
 
 def test_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:

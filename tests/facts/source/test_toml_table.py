@@ -4,22 +4,12 @@ import pytest
 
 from splatfix.core.toml import parse_toml
 from splatfix.facts.source.toml_table import TomlTable
+from tests.tables import data
+
+TABLE = data(__file__)
 
 
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("project = 3", "project is a number, and must be a table"),
-        ("project = []", "project is an array, and must be a table"),
-        ("[project]\nname = true", "project.name is true or false, and must be a string"),
-        ("[project]\nname = 1979-05-27", "project.name is a date, and must be a string"),
-        ("[project]\ndependencies = 'x'", "project.dependencies is a string, and must be an array"),
-        (
-            "[project]\ndependencies = ['y', 3]",
-            "an item of project.dependencies is a number, and must be a string",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "wrong"), TABLE["wrong-types-are-named"])
 def test_wrong_types_are_named(text: str, wrong: str) -> None:
     document = TomlTable(parse_toml(text), "x.toml")
     project = document.table("project")

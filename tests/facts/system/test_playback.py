@@ -8,22 +8,12 @@ import pytest
 from splatfix.core.errors import SplatfixError
 from splatfix.facts import load
 from tests.machines import raw_machines
+from tests.tables import data
+
+TABLE = data(__file__)
 
 
-@pytest.mark.parametrize(
-    ("part", "document"),
-    [
-        ("machine", {"format": 2, "system": "linux"}),
-        ("env", True),
-        ("env", {"CUDA_HOME": 3}),
-        ("paths", {"exists": [0]}),
-        ("paths", {"links": ["/a"]}),
-        ("commands", [{"argv": "nvcc"}]),
-        ("commands", ["nvcc"]),
-        ("symbols", [{"call": "contains"}]),
-        ("binaries", {"/a.so": {"fatbins": 3}}),
-    ],
-)
+@pytest.mark.parametrize(("part", "document"), TABLE["a-damaged-recording-is-refused"])
 def test_a_damaged_recording_is_refused(part: str, document: object, tmp_path: Path) -> None:
     raw_machines()["rtx-5080"].write(tmp_path / "m")
     (tmp_path / "m" / f"{part}.json").write_text(json.dumps(document))

@@ -19,6 +19,7 @@ from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem, Redactor
 from splatfix.model import Facts
 from tests.archs import goal
+from tests.tables import data
 
 UUID = "GPU-e24bed87-5853-1036-cbfc-b54eac6acda1"
 
@@ -52,16 +53,7 @@ def test_redaction_changes_the_facts_only_by_redaction(tmp_path: Path, empty_ven
     assert timeless(again) == redactor.data(timeless(facts))
 
 
-PERSON = {
-    "HOME": "/home/grace",
-    "USER": "grace",
-    "HOSTNAME": "hopper-desk",
-    "PATH": "/home/grace/bin:/usr/bin",
-    "HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz",
-    "TORCH_CUDA_ARCH_LIST": "12.0",
-    "LD_PRELOAD": "/home/grace/x.so",
-    "PIP_INDEX_URL": "https://grace:secret@packages.example/simple",
-}
+PERSON: dict[str, str] = data(__file__)["person"]
 
 
 @pytest.fixture

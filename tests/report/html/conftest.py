@@ -11,14 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
-from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.context.coverage import Coverage
+from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.step import Command
 from splatfix.model import EnvironmentFacts, Facts, MachineFacts
 from splatfix.report.html import certificate_page
 from tests.certify.conftest import RESULT
 from tests.report.test_certificate import certificate
 
-FITS = (Fit(True, "has native sm_86 code"), Fit(False, "no code for sm_120"))
+NATIVE = Coverage("sm_86", True, "sass", (), (), False, 1)
+FITS = (NATIVE, Coverage("sm_120", False, "none", (0,), (), False, 1))
 MATRIX = BinaryMatrix(("sm_86 (GPU 0)", "sm_120 (GPU 1)"), (BinaryFit("diff/_C.so", "sm_86", FITS),))
 Render = Callable[..., str]
 

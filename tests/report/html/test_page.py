@@ -14,8 +14,9 @@ from splatfix.certify.baseline import compare
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun, Skipped, Verdict
 from splatfix.certify.record import TrainingRecord
 from splatfix.context import make_context
+from splatfix.context.coverage import Coverage
 from splatfix.context.matrix import binary_matrix
-from splatfix.context.model import BinaryFit, BinaryMatrix, Fit
+from splatfix.context.model import BinaryFit, BinaryMatrix
 from splatfix.core.limits import MOST_PICTURES
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.step import Command
@@ -96,8 +97,9 @@ def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_pat
     result["implementations"] = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
     criterion = Criterion(HOSTILE, Outcome.FAILED, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), result=result)
+    unsure = Coverage(HOSTILE, True, "ptx", (), (), True, 1)
     document = render(
-        BinaryMatrix((HOSTILE,), (BinaryFit(HOSTILE, HOSTILE, (Fit(None, HOSTILE),)),), (HOSTILE,)),
+        BinaryMatrix((HOSTILE,), (BinaryFit(HOSTILE, HOSTILE, (unsure,)),), (HOSTILE,)),
         verdict=Verdict.NOT_CERTIFIED,
         summary=HOSTILE,
         reasons=(HOSTILE,),
@@ -182,8 +184,8 @@ def test_matrix_judges_every_gpu() -> None:
     assert [label.split()[0] for label in matrix.gpus] == ["sm_120", "sm_86"]
     (rasterizer,) = (item for item in matrix.binaries if item.path.startswith("diff_gaussian_rasterization"))
     assert rasterizer.code == "sm_86"
-    assert [fit.usable for fit in rasterizer.fits] == [False, True]
-    assert "3 of 3 fatbins have no code for sm_120" in rasterizer.fits[0].reason
+    assert [verdict.runs for verdict in rasterizer.verdicts] == [False, True]
+    assert "3 of 3 fatbins have no code for sm_120" in rasterizer.verdicts[0].reason
 
 
 def test_the_baseline_beside_it(render: Render, scene: SceneRun) -> None:

@@ -1,4 +1,4 @@
-"""Judges named files against named GPUs: the verdicts behind ``splatfix inspect`` and behind every build's proof."""
+"""Which named files run on which named GPUs: what ``splatfix inspect`` answers."""
 
 from msgspec import Struct
 
@@ -30,6 +30,16 @@ class Inspection(Struct, frozen=True):
     skipped: tuple[tuple[str, str], ...] = ()
     """What the system did not let be read, so that nothing is said of it."""
 
+    @property
+    def exit_code(self) -> Exit:
+        """1: a file cannot run on a target, or is damaged; 3: there is no native file, or targets were named, but nothing
+        carries GPU code or something could not be looked at; else 0."""
+        if self.unreadable or any(not item.usable for file in self.files for item in file.verdicts):
+            return Exit.FAILURE
+        if self.targets and (self.skipped or not any(file.carries_gpu_code for file in self.files)):
+            return Exit.UNDETERMINED
+        return Exit.OK if self.files else Exit.UNDETERMINED
+
 
 def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
     """Judge every file that carries GPU code for every target (names as ``sm_120``)."""
@@ -40,13 +50,3 @@ def inspect_files(native: NativeFiles, targets: tuple[str, ...]) -> Inspection:
         verdicts = tuple(judge(loaded, arch) for arch in archs) if loaded else ()
         files.append(InspectedFile(binary, verdicts))
     return Inspection(targets, tuple(files), native.unreadable, native.skipped)
-
-
-def verdict(result: Inspection) -> Exit:
-    """1: a file cannot run on a target, or is damaged; 3: there is no native file, or targets were named, but nothing carries
-    GPU code or something could not be looked at; else 0."""
-    if result.unreadable or any(not item.usable for file in result.files for item in file.verdicts):
-        return Exit.FAILURE
-    if result.targets and (result.skipped or not any(file.carries_gpu_code for file in result.files)):
-        return Exit.UNDETERMINED
-    return Exit.OK if result.files else Exit.UNDETERMINED

@@ -4,15 +4,15 @@ import ast
 
 import pytest
 
-from splatfix.facts.source import trainer_code
+from splatfix.facts.source import code_shapes
 from tests.tables import data
 
 TRAINER: str = data(__file__)["texts"]["trainer"]
 HABITS = (
-    trainer_code.evaluations_with_autograd,
-    trainer_code.images_kept_on_the_gpu,
-    trainer_code.graphs_kept,
-    trainer_code.cache_emptied_in_the_loop,
+    code_shapes.evaluations_with_autograd,
+    code_shapes.images_kept_on_the_gpu,
+    code_shapes.graphs_kept,
+    code_shapes.cache_emptied_in_the_loop,
 )
 BAD = {
     "autograd": ("        with torch.no_grad():\n            if", "        if True:\n            if", 0, 4),

@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from tests.files import put
+from tests.hostile.checkouts import FILES, SETUP, write_checkout
 from tests.install.environments import write_extension
-
-from .checkouts import FILES, SETUP, write_checkout
 
 CANARY = "c4NaRyQ7w2Vb8Lk3TrZ9"
 """No word of anything; a token of a known shape is a prefix and two of these."""
