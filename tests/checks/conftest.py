@@ -83,10 +83,10 @@ def with_facts(facts: Facts, **values: Any) -> Facts:
 def loud(facts: Facts, *targets: str) -> dict[str, Finding]:
     """The findings that ask for attention, by code; each is whole."""
     findings = run_checks(make_context(facts, goal(*targets)))
-    found = {item.code: item for item in findings if item.status in LOUD}
-    for item in found.values():
+    by_code = {item.code: item for item in findings if item.status in LOUD}
+    for item in by_code.values():
         assert_whole(item)
-    return found
+    return by_code
 
 
 def assert_whole(item: Finding) -> None:
@@ -139,10 +139,10 @@ assert INRIA is not None
 
 def with_checkout(facts: Facts, **values: Any) -> Facts:
     """The facts with a checkout of Inria's stack, changed so."""
-    found = Checkout(
+    checkout = Checkout(
         **{"folder": "/home/u/gs", "paths": INRIA.recognise, "commit": "472689c" + "0" * 33, **values}
     )
-    return replace(facts, checkout=Fact(found, "text"))
+    return replace(facts, checkout=Fact(checkout, "text"))
 
 
 def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any) -> CheckoutSource:
@@ -156,17 +156,17 @@ def source(name: str = "simple_knn", flags: tuple[str, ...] = (), **values: Any)
 
 def call(key: str = "inria-v1", **values: Any) -> RenderCall:
     """A call of the rasterizer, as the renderer of a variant makes it."""
-    meant = stacks.variant(key)
-    assert meant and meant.settings and meant.forward
+    variant = stacks.variant(key)
+    assert variant and variant.settings and variant.forward
     return RenderCall(
         **{
             "file": "gaussian_renderer/__init__.py",
             "line": 42,
             "function": "render",
-            "module": meant.module,
-            "settings": meant.settings,
-            "forward": meant.forward,
-            "unpacks": len(meant.returns or ()),
+            "module": variant.module,
+            "settings": variant.settings,
+            "forward": variant.forward,
+            "unpacks": len(variant.returns or ()),
             **values,
         }
     )

@@ -31,17 +31,19 @@ def test_every_check_can_speak_on_some_machine_and_has_a_page() -> None:
 
 
 def test_unknown_gpus_are_unknown_not_bad(changed: Changer) -> None:
-    found = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
-    assert found["nvidia-gpu-missing"].status is Status.UNKNOWN
-    assert all(item.status is not Status.FAIL for item in found.values())
+    findings = loud(changed(gpus=Fact(None, "", "NVML: Driver Not Loaded")))
+    assert findings["nvidia-gpu-missing"].status is Status.UNKNOWN
+    assert all(item.status is not Status.FAIL for item in findings.values())
 
 
 def test_an_interpreter_that_does_not_work(changed: Changer) -> None:
     names = ("interpreter", "distributions", "torch", "torch_installed", "toolkit_choice", "extensions")
     facts = changed(**dict.fromkeys(names, Fact(None, "", "exit code 1")))
-    found = loud(facts)
-    assert found["interpreter-broken"].status is Status.FAIL
-    assert {item.status for code, item in found.items() if code != "interpreter-broken"} == {Status.UNKNOWN}
+    findings = loud(facts)
+    assert findings["interpreter-broken"].status is Status.FAIL
+    assert {item.status for code, item in findings.items() if code != "interpreter-broken"} == {
+        Status.UNKNOWN
+    }
 
 
 def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
@@ -111,9 +113,9 @@ def test_no_goal_breaks_a_check(name: str) -> None:
 
 def test_nothing_known_at_all(rtx_5080: Facts) -> None:
     bare = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-    found = run_checks(make_context(bare, goal("sm_120")))
-    assert not [item for item in found if item.status in (Status.CRASH, Status.WARN)]
-    assert [item.code for item in found if item.status is Status.FAIL] == ["interpreter-broken"]
+    findings = run_checks(make_context(bare, goal("sm_120")))
+    assert not [item for item in findings if item.status in (Status.CRASH, Status.WARN)]
+    assert [item.code for item in findings if item.status is Status.FAIL] == ["interpreter-broken"]
 
 
 @pytest.mark.parametrize("text", ["", "(", "unknown", "12", "\u00e9", "1.2.3.4.5"])
@@ -155,6 +157,6 @@ def test_files_of_a_checkout(rtx_5080: Facts) -> None:
 
 def test_files_of_the_environment_and_a_folder_full_of_them(rtx_5080: Facts) -> None:
     facts = replace(rtx_5080, unreadable=tuple(Unread(f"/venv/{n}", PIPE) for n in range(30)))
-    first, second, *_, last = found = of(facts, "unreadable-file")
+    first, second, *_, last = findings = of(facts, "unreadable-file")
     assert (first.status, first.subject, second.subject) == (Status.WARN, "/venv/0", "/venv/1")
-    assert PIPE in first.summary and len(found) == 21 and last.summary.startswith("10 more")
+    assert PIPE in first.summary and len(findings) == 21 and last.summary.startswith("10 more")

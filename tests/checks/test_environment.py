@@ -65,8 +65,8 @@ def test_an_image_that_has_its_extensions_lacks_nothing(changed: Changer) -> Non
     assert set(loud(with_checkout(made, sources=(source("other"),)))) >= BUILDERS
     at_first_use = Fact((Distribution("gsplat", "1.5.3", "/env"),), "")
     environment = replace(made.environment, distributions=at_first_use)
-    told = set(loud(replace(made, environment=environment)))
-    assert {"cuda-toolkit-missing", "host-compiler-missing"} <= told
+    codes = set(loud(replace(made, environment=environment)))
+    assert {"cuda-toolkit-missing", "host-compiler-missing"} <= codes
 
 
 HERE = Fact(("numpy", "torch", "splatfix"), "names in the folders of sys.path")

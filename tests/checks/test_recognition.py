@@ -15,9 +15,9 @@ HUB = "https://github.com/"
 
 
 def row(key: str) -> Stack:
-    found = stack(key)
-    assert found is not None
-    return found
+    known = stack(key)
+    assert known is not None
+    return known
 
 
 def modules(*addresses: str) -> tuple[Submodule, ...]:
@@ -33,8 +33,8 @@ def checkout(*keys: str, **values: Any) -> Checkout:
     return Checkout(**{"folder": "/home/u/gs", "paths": paths, **values})
 
 
-def seen(found: Checkout) -> Recognition:
-    answer = recognise(found)
+def recognised(checkout: Checkout) -> Recognition:
+    answer = recognise(checkout)
     assert answer is not None
     return answer
 
@@ -46,9 +46,9 @@ def test_a_stack_as_it_is_published(known: Stack) -> None:
     calls = (call(rasterizer),) if rasterizer else ()
     for name in known.repositories:
         for address in ({"remote": f"git@github.com:{name}.git"}, {"clones": (HUB + name,)}, {}):
-            found = seen(checkout(known.key, "inria-v1", calls=calls, **address))
-            assert (found.stack.key, found.own, found.against) == (known.key, True, ()), address
-            assert found.call_fits is (True if calls else None)
+            taken_for = recognised(checkout(known.key, "inria-v1", calls=calls, **address))
+            assert (taken_for.stack.key, taken_for.own, taken_for.against) == (known.key, True, ()), address
+            assert taken_for.call_fits is (True if calls else None)
 
 
 V1_CALL = {"calls": (call(),)}
@@ -86,16 +86,16 @@ FILTER = ExtensionCall(
 def test_what_was_made_from_a_stack(
     keys: str, values: dict[str, Any], key: str, fits: bool, against: str
 ) -> None:
-    found = seen(checkout(*filter(None, [keys]), **values))
-    assert (found.stack.key, found.own, found.call_fits) == (key, False, fits)
-    assert any(against in text for text in found.against), found.against
-    assert found.words == f"made from {row(key).name}"
+    taken_for = recognised(checkout(*filter(None, [keys]), **values))
+    assert (taken_for.stack.key, taken_for.own, taken_for.call_fits) == (key, False, fits)
+    assert any(against in text for text in taken_for.against), taken_for.against
+    assert taken_for.words == f"made from {row(key).name}"
 
 
 def test_half_of_the_files_and_a_call() -> None:
     paths = ("train.py", "arguments", "scene", "gaussian_renderer", "mine.py")
-    found = seen(checkout(paths=paths, calls=(call(forward=("means3D", "mine")),)))
-    assert (found.stack.key, found.own) == ("inria-v1", False)
+    taken_for = recognised(checkout(paths=paths, calls=(call(forward=("means3D", "mine")),)))
+    assert (taken_for.stack.key, taken_for.own) == ("inria-v1", False)
     assert recognise(checkout(paths=paths)) is None, "files alone carry no claim"
 
 
@@ -124,18 +124,22 @@ def test_the_call_tells_two_releases_apart() -> None:
         "train.py", 1, "diff_gaussian_rasterization", ("SparseGaussianAdam",), "everything"
     )
     newer = {"calls": (fast, call("inria-2024-dr_aa")), "extension_calls": (adam,), "guarded": (hidden,)}
-    assert seen(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
-    assert seen(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
+    assert recognised(checkout("inria-2024", "inria-v1", **remote, **newer)).stack.key == "inria-2024"
+    assert recognised(checkout("inria-v1", **remote, **V1_CALL)).stack.key == "inria-v1"
 
 
 def test_a_second_rasterizer_beside_the_stacks_own() -> None:
-    found = seen(checkout("inria-v1", calls=(call(), call("diff-gauss", function="render_depth"))))
-    assert (found.own, found.call_fits, found.against) == (False, True, ("it calls diff_gauss besides",))
+    taken_for = recognised(checkout("inria-v1", calls=(call(), call("diff-gauss", function="render_depth"))))
+    assert (taken_for.own, taken_for.call_fits, taken_for.against) == (
+        False,
+        True,
+        ("it calls diff_gauss besides",),
+    )
 
 
 def test_another_module_is_another_stack() -> None:
-    found = seen(checkout("inria-v1", calls=(call("diff-gauss"),)))
-    assert not found.own and found.call_fits is False and "diff_gauss" in found.against[0]
+    taken_for = recognised(checkout("inria-v1", calls=(call("diff-gauss"),)))
+    assert not taken_for.own and taken_for.call_fits is False and "diff_gauss" in taken_for.against[0]
 
 
 @pytest.mark.parametrize(("address", "name"), data(__file__)["addresses"])
@@ -145,8 +149,8 @@ def test_addresses(address: str, name: str) -> None:
 
 def test_many_calls_are_told_in_few_words() -> None:
     many = tuple(call(line=line, function=f"f{line}", forward=(f"k{line}",)) for line in range(1000))
-    found = seen(checkout("inria-v1", calls=many))
-    assert found.call_fits is False and len(found.against) < 10 and "more" in found.against[-1]
+    taken_for = recognised(checkout("inria-v1", calls=many))
+    assert taken_for.call_fits is False and len(taken_for.against) < 10 and "more" in taken_for.against[-1]
 
 
 def test_a_checkout_is_weighed_once() -> None:

@@ -90,13 +90,13 @@ def broken(texts: list[str]) -> str:
 
 
 def test_commands_for_a_very_sick_machine(rtx_5080: Facts) -> None:
-    found = commands(sick(rtx_5080), "sm_120", "sm_61")
-    assert len({code for code, _ in found}) >= 9, found
-    for code, text in found:
+    given = commands(sick(rtx_5080), "sm_120", "sm_61")
+    assert len({code for code, _ in given}) >= 9, given
+    for code, text in given:
         assert "\n" not in text, code
         assert not [mark for mark in _PLACEHOLDERS if mark in text], f"{code}: {text}"
         assert not [mark for mark in _FORCE if mark in text], f"{code}: {text}"
-    assert broken([text for _, text in found]) == ""
+    assert broken([text for _, text in given]) == ""
 
 
 def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
@@ -107,12 +107,12 @@ def test_commands_on_windows_are_for_its_own_shell(rtx_5080: Facts) -> None:
     windows = {"system": "windows", "wsl": False, "compilers": Fact((), "")}
     facts = with_facts(sick(rtx_5080), jit_caches=Fact((cache,), ""), toolkit_choice=Fact(choice), **windows)
     facts = replace(facts, gathered="2026-01-02T00:00:00")
-    found = commands(facts, "sm_120", "sm_61")
+    given = commands(facts, "sm_120", "sm_61")
     assert {"jit-cache-locked", "jit-cache-arch", "no-gpu-visible", "cuda-home-wrong"} <= {
-        code for code, _ in found
+        code for code, _ in given
     }
-    assert not [text for _, text in found if re.match(r"(export|unset|rm|ls) ", text) or "${" in text], found
-    assert ("jit-cache-locked", r"del C:\cache\gsplat_cuda\lock") in found
+    assert not [text for _, text in given if re.match(r"(export|unset|rm|ls) ", text) or "${" in text], given
+    assert ("jit-cache-locked", r"del C:\cache\gsplat_cuda\lock") in given
 
 
 @pytest.mark.parametrize(
@@ -152,16 +152,16 @@ def advised(facts: Facts, *targets: str) -> list[tuple[str, str]]:
 def assert_whole(facts: Facts, *targets: str) -> set[str]:
     """Each names the environment that was looked at, and for which GPU; the codes that gave some."""
     interpreter = facts.environment.interpreter.value
-    found = advised(facts, *targets)
+    given = advised(facts, *targets)
     windows = facts.machine.system == "windows"
-    for code, text in found:
+    for code, text in given:
         if interpreter is not None and "path/to/venv" not in text:
             assert f"--python {quoted(interpreter.executable, windows=windows)}" in text, (code, text)
         if "splatfix install" in text:
             assert "--target " in text, (code, text)
         for name in targets if code not in OF_ONE_GPU else ():
             assert f"--target {name}" in text or "path/to/venv" in text, (code, text)
-    return {code for code, _ in found}
+    return {code for code, _ in given}
 
 
 # They speak of one GPU at a time, and so does their advice.

@@ -31,15 +31,15 @@ def test_whatever_torch_would_build_is_said(changed: Changer, torch_with: TorchW
         )
         built = visible_gpu_arch_list([arch], own, version)
         runs = isinstance(built, ArchList) and any(cubin_runs_on(one, arch) for one in built.cubins)
-        found = of(facts, "arch-unknown-to-torch")
+        findings = of(facts, "arch-unknown-to-torch")
         if cc in rules.supported_arches:
-            assert not found, cc
+            assert not findings, cc
         elif runs:
-            assert [item.status for item in found] == [Status.SKIP], cc
+            assert [item.status for item in findings] == [Status.SKIP], cc
         else:
             # clamped to PTX: arch-clamped says it where torch itself runs there
             expected = {Status.FAIL, Status.WARN} | ({Status.SKIP} if isinstance(built, ArchList) else set())
-            assert found[0].status in expected, cc
+            assert findings[0].status in expected, cc
 
 
 def mixed(changed: Changer, torch_with: TorchWith, *cards: Gpu, **torch: object) -> Facts:
@@ -53,10 +53,10 @@ RTX_5090 = Gpu(1, "NVIDIA GeForce RTX 5090", cc="12.0")
 
 def test_a_torch_for_one_gpu_is_not_taken_from_the_other(changed: Changer, torch_with: TorchWith) -> None:
     facts = mixed(changed, torch_with, GTX_1080, RTX_5090)
-    (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
-    assert said.subject.startswith("sm_61")
-    assert not commands(said.remedy), "every command would take the RTX 5090's torch away"
-    assert "No single torch build supports sm_61" in said.remedy[0].line()
+    (finding,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
+    assert finding.subject.startswith("sm_61")
+    assert not commands(finding.remedy), "every command would take the RTX 5090's torch away"
+    assert "No single torch build supports sm_61" in finding.remedy[0].line()
 
 
 def build_in(command: str) -> torch_releases.TorchBuild:
@@ -70,8 +70,8 @@ def build_in(command: str) -> torch_releases.TorchBuild:
 def test_a_torch_that_serves_both_is_a_command(changed: Changer, torch_with: TorchWith) -> None:
     old = {"version": "2.5.1+cu124", "cuda": "12.4", "code": (sass("sm_80", "sm_90"),)}
     facts = mixed(changed, torch_with, RTX_3090, RTX_5090, **old)
-    (said,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
-    (command,) = [item.shell(windows=False) for item in commands(said.remedy)]
+    (finding,) = [item for item in of(facts, "torch-arch-unsupported") if item.status is Status.FAIL]
+    (command,) = [item.shell(windows=False) for item in commands(finding.remedy)]
     build = build_in(command)
     for card in (RTX_3090, RTX_5090):
         assert torch_releases.build_runs_on(build, Arch.parse(card.cc or "")), (command, card)
@@ -84,12 +84,12 @@ def test_the_torch_instead_of_a_pin_is_one_for_this_python(changed: Changer, pyt
     bare = {"torch_installed": Fact(False, ""), "torch": Fact(None, "", "none"), "extensions": Fact((), "")}
     pins = (Pin("environment.yml", "pytorch", f"=={pin}"),)
     facts = with_python(with_checkout(changed(**bare), pins=pins), version=python)
-    (said,) = of(facts, "pinned-torch-too-old")
-    told = [item.shell(windows=False) for item in commands(said.remedy)]
+    (finding,) = of(facts, "pinned-torch-too-old")
+    installs = [item.shell(windows=False) for item in commands(finding.remedy)]
     if python.startswith("3.8"):
-        assert not told, "no torch for an RTX 5080 has wheels for Python 3.8"
+        assert not installs, "no torch for an RTX 5080 has wheels for Python 3.8"
         return
-    (command,) = told
+    (command,) = installs
     assert command.startswith("/env/bin/python -m pip install")
     assert torch_releases.wheel_obstacle(build_in(command), python=major_minor(python)) is None
 

@@ -54,12 +54,12 @@ def test_hidden_only_where_that_is_certain(
     assert Gpus(changed(gpus=Fact(CARDS, "NVML"), variables=variables)).hidden_gpus == set(hidden)
 
 
-@pytest.mark.parametrize(("value", "places", "words", "meant"), data(__file__)["told"])
-def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, words: str, meant: str) -> None:
+@pytest.mark.parametrize(("value", "places", "lost", "valid"), data(__file__)["told"])
+def test_what_cuda_drops_is_told(value: str, places: tuple[int, ...] | None, lost: str, valid: str) -> None:
     reading = read_value(value, CARDS)
-    assert (reading.places, reading.valid) == (places, meant)
-    assert words in reading.lost
-    assert bool(words) == bool(reading.lost)
+    assert (reading.places, reading.valid) == (places, valid)
+    assert lost in reading.lost
+    assert bool(lost) == bool(reading.lost)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_a_hidden_gpu_is_not_judged_and_is_named(changed: Changer) -> None:
 
     assert {"torch-arch-unsupported", "no-kernel-image"} <= set(loud(showing("")))
     assert not loud(showing("1")) and "torch-arch-unsupported" in loud(showing("0"))
-    (said,) = [item for item in run_checks(make_context(showing("1"))) if item.code == "no-gpu-visible"]
-    assert said.summary == "1 of 2 GPUs visible; GPU 0 is hidden and not checked."
+    (finding,) = [item for item in run_checks(make_context(showing("1"))) if item.code == "no-gpu-visible"]
+    assert finding.summary == "1 of 2 GPUs visible; GPU 0 is hidden and not checked."
 
 
 def test_the_archs_here_are_those_of_nvidia_gpus_once_each() -> None:
