@@ -33,7 +33,7 @@ from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
 from splatfix.model import Facts, Finding, Source
 from splatfix.model.inquiry import Inquiry
-from splatfix.plan import InstallPlan, Options
+from splatfix.plan import Options, Plan
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
 from splatfix.report.dry_run import DryRun
@@ -193,7 +193,7 @@ class RefusedLane(typing.TypedDict):
 
 
 CERTIFIED = {**_hints(Certificate), "options": Options | None, "facts": Facts}
-PLAN = _with(InstallPlan, steps=list[Step])
+PLAN = _with(Plan, steps=list[Step])
 INSTALLED = {
     "dry_run": bool,
     "plan": PLAN | None,

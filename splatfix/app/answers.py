@@ -9,8 +9,9 @@ from splatfix.core.errors import Rejected
 from splatfix.core.step import PlainStep, Step, fill_in, run
 from splatfix.knowledge.dropins import dropin_named
 from splatfix.knowledge.failures import Failure
-from splatfix.model.option import BUILDING, REPLACING, Option, OptionKind
-from splatfix.plan.options import find_options
+from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
+from splatfix.model.steps import MakeDropin
+from splatfix.plan import Case, rank
 from splatfix.plan.requirements import usable_torch
 
 _NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
@@ -28,13 +29,13 @@ class Answers:
         self._context = context
 
     @cached_property
-    def _options(self) -> tuple[Option, ...]:
+    def _options(self) -> tuple[Plan, ...]:
         if self._context is None:
             return ()
-        return find_options(self._context).available
+        return rank(Case(context=self._context)).available
 
     def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
-        """Drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
+        """Return drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
 
         Args:
             dropins: modules it concerns that have such a drop-in.
@@ -59,7 +60,7 @@ class Answers:
         return (fill_in(*argv, text=text),)
 
     def to(self, failure: Failure) -> tuple[Step, ...]:
-        """Commands that answer a class of failure; () where none is known to."""
+        """Return the commands that answer a class of failure; () where none is known to."""
         answer = failure.answer
         if answer.pip and self._context is None:
             text = "In the environment where it failed"
@@ -73,11 +74,12 @@ class Answers:
         return answer.steps
 
     def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
-        """The steps of the least invasive available option of these kinds."""
-        for option in self._options:
-            if option.kind in kinds:
-                # a step of a plan begins in lower case, behind its number
-                return tuple(
-                    PlainStep(step.text[:1].upper() + step.text[1:], step.command) for step in option.steps
-                )
-        return ()
+        """Return the steps of the least invasive available option of these kinds."""
+        plan = next((plan for plan in self._options if plan.kind in kinds), None)
+        steps = []
+        for step in plan.steps if plan else ():
+            by_nvrtc = isinstance(step, MakeDropin) and step.backend == "nvrtc"
+            # a step of a plan begins in lower case, behind its number
+            text = step.text[:1].upper() + step.text[1:]
+            steps.append(PlainStep(text, step.command, "install-nvrtc" if by_nvrtc else ""))
+        return tuple(steps)

@@ -74,14 +74,13 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     """
     if request.repo is None and request.facts_file is None:
         request = replace(request, repo=_checkout_here())
-    goal = Goal(request.targets)
     checks = select(request.only, request.skip)
     facts = _facts(request)
     if not_examined := _not_examined(request):
         facts = replace(facts, checkout=Fact(None, "names in the current folder", not_examined, absent=True))
     if request.save is not None:
         write_json(request.save, to_json(facts))
-    context = make_context(facts, goal)
+    context = make_context(facts, Goal(request.targets))
     findings = run_checks(context, checks)
     options = None
     sources: tuple[str, ...] = ()
@@ -89,7 +88,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
         # containers and certify come with it, a quarter of a diagnosis, and of no use where nothing has to be done
         from splatfix.app.options import options_after, sources_of_checkout
 
-        summary = sources_of_checkout(request.repo, facts)
+        summary = sources_of_checkout(request.repo, context)
         options, sources = options_after(findings, context, summary), summary.named
     # what install mends by itself is no problem: one answer for the text, the document and the exit code
     mended = options.advice.mended if options and options.advice else ()
@@ -99,7 +98,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
     )
 
     def data() -> dict[str, Any]:
-        return diagnosis_document(facts, goal, findings, options)
+        return diagnosis_document(facts, context.goal, findings, options)
 
     def text(console: Console) -> None:
         here = request.facts_file is None and not request.only and not request.skip
@@ -136,7 +135,7 @@ def diagnose(request: DiagnoseRequest, *, verbose: bool = False) -> Diagnosis:
 
 
 def exit_code_of(findings: Sequence[Finding]) -> Exit:
-    """1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
+    """Return 1 when a check failed or crashed; 3 when none did but one could not be determined; else 0."""
     statuses = {finding.status for finding in findings}
     if statuses & {Status.FAIL, Status.CRASH}:
         return Exit.FAILURE
@@ -146,7 +145,7 @@ def exit_code_of(findings: Sequence[Finding]) -> Exit:
 
 
 def _checkout_here() -> Path | None:
-    """The current folder, where it is a checkout that trains Gaussians, or the folder of an extension with CUDA code."""
+    """Return the current folder, where it is a checkout that trains Gaussians, or the folder of an extension with CUDA code."""
     folder = Path()
     if not any((folder / name).is_file() for name in _OF_CHECKOUTS):
         return None
@@ -191,14 +190,14 @@ def _facts(request: DiagnoseRequest) -> Facts:
 
 
 def _partial_recording(record: Path | None) -> str:
-    """The message for a recording that an interrupt cut off; "" where none had begun."""
+    """Return the message for a recording that an interrupt cut off; "" where none had begun."""
     if record is None or not record.is_dir() or not any(record.iterdir()):
         return ""
     return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
 
 
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
-    """The command that shows all options for what was diagnosed.
+    """Return the command that shows all options for what was diagnosed.
 
     Args:
         sources: the checkout, where something can be built of it.
@@ -209,7 +208,7 @@ def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
 
 
 def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
-    """Where nothing failed: the command that shows what facts cannot, by references where there are any; () without torch."""
+    """Return the command that shows what facts cannot, where nothing failed; () without torch."""
     if facts.environment.torch.value is None:
         return ()
     named = value_options({"--python": python})

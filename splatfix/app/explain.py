@@ -230,6 +230,6 @@ def _fitted(
         steps = [*general, *answer]
     else:
         steps += answer
-    if not any(step.command and "nvrtc" in step.command.argv for step in steps):
+    if not any(step.kind == "install-nvrtc" for step in steps):
         steps += without_compiler
     return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))

@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
-from splatfix.app.options import checkout_of, options_for
+from splatfix.app.options import checkout_of, lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
-from splatfix.context import Context, Goal, make_context
+from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
-from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
@@ -29,12 +29,21 @@ from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
-from splatfix.model.option import BUILDING
-from splatfix.model.steps import BuildWheel
-from splatfix.plan import NO_SOURCES, InstallPlan, Options, has_stack_files, plan_install, summarise
+from splatfix.model.steps import WITHOUT_COMPILER, BuildWheel
+from splatfix.plan import (
+    NO_SOURCES,
+    Case,
+    Options,
+    Plan,
+    Ranking,
+    best,
+    has_stack_files,
+    rank,
+    rank_request,
+    summarise,
+)
 from splatfix.plan import Request as Request  # built by the command line
-from splatfix.plan.checkout import absolute
-from splatfix.plan.options import NOT_HERE
+from splatfix.plan.checkout import NoExtension, absolute
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -82,7 +91,7 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
 class Planned(Result, frozen=True, kw_only=True):
     """What would be installed, and which options there are; nothing was changed."""
 
-    plan: InstallPlan | None = None
+    plan: Plan | None = None
     """The installation of the sources; None where none were named or they cannot be installed as they are."""
     options: Options | None = None
     """All options of the machine, ranked; None where only the plan was asked for."""
@@ -97,21 +106,21 @@ def install(request: InstallRequest, confirm: Callable[[str], None]) -> Result:
     Raises:
         SplatfixError: no plan, or a step that failed; the environment is then as it was before.
     """
-    to_install, facts, wheels = _prepare(request, fetch=request.fetch_submodules)
-    plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
+    case, wheels = _prepare(request, fetch=request.fetch_submodules)
+    plan = require(planned(case, named=request.is_named))
     if not plan.steps:
         return shown(plan)
     require_downloads(plan)
-    return carried_out(plan, facts, request, confirm, wheels)
+    return carried_out(plan, case.context.facts, request, confirm, wheels)
 
 
-def require_downloads(plan: InstallPlan) -> None:
+def require_downloads(plan: Plan) -> None:
     """Ask for what builds fetch by themselves, before anything is built or installed.
 
     Raises:
         SplatfixError: ``download-unreachable``.
     """
-    for step in plan.steps:
+    for step in plan.executed:
         for address, package in step.downloads.items() if isinstance(step, BuildWheel) else ():
             try:
                 Web([address]).reach(without_login(address))
@@ -130,7 +139,7 @@ def require_downloads(plan: InstallPlan) -> None:
 
 
 def carried_out(
-    plan: InstallPlan,
+    plan: Plan,
     facts: Facts,
     request: InstallRequest,
     confirm: Callable[[str], None],
@@ -172,7 +181,7 @@ def carried_out(
 
 
 def plan(request: InstallRequest) -> Planned:
-    """``--dry-run``: the plan, and no change. Submodules to be fetched are named, not fetched.
+    """Plan and change nothing (``--dry-run``). Submodules to be fetched are named, not fetched.
 
     Raises:
         SplatfixError: as :func:`install` before it changes anything.
@@ -182,13 +191,12 @@ def plan(request: InstallRequest) -> Planned:
             return explain(replace(request, keep=()))
         for folder in _checkouts(request.sources):
             installation.show_fetched(console.err(), folder, ())
-    to_install, facts, wheels = _prepare(request)
-    plan = planned(to_install, facts, named=request.is_named, wheels=wheels)
+    plan = require(planned(_prepare(request)[0], named=request.is_named))
     return shown(plan, dry_run=True, verbose=request.verbose)
 
 
 def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *, dry_run: bool) -> Result:
-    """``--repair``: install the same version of one package again, whatever its files are now.
+    """Install the same version of one package again, whatever its files are now (``--repair``).
 
     Raises:
         SplatfixError: as :func:`plan_repair`, or a step that failed; the environment is then as it was before.
@@ -203,18 +211,13 @@ def repair(name: str, request: InstallRequest, confirm: Callable[[str], None], *
 
 
 def shown(
-    plan: InstallPlan,
-    *,
-    dry_run: bool = False,
-    command: str = "install",
-    execute_it: Step | None = None,
-    verbose: bool = False,
+    plan: Plan, *, dry_run: bool = False, execute_it: Step | None = None, verbose: bool = False
 ) -> Planned:
-    """A plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
+    """Show a plan that is not executed, with the command that would; without steps what is installed is kept, and why."""
     if plan.steps:
         execute_it = execute_it or install_step(plan)
     return Planned(
-        command=command,
+        command="install",
         data=lambda: installation.install_document(plan=plan, dry_run=dry_run),
         text=lambda console: installation.show_plan(console, plan, execute_it, verbose=verbose),
         plan=plan,
@@ -222,61 +225,55 @@ def shown(
 
 
 def explain(request: InstallRequest) -> Planned:
-    """``--dry-run --why``: the plan for these sources with its reasons, and every option of this machine.
+    """Explain the plan for these sources, and every option of this machine (``--dry-run --why``).
 
     The exit code is that of the plan: 1 where named sources cannot be built as they are, although there are options.
 
     Raises:
         SplatfixError: the sources are wrongly named (exit code 2).
     """
-    named = bool(request.install.sources)
-    repo = checkout_of(request.install.sources)
-    to_fetch: tuple[Step, ...] = ()
-    if request.fetch_submodules:
-        to_fetch = _to_fetch(request.sources)
-    to_install, facts, wheels = _prepare(request)
-    if repo is not None:
-        facts = with_checkout(facts, repo, source_patterns(), started=True)
-    context = make_context(facts, Goal(to_install.targets))
-    plan: InstallPlan | None = None
-    problem: SplatfixError | None = None
-    try:
-        plan = with_wheels(to_install, context, wheels)
-    except SplatfixError as error:
-        # the options that it would advise to look at are what follows
-        shows_options = [step for step in error.todo if step.command and "--why" in step.command.argv]
-        problem = error.with_todo(*(step for step in error.todo if step not in shows_options))
-    folders = tuple(text for text in to_install.sources if text not in wheels.steps)
-    summary = summarise(folders, facts, named=to_install.sources, fetch=to_fetch)
-    if problem and problem.exit_code is Exit.USAGE and named:
-        # the name of a drop-in is no folder to build, and options serve it all the same
-        if problem.code != "not-a-folder" or not summary.replacement.dropins:
-            raise problem
-        problem = None
-    if plan and not named and not plan.targets:
-        plan = None  # the current folder is some project without a CUDA extension
-    sources = NO_SOURCES
-    # a current folder that nobody named and that is no source has no say in what the options are about
-    if named or plan or (problem and problem.exit_code is not Exit.USAGE):
-        sources = summary
-        if wheels.searches:
-            sources = replace(sources, prebuilt=wheels.steps)
-    options = options_for(context, sources, request.keep)
-    if problem and sources.prepare:  # the options begin with what completes the sources
-        problem = None if sources.fetch else problem.with_todo()
-    elif problem and problem.code not in NOT_HERE:  # what refuses the source itself no option cures
-        unproven = (replace(item, proves=()) if item.kind in BUILDING else item for item in options.available)
-        options = replace(options, available=tuple(unproven))
-    if not named:
-        problem = None
+    named = request.install.sources
+    to_fetch = _to_fetch(request.sources) if request.fetch_submodules else ()
+    case, wheels = _prepare(request, checkout=checkout_of(named))
+    sources = case.request.sources
+    folders = tuple(text for text in sources if text not in wheels.steps)
+    summary = summarise(folders, case.context, named=sources, fetch=to_fetch)
+    case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
+    ranking = require(rank_request(case, named=bool(named)))
+    return _ranked(ranking, case.context.facts if request.ask_setup else None)
+
+
+def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
+    """Explain the options of a machine elsewhere (``--facts``); the sources, if any, are here."""
+    context = make_context(load(facts_file), Goal(request.install.targets))
+    named, sources = request.install.sources, NO_SOURCES
+    if named:
+        sources = summarise(named, context, named=named)
+    return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
+
+
+def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
+    """Show a ranking.
+
+    Args:
+        facts: with them the setup.py of each build of its best plan is asked.
+    """
+    options, best = ranking.options, ranking.best
+    plan, problem, exit_code = None, None, Exit.OK
+    if isinstance(best, Plan):
+        plan = best
+    elif best:
+        problem, exit_code = best.error(), best.exit_code
+    elif not options.available:
+        exit_code = Exit.UNDETERMINED
 
     inquiries: list[Inquiry] = []
-    if plan and request.ask_setup:
+    if plan and facts:
         with one_line(console.err(), "Asking setup.py") as tell:
             for inquiry, refusal in ask_plan(plan, facts, tell):
                 inquiries.append(inquiry)
                 if refusal and problem is None:
-                    problem = refusal.error()
+                    problem, exit_code = refusal.error(), refusal.exit_code
 
     def text(console: Console) -> None:
         if plan:
@@ -285,11 +282,6 @@ def explain(request: InstallRequest) -> Planned:
         installation.show_inquiries(console, inquiries)
         show_options(console, options)
 
-    exit_code: int = Exit.OK
-    if problem:
-        exit_code = problem.exit_code
-    elif plan is None and not options.available:
-        exit_code = Exit.UNDETERMINED
     return Planned(
         command="install",
         data=lambda: installation.install_document(
@@ -303,27 +295,14 @@ def explain(request: InstallRequest) -> Planned:
     )
 
 
-def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
-    """``--dry-run --why --facts``: the options of a machine elsewhere; the sources, if any, are here."""
-    facts = load(facts_file)
-    named, sources = request.install.sources, NO_SOURCES
-    if named:
-        sources = summarise(named, facts, named=named)
-    options = options_for(make_context(facts, Goal(request.install.targets)), sources, request.keep)
-    return Planned(
-        command="install",
-        data=lambda: installation.install_document(options=options, dry_run=True),
-        text=lambda console: show_options(console, options),
-        exit_code=Exit.OK if options.available else Exit.UNDETERMINED,
-        options=options,
-    )
-
-
-def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[Request, Facts, Prebuilt]:
-    """What to install, with its sources at hand, machine and environment, and what wheels there are for it.
+def _prepare(
+    request: InstallRequest, *, fetch: bool = False, checkout: Path | None = None
+) -> tuple[Case, Prebuilt]:
+    """Find out what to install where, with its sources at hand, and what wheels there are for it.
 
     Args:
         fetch: fill the empty submodules of the sources, and say on standard error what came from where.
+        checkout: what is also read as ``diagnose --repo`` reads it.
 
     Raises:
         SplatfixError: a source that cannot be fetched, an interpreter that is none, nothing to resume; ``no-git``,
@@ -336,87 +315,89 @@ def _prepare(request: InstallRequest, *, fetch: bool = False) -> tuple[Request, 
             fetched = fetch_submodules(folder, tell=progress)
         installation.show_fetched(console.err(), folder, fetched)
     if request.resume:
-        asked = request_to_resume(interpreter)
+        to_install = request_to_resume(interpreter)
     else:
         offline = request.install.offline
         sources = tuple(
             fetch_source(text, interpreter, save_listed, offline=offline) for text in request.sources
         )
-        asked = replace(request.install, sources=absolute(sources) if request.is_named else sources)
+        to_install = replace(request.install, sources=absolute(sources) if request.is_named else sources)
     system = None
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths
-    if asked.cuda_home is not None:
-        cuda_home = str(Path(asked.cuda_home).expanduser().absolute())
+    if to_install.cuda_home is not None:
+        cuda_home = str(Path(to_install.cuda_home).expanduser().absolute())
         system = LiveSystem(env={**os.environ, "CUDA_HOME": cuda_home})
     facts = gather(interpreter, system=system)
-    return asked, facts, find_prebuilt(asked, facts, request.indexes)
+    if checkout is not None:
+        facts = with_checkout(facts, checkout, source_patterns(), started=True)
+    context = make_context(facts, Goal(to_install.targets))
+    wheels = find_prebuilt(to_install, context, request.indexes)
+    # a name that only an index can serve
+    by_index = (
+        to_install.backend == "native" and to_install.indexes and any(map(is_package, to_install.sources))
+    )
+    case = Case(
+        context=context,
+        request=to_install,
+        prebuilt=wheels.steps if wheels.searches else None,
+        not_prebuilt=wheels.rejected,
+        no_wheel=wheels.problem if to_install.backend == "wheels" or by_index else None,
+    )
+    return case, wheels
 
 
 def _checkouts(sources: Sequence[str]) -> list[Path]:
-    """The checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
+    """List the checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
     folders = filter(None, map(resolved_folder, sources))
     return list(dict.fromkeys(map(checkout_around, folders)))
 
 
 def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:
-    """What ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
+    """List what ``--fetch-submodules`` would fetch, one step each; () where nothing that is needed is empty."""
     steps = []
     for folder in _checkouts(sources):
         steps += [say(f"fetch {item.words}") for item in wanted_submodules(folder)]
     return tuple(steps)
 
 
-def with_wheels(request: Request, context: Context, wheels: Prebuilt) -> InstallPlan:
-    """The plan, with prebuilt wheels in the place of builds, and why others were not taken.
-
-    Raises:
-        SplatfixError: as :func:`plan_install`; ``no-wheel`` where only prebuilt ones were asked for.
-    """
-    # a name that only an index can serve
-    by_index = request.backend == "native" and request.indexes and any(map(is_package, request.sources))
-    if (request.backend == "wheels" or by_index) and (problem := wheels.problem):
-        raise problem
-    plan = plan_install(request, context, wheels.steps)
-    return replace(plan, considered=(*plan.considered, *wheels.rejected))
-
-
-def planned(request: Request, facts: Facts, *, named: bool, wheels: Prebuilt = NO_WHEELS) -> InstallPlan:
-    """The plan for a request.
+def planned(case: Case, *, named: bool) -> Plan | Rejected:
+    """Return the plan for the request of a case.
 
     Args:
         named: the user named a source. Else it is the current folder, and only a stack or a CUDA extension there is meant.
-
-    Raises:
-        SplatfixError: what is in the way of a plan; ``no-source`` (exit code 2) where nothing can be meant.
     """
-    context = make_context(facts, Goal(request.targets))
-    if named or request.backend in ("pure", "nvrtc") or has_stack_files(Path.cwd()):
-        return with_wheels(request, context, wheels)
-    try:
-        plan = with_wheels(request, context, wheels)
-        if plan.targets:
+    plan = best(case)
+    here = Path.cwd()
+    if named or case.request.backend in WITHOUT_COMPILER or has_stack_files(here):
+        return plan
+    if isinstance(plan, Plan) and plan.targets:
+        return plan
+    problem = f"{here} has no CUDA extension and is no splatting stack."
+    todo: tuple[Step, ...] = (run("splatfix", "install", ".", text="To install it all the same"),)
+    if isinstance(plan, Rejected):
+        if not isinstance(plan, NoExtension):
             return plan
-        problem = f"{Path.cwd()} has no CUDA extension and is no splatting stack."
-        todo: tuple[Step, ...] = (run("splatfix", "install", ".", text="To install it all the same"),)
-    except SplatfixError as error:
-        if error.code not in ("not-an-extension", "not-a-checkout"):
-            raise
-        problem, todo = error.what, error.todo
+        problem, todo = plan.what, plan.todo
     # what is installed could be meant
+    context = case.context
     rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
-    raise usage_error("no-source", f"No SOURCE was named. {problem}", *todo, *rebuild)
+    return Rejected(
+        code="no-source",
+        what=f"No SOURCE was named. {problem}",
+        todo=(*todo, *rebuild),
+        exit_code=Exit.USAGE,
+    )
 
 
-def install_step(plan: InstallPlan) -> Step:
-    """The command that executes what was planned."""
-    request = plan.request
-    argv = ("splatfix", "install", *request.sources, *request.options, "--python", plan.python)
-    return run(*argv, text=NO_CHANGE)
+def install_step(plan: Plan) -> Step:
+    """Return the command that executes what was planned."""
+    assert plan.request is not None, "it is executed"
+    return plan.request.command(*plan.request.sources, more=("--python", plan.python), text=NO_CHANGE)
 
 
 def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
-    """Where kernels were verified on the GPU, training; else their verification, where there is a reference for one of them.
-    () where nothing was changed."""
+    """Return what to run next: training where kernels were verified on the GPU, else their verification, where there is a
+    reference for one of them; () where nothing was changed."""
     if all(item.up_to_date for item in outcome.items):
         return ()
     python = outcome.plan.python

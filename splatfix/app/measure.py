@@ -18,7 +18,7 @@ def measured(
     take_back: Callable[[str, str], object],
     verify: Callable[[str, str], tuple[KernelCheck, ...]] = check_kernels,
 ) -> InstallOutcome:
-    """The outcome with the rung ``computes`` of every item whose kernels splatfix can call.
+    """Return the outcome with the rung ``computes`` of every item whose kernels splatfix can call.
 
     Nothing is run where this machine has no NVIDIA GPU with a driver. A kernel that computes wrongly, crashes or hangs does
     not stay: the whole installation is taken back.

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, Rejected, SplatfixError
+from splatfix.context import Context
+from splatfix.core.errors import Exit, Rejected
 from splatfix.core.redact import without_credentials
 from splatfix.facts import resolved_folder
-from splatfix.model import Considered, Facts
+from splatfix.model import Considered
 from splatfix.model.steps import FetchWheel
 from splatfix.plan import Request
 from splatfix.plan.checkout import read_sources
@@ -51,7 +51,7 @@ class Prebuilt(Struct, frozen=True):
         return tuple(rejected)
 
     @property
-    def problem(self) -> SplatfixError | None:
+    def problem(self) -> Rejected | None:
         """``no-wheel``, where one of them has none; None where all have one."""
         if self.searches and not self.rejected:
             return None
@@ -59,14 +59,14 @@ class Prebuilt(Struct, frozen=True):
         exit_code = Exit.UNDETERMINED
         if any(search.verdict is Verdict.UNSUITED for search in self.searches):
             exit_code = Exit.FAILURE
-        return SplatfixError.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
+        return Rejected.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
 
 NO_WHEELS = Prebuilt(not_looked="nothing was looked for")
 
 
-def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ()) -> Prebuilt:
-    """The prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
+def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] = ()) -> Prebuilt:
+    """Find the prebuilt wheels for the folders and names of a request; none, with the reason, where torch or target are lacking.
 
     Those of strangers are looked at only where only prebuilt ones were asked for, or their index is named.
 
@@ -84,7 +84,6 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
             if resolved_folder(text) is None:
                 wanted_by_name(text)  # raises where it is no name either
     chosen = chosen_indexes(request.indexes, maintained=maintained, offline=request.offline)
-    context = make_context(facts, Goal(request.targets))
     torch, interpreter = context.torch, context.interpreter
     if not chosen:
         return Prebuilt(not_looked="--offline leaves no index, and no folder was named with --index")
@@ -94,7 +93,7 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
         return Prebuilt(not_looked="no GPU is here that a wheel could be for: name one with --target")
     names = tuple(filter(is_package, request.sources))
     wanted = {name: wanted_by_name(name) for name in names}
-    read = read_sources((text for text in request.sources if text not in names), facts)
+    read = read_sources((text for text in request.sources if text not in names), context.facts)
     if not isinstance(read, Rejected):  # the plan says what is wrong with them
         wanted |= {source.label: wanted_by_source(source) for source in read.sources if source.needs_cuda}
     web = Web((*indexes, *(index.address for index in chosen)))
@@ -117,5 +116,5 @@ def find_prebuilt(request: Request, facts: Facts, indexes: tuple[str, ...] = ())
 
 
 def is_package(source: str) -> bool:
-    """A source is no folder but the name of a package."""
+    """Tell whether a source is no folder but the name of a package."""
     return resolved_folder(source) is None and is_name(source)

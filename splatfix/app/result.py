@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.files import dumps
 from splatfix.core.redact import without_credentials
 from splatfix.core.streams import discard_output
 from splatfix.report.documents import envelope
@@ -104,9 +105,6 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
 
 
 def _write(document: Mapping[str, Any]) -> None:
-    # with what files need it takes a twentieth of the time of --help, which imports this module
-    from splatfix.core.files import dumps
-
     _write_text(dumps(document))
 
 

@@ -93,6 +93,8 @@ class Check(Struct, frozen=True):
     """It judges code for a GPU, whatever its family looks at."""
     cured_by_rebuild: bool = True
     """Compiling anew can cure a failure; False where no compiler can."""
+    done_by_install: bool = False
+    """What it advises ``splatfix install`` does by itself, whatever the sources."""
     of_environment: bool = False
     """It judges what is installed: a problem until something else is, whatever a build would mend."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from splatfix.core.errors import usage_error
 from splatfix.core.step import step_of
+from splatfix.core.toml import parse_toml
 
 COMMAND = "a command"
 """What ``explain`` is given after ``--``, which is no parameter."""
@@ -21,9 +22,6 @@ def refuse(context: Any, also_given: Set[str] = frozenset()) -> None:
     Raises:
         SplatfixError: with the conflict's code (exit code 2).
     """
-    # --help needs no table
-    from splatfix.core.toml import parse_toml
-
     tables = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     # what has another value than without it: who writes a default out has changed nothing
     given = set(also_given)

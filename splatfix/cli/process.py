@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from splatfix.app.result import deliver_error, show_message
 from splatfix.core.errors import Exit, SplatfixError, usage_error
+from splatfix.core.runner import interrupt
 from splatfix.core.step import Command, PlainStep, Step, say
 from splatfix.core.visible import visible
 
@@ -133,9 +134,6 @@ def _interrupt(_number: int, _frame: object) -> None:
     if _interrupts and time.monotonic() - _interrupts[-1] < _CLEARING_S:
         return
     _interrupts[:] = [time.monotonic()]
-    # the runner starts processes, and is not needed for --help
-    from splatfix.core.runner import interrupt
-
     threading.excepthook = _ignore_interrupts
     interrupt()
 

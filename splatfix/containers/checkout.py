@@ -18,11 +18,11 @@ from splatfix.knowledge.archs import arch_info, toolkit_supports
 from splatfix.knowledge.images import SystemImage, system_image, toolkit_image
 from splatfix.knowledge.torch_releases import RankedBuild, TorchBuild, index_url, wheel_obstacle
 from splatfix.model import Checkout, Considered, EnvironmentFacts, Facts, MachineFacts
-from splatfix.model.option import NotApplicable
 from splatfix.model.steps import Reason
-from splatfix.plan.assessment import names_of_archs
-from splatfix.plan.backends.torch import as_torch, cuda_of, oldest_driver
+from splatfix.plan.backends.torch import oldest_driver
+from splatfix.plan.case import names_of_archs
 from splatfix.plan.checkout import read_sources
+from splatfix.plan.to_be import as_torch, cuda_of
 from splatfix.plan.tools import provided_toolkit
 
 _LIKE = "inria-v1"
@@ -80,11 +80,11 @@ def lane_for(
     for ranked in _builds(torch, archs, machine):
         build = ranked.build
         title = f"torch {build.torch} {build.tag}"
-        try:
-            build_image, system, downloads = _base(toolkit, build, archs, machine)
-        except NotApplicable as obstacle:
-            rejected.append(Considered(title, str(obstacle)))
+        base = _base(toolkit, build, archs, machine)
+        if isinstance(base, str):
+            rejected.append(Considered(title, base))
             continue
+        build_image, system, downloads = base
         code = "PTX that the driver compiles" if ranked.runs == "ptx" else "machine code"
         carries = f"{title}: it carries {code} for {names_of_archs(archs)}"
         if driver := oldest_driver(build, archs):
@@ -165,30 +165,29 @@ def _builds(torch: str, archs: Sequence[Arch], machine: str) -> Iterable[RankedB
 
 def _base(
     toolkit: ToolkitFrom, build: TorchBuild, archs: Sequence[Arch], machine: str
-) -> tuple[str, SystemImage, tuple[str, ...]]:
-    """The image to build in, the system of both, and the wheels of the compiler.
+) -> tuple[str, SystemImage, tuple[str, ...]] | str:
+    """Return the image to build in, the system of both, and the wheels of the compiler.
 
-    Raises:
-        NotApplicable: why there are none, or no wheel of this torch for the image's Python or C library.
+    Else why there are none, or no wheel of this torch for the image's Python or C library.
     """
     cuda = cuda_of(build)
     if build.torch.endswith("*"):
-        raise NotApplicable("its newest patch release is not known here: name one with --torch")
+        return "its newest patch release is not known here: name one with --torch"
     for arch in archs:
         if toolkit_supports(build.cuda, arch) is False:
-            raise NotApplicable(f"CUDA {cuda} does not compile for {arch.sm}")
+            return f"CUDA {cuda} does not compile for {arch.sm}"
     downloads: tuple[str, ...] = ()
     if toolkit is ToolkitFrom.PYPI:
         provided = provided_toolkit(as_torch(build), "linux")
         if provided is None:
-            raise NotApplicable(f"PyPI has no compiler of CUDA {cuda}")
+            return f"PyPI has no compiler of CUDA {cuda}"
         system, downloads = system_image(_WHEELS_ON), provided[1].requirements
         image = system.image
     else:
         found = toolkit_image(build.cuda)
         if found is None:
-            raise NotApplicable(f"no image with the compiler of CUDA {cuda} is known")
+            return f"no image with the compiler of CUDA {cuda} is known"
         image, system = found.image, found.system
     if obstacle := wheel_obstacle(build, "linux", machine, python=system.python, glibc=system.glibc):
-        raise NotApplicable(obstacle)
+        return obstacle
     return image, system, downloads

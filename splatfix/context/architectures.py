@@ -6,6 +6,7 @@ from enum import Enum
 
 from msgspec import Struct, field
 
+from splatfix.context.model import OtherOption
 from splatfix.core.errors import Rejected
 from splatfix.facts import is_arch_variable
 from splatfix.knowledge import Arch
@@ -51,7 +52,7 @@ def choose_archs(
     choice = _choose(source, build_archs, torch_version, ptx)
     if ptx is None or isinstance(choice, Rejected) or choice.decider is Decider.TORCH:
         return choice
-    return Rejected.of("context.ptx-not-possible", source_label=source.label, choice_why=choice.why)
+    return OtherOption.of("context.ptx-not-possible", source_label=source.label, choice_why=choice.why)
 
 
 def _choose(

@@ -112,12 +112,6 @@ def training_steps(facts: Facts, *options: str) -> tuple[Step, ...]:
     return install, run("splatfix", "certify", *options)
 
 
-def see_options(facts: Facts) -> Step:
-    """Build the command that shows every option of this machine."""
-    argv = ("splatfix", "install", "--dry-run", "--why", *python_option(facts))
-    return run(*argv, text="See all options")
-
-
 def conda_toolkit(prefix: str, cuda: str, text: str = "") -> Step:
     """Put a toolkit (``12.1``) into a conda environment, from NVIDIA's channel of that release alone."""
     channel = f"nvidia/label/cuda-{cuda}.0"

@@ -99,9 +99,10 @@ class Context(PendingBuilds, frozen=True, dict=True):
         if self.interpreter is not None and self.interpreter.externally_managed:
             refuses, environment = True, ("--python", "FOLDER")
         argv = ("splatfix", "install", *(sources or ("SOURCE",)), *environment)
+        kind = "install-nvrtc" if "nvrtc" in sources else "install"
         if archs and sources and not refuses:
-            return run(*argv, *archs, text=text)
-        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text)
+            return run(*argv, *archs, text=text, kind=kind, sources=sources)
+        return fill_in(*argv, *(archs or ("--target", "ARCH")), text=text, kind=kind, sources=sources)
 
     def reinstall(self, *distributions: str | None, text: str = "", targets: tuple[Target, ...] = ()) -> Step:
         """Build ``splatfix install`` of the own sources of what is installed, as far as all of them are known."""

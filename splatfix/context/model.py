@@ -44,6 +44,10 @@ class UnknownArch(NotHere, frozen=True, kw_only=True):
     """The installed torch builds nothing that serves a target."""
 
 
+class OtherOption(Rejected, frozen=True, kw_only=True):
+    """Not this way, but another option of the machine may serve."""
+
+
 class BinaryFit(Struct, frozen=True):
     """One binary with GPU code, judged for every GPU."""
 

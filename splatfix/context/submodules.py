@@ -101,7 +101,7 @@ def _clone(folder: str, submodule: Submodule, remote: str, known_commit: str) ->
     if not commit and re.fullmatch(r"\w[\w./-]*", submodule.branch):
         branch = ("--branch", submodule.branch)
     text = f"For {submodule.path}"
-    steps = [run("git", "clone", "--recursive", *branch, address, path, text=text)]
+    steps = [run("git", "clone", "--recursive", *branch, address, path, text=text, kind="clone")]
     if commit:
         checkout = ("git", "-C", path, "checkout", "--recurse-submodules", commit)
         steps.append(run(*checkout, text="At the commit that belongs there"))
@@ -143,4 +143,4 @@ def let_splatfix_fetch(install: Step) -> Step:
     if install.command is None:
         return install
     argv = (*install.command.argv, FETCH)
-    return PlainStep("Or let splatfix fetch them and build", replace(install.command, argv=argv))
+    return PlainStep("Or let splatfix fetch them and build", replace(install.command, argv=argv), "fetch")

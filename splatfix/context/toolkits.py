@@ -5,10 +5,9 @@ from pathlib import PurePath
 
 from msgspec import Struct
 
-from splatfix.context.commands import see_options
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, NoToolkit, UnknownArch, rejected_all
+from splatfix.context.model import Choice, NoToolkit, OtherOption, UnknownArch, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
@@ -228,13 +227,18 @@ def _no_toolkit(
     if dropped:
         latest = min(_last_major(arch) or 0 for arch in dropped)
         builds = [item.build for item in builds_for_all(targets, facts) if item.build.cuda[0] <= latest]
-        if builds:
-            older = min(builds, key=lambda build: preference(facts, build, targets))
-            _, command = install_command(older, facts)
-            todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
-        else:
-            names = ", ".join(map(str, targets))
-            todo = (say(f"No torch build in the tables supports {names} here."), see_options(facts))
+        if not builds:
+            none = say(f"No torch build in the tables supports {', '.join(map(str, targets))} here.")
+            return OtherOption.of(
+                "context.arch-dropped-by-cuda",
+                major=major,
+                dropped=tuple(dropped),
+                latest=latest,
+                todo=(none,),
+            )
+        older = min(builds, key=lambda build: preference(facts, build, targets))
+        _, command = install_command(older, facts)
+        todo = (command, say(f"Then install a CUDA {latest} toolkit and call splatfix install again."))
         return Rejected.of(
             "context.arch-dropped-by-cuda", major=major, dropped=tuple(dropped), latest=latest, todo=todo
         )
@@ -290,11 +294,11 @@ def choose_ptx(
     rejected = rejected_all("toolkit", objections)
     if fitting:
         return Choice(min(fitting, key=rank), rejected)
-    problem = Rejected.of(
+    problem = OtherOption.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
         considered=_looked_at(facts, objections),
-        todo=(say("Use a toolkit that supports the GPU."), see_options(facts)),
+        todo=(say("Use a toolkit that supports the GPU."),),
     )
     return Choice(None, rejected, problem)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from splatfix.core.redact import redacted, without_credentials
 from splatfix.core.step import Step, step_json, step_of
+from splatfix.core.toml import parse_toml
 
 
 class Exit(IntEnum):
@@ -160,8 +161,6 @@ class SplatfixError(Exception):
 @cache
 def stated(room: str) -> Mapping[str, Mapping[str, Any]]:
     """The errors whose words are fixed, by name: ``what``, and where they have one ``code``, ``meaning``, ``todo``, ``exit``."""
-    from splatfix.core.toml import parse_toml  # where nothing goes wrong, nothing of it is needed
-
     path = Path(__file__).parents[1] / room / "errors.toml"
     return parse_toml(path.read_text(encoding="utf-8"))
 

@@ -75,6 +75,7 @@ class Step:
     text: str
     """A sentence; before a command, what the command is for."""
     command: Command | None
+    kind: str
 
     def line(self, *, windows: bool = _WINDOWS) -> str:
         if self.command is None:
@@ -119,6 +120,10 @@ class PlainStep(Step, Struct, frozen=True):
 
     text: str = ""
     command: Command | None = None
+    kind: str = ""
+    """What its command does: ``install``, ``install-nvrtc``, ``fetch`` (and install), ``clone``, ``diagnose``; else ""."""
+    sources: tuple[str, ...] = ()
+    """What an ``install`` names."""
 
 
 def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
@@ -144,9 +149,9 @@ def say(text: str) -> Step:
     return PlainStep(text)
 
 
-def run(*argv: str | os.PathLike[str], text: str = "") -> Step:
+def run(*argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()) -> Step:
     """A step that is a command, runnable as it is."""
-    return PlainStep(text, Command(tuple(os.fspath(word) for word in argv)))
+    return PlainStep(text, Command(tuple(os.fspath(word) for word in argv)), kind, sources)
 
 
 def target_options(targets: Iterable[object]) -> tuple[str, ...]:
@@ -166,13 +171,15 @@ def value_options(values: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def fill_in(*argv: str | os.PathLike[str], text: str = "") -> Step:
+def fill_in(
+    *argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()
+) -> Step:
     """A step that is a command with words of :data:`BLANKS` in it."""
     parts = tuple(os.fspath(part) for part in argv)
     # BLANK/folder: what is below something that only a person knows
     beginnings = {part.split("/")[0] for part in parts}
     blanks = tuple(name for name in BLANKS if name in beginnings)
-    return PlainStep(text, Command(parts, blanks=blanks))
+    return PlainStep(text, Command(parts, blanks=blanks), kind, sources)
 
 
 def set_variable(name: str, value: str, text: str = "") -> Step:
@@ -193,7 +200,7 @@ def prepend_variable(name: str, folder: str) -> Step:
 def step_of(
     row: str | Mapping[str, Any], groups: tuple[str, ...] = (), named: Mapping[str, object] | None = None
 ) -> Step:
-    """A step from a data file: a text, or ``text``, and ``argv``, ``env`` or ``unset`` where there is a command.
+    """A step from a data file: a text, or ``text``, and ``argv``, ``kind``, ``env`` or ``unset`` where there is a command.
 
     Args:
         groups: what stands for ``{0}``, ``{1}`` in its texts.
@@ -208,4 +215,4 @@ def step_of(
     if not argv and not env:
         return PlainStep(text)
     blanks = tuple(word for word in argv if word in BLANKS)
-    return PlainStep(text, Command(argv, tuple(env.items()), blanks=blanks))
+    return PlainStep(text, Command(argv, tuple(env.items()), blanks=blanks), row.get("kind", ""))

@@ -25,7 +25,7 @@ from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.knowledge import Arch
 from splatfix.model import Code, Facts, FatbinGroup
 from splatfix.model.inquiry import DeclaredModule, Inquiry, SetupAnswer
-from splatfix.model.option import InstallPlan
+from splatfix.model.option import Plan
 from splatfix.model.steps import BuildWheel
 
 _RECORDER = Path(__file__).with_name("setup_recorder.py")
@@ -173,7 +173,7 @@ def _groups(module: DeclaredModule) -> list[FatbinGroup]:
 
 
 def ask_plan(
-    plan: InstallPlan, facts: Facts, tell: Callable[[str], None]
+    plan: Plan, facts: Facts, tell: Callable[[str], None]
 ) -> Iterator[tuple[Inquiry, Rejected | None]]:
     """Ask the setup.py of every build of a plan in a scratch copy; nothing is compiled, and nothing else is changed.
 

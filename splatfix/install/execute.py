@@ -44,7 +44,7 @@ from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
 from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
 from splatfix.model import Facts
-from splatfix.model.option import InstallPlan
+from splatfix.model.option import Plan
 from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
@@ -64,7 +64,7 @@ _NEEDS = {
 
 
 def execute(
-    plan: InstallPlan,
+    plan: Plan,
     facts: Facts,
     *,
     runner: Runner | None = None,
@@ -89,7 +89,7 @@ def execute(
     run = runner or ProcessRunner()
     environment = open_environment(plan.python, run)
     environment.require_writable()
-    require_editable(plan.steps)
+    require_editable(plan.executed)
     with environment_lock(environment.state_folder) as lock_notes:
         journal = Journal(environment.state_folder)
         recovered = recover(environment, journal)
@@ -165,7 +165,7 @@ class _Item(Struct):
 class _Execution(Struct):
     """One run through a plan's steps."""
 
-    plan: InstallPlan
+    plan: Plan
     facts: Facts
     environment: Environment
     runner: Runner
@@ -187,7 +187,7 @@ class _Execution(Struct):
 
     def take_steps(self) -> None:
         """Every step in order; builds that follow each other run in parallel."""
-        numbered = enumerate(self.plan.steps, 1)
+        numbered = enumerate(self.plan.executed, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
                 # the journal and the progress are written by this thread; only the builds themselves run in others
@@ -492,5 +492,5 @@ class _Execution(Struct):
         )
 
 
-def _builds(plan: InstallPlan) -> list[BuildWheel]:
+def _builds(plan: Plan) -> list[BuildWheel]:
     return [step for step in plan.steps if isinstance(step, BuildWheel)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from splatfix.core.proof import Rung
-from splatfix.model.option import InstallPlan
+from splatfix.model.option import Plan
 from splatfix.model.steps import InstallStep
 
 
@@ -57,7 +57,7 @@ class Kept(Struct, frozen=True):
 class InstallOutcome(Struct, frozen=True):
     """A finished installation."""
 
-    plan: InstallPlan
+    plan: Plan
     entry: str
     """Id in the environment's journal, for ``splatfix revert ID``."""
     items: tuple[InstalledItem, ...]

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import python_option
-from splatfix.core.errors import SplatfixError, usage_error
+from splatfix.core.errors import SplatfixError, require, usage_error
 from splatfix.core.files import object_in
 from splatfix.core.reading import read_text
 from splatfix.core.step import Step, run, say
@@ -17,18 +17,18 @@ from splatfix.install.wheels import MANIFEST
 from splatfix.knowledge.archs import parse_target
 from splatfix.knowledge.torch_releases import COMPANIONS, index_url
 from splatfix.model import Distribution, Facts
-from splatfix.model.option import InstallPlan, OptionKind, Request
+from splatfix.model.option import OptionKind, Plan, Request
 from splatfix.model.steps import CheckImport, FetchWheel, InstallWheel, Reason
-from splatfix.plan import plan_install
+from splatfix.plan import Case, best
 
 
-def plan_repair(name: str, facts: Facts) -> InstallPlan:
+def plan_repair(name: str, facts: Facts) -> Plan:
     """The plan that installs the same version again: a drop-in put together anew, what splatfix built from its source or the
     wheel cache, anything else as the wheel that pip was given or has from its index.
 
     Raises:
         SplatfixError: ``not-installed`` (exit code 2); ``cannot-repair`` for what cannot be had again, with what to do
-            instead; as :func:`plan_install`.
+            instead; as :func:`best`.
     """
     distribution = None
     for item in facts.environment.distributions.value or ():
@@ -70,7 +70,7 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
         # whose builds for one CUDA, or none, only torch's own index may have
         if local and canonicalize_name(name) in ("torch", *COMPANIONS):
             index = index_url(local)
-        return InstallPlan(
+        return Plan(
             kind=OptionKind.KEEP,
             title=f"put {name} {version} back as its wheel has it",
             steps=(
@@ -83,7 +83,7 @@ def plan_repair(name: str, facts: Facts) -> InstallPlan:
             prefix=python.prefix,
             request=Request(sources=()),
         )
-    return plan_install(request, make_context(facts, Goal(request.targets)))
+    return require(best(Case(context=make_context(facts, Goal(request.targets)), request=request)))
 
 
 def _requirement(distribution: Distribution, info: Path) -> str:

@@ -1,4 +1,4 @@
-"""Options as data: what can be done about a machine, in ordered steps, and what cannot be, with the reason."""
+"""Plans as data: what can be done about a machine, in ordered steps, and what cannot be, with the reason."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
-from splatfix.core.step import PlainStep, Step, target_options, value_options
+from splatfix.core.step import Step, fill_in, run, target_options, value_options
 from splatfix.knowledge import Arch, RequestedTarget
 from splatfix.knowledge.dropins import Dropin, is_rasterizer
 from splatfix.model.finding import Considered
 from splatfix.model.source import Source
-from splatfix.model.steps import FetchWheel, InstallStep, InstallWheel, Reason
+from splatfix.model.steps import InstallStep, InstallWheel, Reason
 
 PLAN_VERSION = 2
 
@@ -46,7 +46,7 @@ class OptionKind(str, Enum):
     """Another driver: suggested, never installed by splatfix."""
 
     def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
-        """The option in a few words, for a machine.
+        """Say in a few words what it is for a machine.
 
         Args:
             first_build: none of the extensions is installed.
@@ -91,42 +91,6 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True):
 
     rung: RungName
     why: str
-
-
-class Option(Struct, frozen=True, forbid_unknown_fields=True):
-    """One whole way to a working stack, or the reason why it is not available."""
-
-    kind: OptionKind
-    title: str
-    steps: tuple[Step, ...] = ()
-    proves: tuple[RungName, ...] = ()
-    """Rungs that this machine can verify once the steps are done."""
-    cannot_prove: tuple[Limit, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    unsure: tuple[str, ...] = ()
-    """What the tables do not know about it: open questions that only trying answers, no objections."""
-    rejected_because: str = ""
-    """Why it is not available; it then has no steps."""
-    considered: tuple[Considered, ...] = ()
-    """Candidates that were looked at for its steps and not taken."""
-    notes: tuple[str, ...] = ()
-    """What the user should know although it stops nothing."""
-    targets: tuple[Arch, ...] = ()
-    """GPU architectures that it serves."""
-
-    @property
-    def manual(self) -> bool:
-        """Some of its steps are for the user to do."""
-        return any(type(step) is PlainStep for step in self.steps)
-
-
-class NotApplicable(Exception):
-    """Raised by the maker of an option that is not available on this machine; the message is the reason."""
-
-
-def rejected(kind: OptionKind, reason: str) -> Option:
-    """An option that is not available."""
-    return Option(kind, kind.title(), rejected_because=reason)
 
 
 class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -177,6 +141,71 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             "--with-dependencies": self.with_dependencies,
         }
         return (*argv, *(name for name, is_set in flags.items() if is_set))
+
+    def install(self, *words: str, text: str = "", sources: tuple[str, ...] = ()) -> Step:
+        """Return ``splatfix install WORDS`` for the same targets; where none were named, ``ARCH`` stands behind ``sources``."""
+        argv, targets = ("splatfix", "install", *words), target_options(self.targets)
+        if sources and not targets:
+            targets = ("--target", "ARCH")
+        return fill_in(*argv, *targets, text=text, kind="install", sources=sources)
+
+    def command(self, *sources: str, more: tuple[str, ...] = (), text: str = "") -> Step:
+        """Return the command that asks for the same of these sources, and for more."""
+        return run("splatfix", "install", *sources, *self.options, *more, text=text)
+
+
+class Plan(Struct, frozen=True):
+    """One whole way to a working stack: what ``diagnose`` ranks for a machine, and what ``install`` executes.
+
+    Each step of a plan that is executed is one of ``InstallStep``; ``python`` is then not "".
+    """
+
+    kind: OptionKind
+    title: str
+    steps: tuple[Step, ...] = ()
+    proves: tuple[RungName, ...] = ()
+    """Rungs that this machine can verify once the steps are done."""
+    cannot_prove: tuple[Limit, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    unsure: tuple[str, ...] = ()
+    """What the tables do not know about it: open questions that only trying answers, no objections."""
+    considered: tuple[Considered, ...] = ()
+    """Candidates that were looked at for its steps and not taken."""
+    notes: tuple[str, ...] = ()
+    """What the user should know although it stops nothing."""
+    targets: tuple[Arch, ...] = ()
+    """GPU architectures that it serves."""
+    python: str = ""
+    """The interpreter of the environment that ``install`` changes."""
+    prefix: str = ""
+    request: Request | None = None
+    """What was asked for, with absolute paths, so that the same can be asked again; None for what is only shown."""
+    jobs: int = 0
+    """How many compilers may run at once, over all builds; 0: as many as the largest build says."""
+    schema_version: int = PLAN_VERSION
+
+    @property
+    def executed(self) -> tuple[InstallStep, ...]:
+        """Its steps, where ``install`` executes each."""
+        return tuple(step for step in self.steps if isinstance(step, InstallStep))
+
+    @property
+    def backend(self) -> str:
+        """``native``, ``wheels``, ``nvrtc`` or ``pure``."""
+        return _BACKENDS.get(self.kind, "native")
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every distribution that ``install`` installs, in order."""
+        return tuple(step.subject for step in self.steps if isinstance(step, InstallWheel))
+
+
+class RejectedOption(Struct, frozen=True):
+    """A kind of option that is not available, and why."""
+
+    kind: OptionKind
+    title: str
+    rejected_because: str
 
 
 class Native(Struct, frozen=True, forbid_unknown_fields=True):
@@ -235,51 +264,28 @@ class Replacement(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SourceSummary(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the sources that were named are, as far as the options of a machine depend on it."""
+    """What was read of the sources that were named, as far as plans depend on it."""
 
     named: tuple[str, ...] = ()
     """What the commands name as SOURCE; empty for a placeholder."""
+    built_from: Mapping[str, Source] = field(default_factory=dict)
+    """By the name of an extension, its source, as far as it is there, in the order of their builds."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By the name of an extension, keys of the variants that its source can be; where that is not known, none."""
-    built_from: Mapping[str, Source] = field(default_factory=dict)
-    """By the name of an extension, its source, as far as it is there."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of them."""
     replacement: Replacement = field(default_factory=Replacement)
     """What drop-ins can do, where the source itself has told; empty: the tables are asked."""
     prepare: tuple[Step, ...] = ()
     """What must be done before anything of the source can be built: submodules to fetch."""
     fetch: bool = False
     """``splatfix install`` fetches them itself; ``prepare`` says what."""
-    prebuilt: Mapping[str, FetchWheel] | None = None
-    """By the name of an extension, the wheel that was found and proven; None where none was looked for."""
-    refused: SplatfixError | None = None
+    refused: Rejected | None = None
     """Why nothing of the source can be built at all, as ``splatfix install`` says it."""
 
 
 NO_SOURCES = SourceSummary()
 """None were named: the extensions of the checkout are meant, or those installed."""
-
-
-class InstallPlan(Option, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The option that ``install`` executes: concrete steps for the named sources in one environment."""
-
-    steps: tuple[InstallStep, ...]
-    python: str
-    prefix: str
-    request: Request = field(default_factory=Request)
-    """What was asked for, with absolute paths, so that the same can be asked again."""
-    jobs: int = 0
-    """How many compilers may run at once, over all builds; 0: as many as the largest build says."""
-    schema_version: int = PLAN_VERSION
-
-    @property
-    def backend(self) -> str:
-        """``native``, ``wheels``, ``nvrtc`` or ``pure``."""
-        return _BACKENDS.get(self.kind, "native")
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Every distribution that it installs, in order."""
-        return tuple(step.subject for step in self.steps if isinstance(step, InstallWheel))
 
 
 class LaneSummary(Struct, frozen=True, forbid_unknown_fields=True):
@@ -303,21 +309,21 @@ class AlsoNeeded(Struct, frozen=True, forbid_unknown_fields=True):
 class Advice(Struct, frozen=True, forbid_unknown_fields=True):
     """How a failing diagnosis ends."""
 
-    option: Option | None
+    option: Plan | None
     """The first of the options that cure most of what failed; None where none cures any."""
     also_needed: tuple[AlsoNeeded, ...] = ()
     mended: tuple[str, ...] = ()
     """Codes of what ``splatfix install`` mends by itself when it builds: by variables, and edits of its copy."""
 
 
-class Options(Struct, frozen=True, forbid_unknown_fields=True):
+class Options(Struct, frozen=True):
     """Every kind of option: those available, least invasive first, and those rejected; wheels only where they were looked for."""
 
     targets: tuple[Arch, ...]
     subjects: tuple[str, ...]
     """The extensions meant."""
-    available: tuple[Option, ...]
-    rejected: tuple[Option, ...] = ()
+    available: tuple[Plan, ...]
+    rejected: tuple[RejectedOption, ...] = ()
     notes: tuple[str, ...] = ()
     advice: Advice | None = None
     """Which of them answers the failures of a diagnosis; None where none was made."""

@@ -1,11 +1,8 @@
-"""The steps that splatfix plans. What only a person can do is a plain ``Step``.
+"""The steps of plans, one class a kind. What only a person can do is a plain ``Step``.
 
-The text of each is made from its fields; a step with a ``command`` is done by that command, the others by ``install``.
-
-There are two vocabularies, because there are two questions. The options of a machine are ranked before any source is
-named, and from recorded facts on another machine: a ``Rebuild`` knows no folder, only the command that will plan the
-build. ``install`` has the sources at hand, and plans steps that it can carry out, verify and undo: ``BuildWheel`` and the
-like.
+The text of each is made from its fields. A step with a ``command`` is done by that command, the others by ``install``. Where
+the sources are not read yet, or are on another machine, what makes wheels of them is shown as the command that names them:
+a ``BuildWheel`` or ``MakeDropin`` without a source or module, for all its ``subjects``.
 """
 
 from __future__ import annotations
@@ -68,9 +65,6 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
         return {**own, **step_json(self)}
 
 
-# Steps of an option for the whole machine
-
-
 class Keep(PlannedStep, frozen=True, kw_only=True):
     """Leave these as they are."""
 
@@ -93,55 +87,6 @@ class InstallTorch(PlannedStep, frozen=True, kw_only=True):
         return f"install torch {self.version} ({self.tag})"
 
 
-class Rebuild(PlannedStep, frozen=True, kw_only=True):
-    """Compile the extensions, verify the wheels and install them."""
-
-    kind: str = "rebuild"
-    subjects: tuple[str, ...]
-    """Names of the extensions; empty where none is known yet."""
-    targets: tuple[Arch, ...]
-    """() where none of them has CUDA code."""
-    arch_list: str
-    """What TORCH_CUDA_ARCH_LIST will be for a package that reads it."""
-    cuda: str
-    """Version of the toolkit, as far as it is known."""
-    toolkit: str
-    """Its root; "" where it is not there yet."""
-    compiler: str
-    """Path of the C++ compiler; "" where it is not settled yet."""
-    first: bool = False
-    """None of them is installed."""
-
-    def _text(self) -> str:
-        verb = "build" if self.first else "rebuild"
-        text = f"{verb} {', '.join(self.subjects) or 'the extensions'}"
-        if not self.targets:
-            return f"{text}, without CUDA code"
-        text += f" for {_names(self.targets)}"
-        if "PTX" in self.arch_list:
-            text += f" (TORCH_CUDA_ARCH_LIST={self.arch_list})"
-        text += f" with CUDA {self.cuda}"
-        # where a toolkit or compiler is installed first, its path is not known yet
-        if self.toolkit:
-            text += f" in {self.toolkit}"
-        if self.compiler:
-            text += f" and {self.compiler}"
-        return text
-
-
-class UseDropins(PlannedStep, frozen=True, kw_only=True):
-    """Install drop-ins."""
-
-    kind: str = "use-drop-ins"
-    subjects: tuple[str, ...]
-    """Names of the drop-ins; empty where the checkout decides."""
-    backend: str = "pure"
-    """``pure`` or ``nvrtc``."""
-
-    def _text(self) -> str:
-        return f"use {WITHOUT_COMPILER[self.backend]} for {', '.join(self.subjects) or 'what the checkout calls'}"
-
-
 class RunLane(PlannedStep, frozen=True, kw_only=True):
     """Certify inside a container."""
 
@@ -161,9 +106,6 @@ class Confirm(PlannedStep, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         return f"then {self.what}"
-
-
-# Steps that install executes
 
 
 class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
@@ -213,19 +155,27 @@ class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
 
 
 class BuildWheel(PlannedStep, frozen=True, kw_only=True):
-    """Compile one source folder into a wheel, in a scratch copy, inside the target environment."""
+    """Compile one source folder into a wheel, in a scratch copy, inside the target environment; or by its command several."""
 
     kind: str = "build-wheel"
-    subject: str
+    subject: str = ""
     """The distribution, as its setup.py calls itself or as its folder is called."""
-    source: str
+    source: str = ""
+    """The folder; "" where the command names it."""
+    subjects: tuple[str, ...] = ()
+    """Names of what the command builds; () where none is known yet, and for one source."""
+    first: bool = False
+    """None of these is installed."""
+    cuda: str = ""
+    """Version of the toolkit that the command will take, as far as it is known."""
     repository: str = ""
     """What the scratch copy is of, where the build reaches above ``source``."""
     setup_call: int = 0
     """Which call of ``setup()`` in its setup.py makes this package, from 1 on; 0 where there is one."""
     targets: tuple[Arch, ...] = ()
+    """() where there is no CUDA code."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Set for the build, whatever they were before."""
+    """Set for the build, whatever they were before; for several the usual ones, of what is there already."""
     unset: tuple[str, ...] = ()
     """Set now and removed for the build."""
     path_first: tuple[str, ...] = ()
@@ -238,17 +188,35 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
     """Addresses that the build itself downloads from, each with Debian's package that spares that; "" for none."""
 
     def _text(self) -> str:
-        goal = f" for {_names(self.targets)}" if self.targets else ""
-        return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
+        if self.source:
+            goal = f" for {_names(self.targets)}" if self.targets else ""
+            return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
+        verb = "build" if self.first else "rebuild"
+        text = f"{verb} {', '.join(self.subjects) or 'the extensions'}"
+        if not self.targets:
+            return f"{text}, without CUDA code"
+        text += f" for {_names(self.targets)}"
+        arch_list = self.variables.get("TORCH_CUDA_ARCH_LIST", "")
+        if "PTX" in arch_list:
+            text += f" (TORCH_CUDA_ARCH_LIST={arch_list})"
+        text += f" with CUDA {self.cuda}"
+        for name, before in (("CUDA_HOME", "in"), ("CXX", "and")):
+            if name in self.variables:
+                text += f" {before} {self.variables[name]}"
+        return text
 
 
 class MakeDropin(PlannedStep, frozen=True, kw_only=True):
-    """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles."""
+    """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles; or by its
+    command several."""
 
     kind: str = "make-drop-in"
-    subject: str
-    module: str
-    version: str
+    subject: str = ""
+    module: str = ""
+    """"" where the command names what to replace."""
+    subjects: tuple[str, ...] = ()
+    """Names of the drop-ins of the command; () where the checkout decides, and for one drop-in."""
+    version: str = ""
     variant: str = ""
     """Which of the packages that share the name it answers for."""
     declared: DeclaredFace | None = None
@@ -259,10 +227,12 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True):
     """Architectures to compile its CUDA kernels for; () for pure PyTorch."""
 
     def _text(self) -> str:
+        how = WITHOUT_COMPILER[self.backend]
+        if not self.module:
+            return f"use {how} for {', '.join(self.subjects) or 'what the checkout calls'}"
         variant = f", the {self.variant} variant" if self.variant else ""
         goal = f" for {_names(self.targets)}" if self.targets else ""
-        how = f"{WITHOUT_COMPILER[self.backend]}{goal}"
-        return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how})"
+        return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how}{goal})"
 
 
 class FetchWheel(PlannedStep, frozen=True, kw_only=True):

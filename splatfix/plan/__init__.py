@@ -1,17 +1,17 @@
-"""From facts and a goal to options: ordered lists of typed steps with reasons, or rejected with the reason.
+"""From facts and a goal to plans: ordered lists of typed steps with reasons, or rejected with the reason.
 
-``plan_install`` plans one installation of given sources; ``find_options`` ranks every option for the whole machine.
+``rank`` ranks every option of a case, ``best`` makes the plan for the sources of its request, which ``install`` executes.
 """
 
 from splatfix.model.option import (
     NO_SOURCES,
     Advice,
     AlsoNeeded,
-    InstallPlan,
     LaneSummary,
-    Option,
     OptionKind,
     Options,
+    Plan,
+    RejectedOption,
     Request,
     SourceSummary,
 )
@@ -24,5 +24,7 @@ from splatfix.model.steps import (
     ProvideToolkit,
     VerifyWheel,
 )
+from splatfix.plan.case import Case
 from splatfix.plan.checkout import has_stack_files
-from splatfix.plan.options import advised_options, find_options, plan_install, summarise
+from splatfix.plan.rank import Ranking, advised_options, best, rank, rank_request
+from splatfix.plan.summary import summarise

@@ -1,58 +1,57 @@
 """How a failing diagnosis ends: the first option that cures what failed, and what to do about whatever it does not cure."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.checks import FAMILIES, check_named, run_checks, select
-from splatfix.context import Context, make_context
+from splatfix.context import Context
 from splatfix.context.architectures import own_variables
-from splatfix.context.submodules import FETCH
-from splatfix.core.step import Command, Step, commands
-from splatfix.knowledge.torch_releases import COMPANIONS, build
-from splatfix.model import Fact, Facts, Finding, Status, Torch
-from splatfix.model.option import Advice, AlsoNeeded, Option, OptionKind, Options
-from splatfix.model.steps import InstallTorch, Keep, Rebuild, UseDropins
-from splatfix.plan.assessment import Assessment, most_urgent_first, repair_of, stops_everything
-from splatfix.plan.backends.torch import as_torch
+from splatfix.core.step import Command, PlainStep, Step, commands
+from splatfix.knowledge.torch_releases import build
+from splatfix.model import Finding, Status, Torch
+from splatfix.model.option import Advice, AlsoNeeded, OptionKind, Options, Plan
+from splatfix.model.steps import BuildWheel, InstallTorch, Keep, MakeDropin
+from splatfix.plan.case import Case, most_urgent_first, repair_of
 from splatfix.plan.parts import NativePart, files_of, imported_names, is_about, names_of
+from splatfix.plan.to_be import as_torch, context_to_be
 
 # What install sets for every build, whatever it was before.
 _SET_BY_INSTALL = {"CUDA_HOME", "CC", "CXX", "MAX_JOBS", "TORCH_CUDA_ARCH_LIST", "CPATH"}
 
 
-def advise(findings: Sequence[Finding], options: Options, assessment: Assessment) -> Advice:
-    """The first option among those that cure most, and what to do about each failure that it does not cure.
+def advise(findings: Sequence[Finding], options: Options, case: Case) -> Advice:
+    """Advise the first option among those that cure most, and what to do about each failure that it does not cure.
 
     What stops everything is the first step of every option, so it speaks for none of them: where nothing else has failed,
     its repair is the fix, and what is installed is kept where it serves.
     """
-    meant = imported_names(assessment.context)
+    meant = imported_names(case.context)
     # what the checkout does not import comes last
     failed = sorted(most_urgent_first(findings), key=lambda item: bool(meant) and not _is_meant(item, meant))
-    best, cured = _best_cure(failed, options, assessment)
-    refused = _refusal(assessment)
-    mended = _mended(best, cured, findings, options, assessment)
+    best, cured = _best_cure(failed, options, case)
+    refused = _refusal(case)
+    mended = _mended(best, cured, findings, options, case)
     needed: dict[object, AlsoNeeded] = {}
-    advised: set[Step] = set()
-    for item in refused:
-        advised.update(item.steps)
+    advised: set[Step] = {step for item in refused for step in item.steps}
     # what the option itself begins with needs not be said again
     done: set[Command] = set()
-    if best is not None:
+    if best:
         done.update(commands(best.steps))
     for finding in failed:
         if finding in cured or finding.code in mended:
             continue
-        if finding.remedy and advised.issuperset(finding.remedy):
+        if finding.remedy and (advised.issuperset(finding.remedy) or finding.remedy[0].command in done):
             continue
-        if finding.remedy and finding.remedy[0].command in done:
-            continue
+        text = finding.summary
+        if FAMILIES[finding.family].building:
+            text = "matters only for building CUDA code"
         # one remedy answers each failure that names it, once
         key = tuple(step.text for step in finding.remedy if step.text) or finding.summary
-        needed.setdefault(key, _also_needed(finding))
+        needed.setdefault(key, AlsoNeeded(finding.code, text, finding.remedy))
         advised.update(finding.remedy)
     return Advice(best, (*refused, *needed.values()), mended)
 
@@ -67,22 +66,31 @@ def _name_in(subject: str) -> str:
     return canonicalize_name(subject.partition(" ")[0].partition(".")[0])
 
 
+def _best_cure(failed: Sequence[Finding], options: Options, case: Case) -> tuple[Plan | None, list[Finding]]:
+    """Return the first option among those that cure most, and the failures that it cures."""
+    best: Plan | None = None
+    best_cured: list[Finding] = []
+    most = 0
+    for plan in options.available:
+        cured = [finding for finding in failed if _cures(plan, finding, options, case)]
+        counting = sum(check_named(finding.code).blocks is None for finding in cured)
+        if counting > most or (cured and plan.kind is OptionKind.KEEP):
+            best, best_cured, most = plan, cured, counting
+    return best, best_cured
+
+
 def _mended(
-    best: Option | None,
-    cured: Sequence[Finding],
-    findings: Sequence[Finding],
-    options: Options,
-    assessment: Assessment,
+    best: Plan | None, cured: Sequence[Finding], findings: Sequence[Finding], options: Options, case: Case
 ) -> tuple[str, ...]:
-    """Codes of what is no problem, all of a code: what install mends in its copy, advice that it follows by itself, and where
-    nothing needs to be built, what only builds meet."""
+    """List codes of what is no problem, all of a code: what install mends in its copy, advice that it follows by itself, and
+    where nothing needs to be built, what only builds meet."""
     serves = _serves_as_it_is(options)
-    builds = best and options.subjects and _step_of(best, Rebuild)
-    if not (builds or assessment.sources.named or assessment.sources.refused or serves):
+    builds = best and options.subjects and _step_of(best, BuildWheel)
+    if not (builds or case.sources.named or case.sources.refused or serves):
         return ()
     # of sources that install refuses, or has built, too: what it gives every build is not for the user to set
     not_passed = [item for item in findings if item.status in (Status.FAIL, Status.WARN, Status.SKIP)]
-    mended = [item for item in not_passed if _followed_by_install(item, assessment)]
+    mended = [item for item in not_passed if _followed_by_install(item, case)]
     if builds or serves:
         mended += filter(_cured_by_edit, findings)
     if serves:
@@ -94,63 +102,40 @@ def _mended(
 
 
 def _cured_by_edit(finding: Finding) -> bool:
-    """What is wrong with a source, and its advice ends with the build that edits a copy; of what has yet to be cloned is none."""
-    asked = commands(finding.remedy)
-    builds = [command for command in asked if command.argv[:2] == ("splatfix", "install")]
-    if any(command.argv[:2] == ("git", "clone") for command in asked):
+    """Tell whether a source is wrong, and the build that edits a copy of it is advised; what is yet to be cloned is no source."""
+    if finding.status not in (Status.FAIL, Status.WARN) or finding.family != "checkout":
         return False
-    return (
-        finding.status in (Status.FAIL, Status.WARN)
-        and finding.family == "checkout"
-        and any(FETCH not in command.argv for command in builds)
-    )
+    runnable = [step for step in finding.remedy if step.command and not step.command.blanks]
+    kinds = {step.kind for step in runnable}
+    return "install" in kinds and "clone" not in kinds
 
 
-def _followed_by_install(finding: Finding, assessment: Assessment) -> bool:
-    """Its advice is to set what install sets, or to build where torch is, as install does."""
-    variables = set(_SET_BY_INSTALL)
-    for source in assessment.sources.built_from.values():
-        variables.update(source.switches.on, source.switches.off)
-        variables.update(variable.name for variable in own_variables(source))
+def _followed_by_install(finding: Finding, case: Case) -> bool:
+    """Tell whether its advice is to set what install sets, or to build where torch is, as install does."""
     asked = commands(finding.remedy)
     # what begins with something for the user to do is no doing of install's
-    return bool(asked and finding.remedy[0].command) and all(
-        "--no-build-isolation" in command.argv
-        or (not command.argv and variables.issuperset(name for name, _ in command.env))
-        for command in asked
+    if not asked or not finding.remedy[0].command:
+        return False
+    variables = set(_SET_BY_INSTALL)
+    for source in case.sources.built_from.values():
+        variables.update(source.switches.on, source.switches.off)
+        variables.update(variable.name for variable in own_variables(source))
+    sets_no_other = all(
+        not command.argv and variables.issuperset(name for name, _ in command.env) for command in asked
     )
+    return sets_no_other or check_named(finding.code).done_by_install
 
 
-def _best_cure(
-    failed: Sequence[Finding], options: Options, assessment: Assessment
-) -> tuple[Option | None, list[Finding]]:
-    """The first option among those that cure most, and the failures that it cures."""
-    best: Option | None = None
-    best_cured: list[Finding] = []
-    most = 0
-    for option in options.available:
-        cured = [finding for finding in failed if _cures(option, finding, options, assessment)]
-        counting = sum(not stops_everything(finding.code) for finding in cured)
-        if counting > most or (cured and option.kind is OptionKind.KEEP):
-            best, best_cured, most = option, cured, counting
-    return best, best_cured
-
-
-def _refusal(assessment: Assessment) -> tuple[AlsoNeeded, ...]:
-    """What ``splatfix install`` says of a checkout that has nothing to build, with what it says to do instead."""
-    refused = assessment.sources.refused
+def _refusal(case: Case) -> tuple[AlsoNeeded, ...]:
+    """Say what ``splatfix install`` says of a checkout that has nothing to build, with what to do instead."""
+    refused = case.sources.refused
     if refused is None:
         return ()
-    steps = []
+    steps: list[Step] = []
     for step in refused.todo:
-        if step.command is None:
-            steps.append(step)
-            continue
-        argv = step.command.argv
-        if argv[:2] == ("splatfix", "install") and step.command.blanks == ("ARCH",):
-            steps.append(assessment.context.install(argv[2], text=step.text))
-        # a diagnosis is what the user is reading
-        elif argv[:2] != ("splatfix", "diagnose"):
+        if isinstance(step, PlainStep) and step.sources and step.command and step.command.blanks:
+            steps.append(case.context.install(*step.sources, text=step.text))
+        elif step.kind != "diagnose":  # which is what the user is reading
             steps.append(step)
     return (AlsoNeeded(refused.code, f"{refused.what} {refused.meaning}".strip(), tuple(steps)),)
 
@@ -158,94 +143,64 @@ def _refusal(assessment: Assessment) -> tuple[AlsoNeeded, ...]:
 _StepKind = TypeVar("_StepKind", bound=Step)
 
 
-def _step_of(option: Option, kind: type[_StepKind]) -> _StepKind | None:
-    for step in option.steps:
-        if isinstance(step, kind):
-            return step
-    return None
+def _step_of(plan: Plan, kind: type[_StepKind]) -> _StepKind | None:
+    return next((step for step in plan.steps if isinstance(step, kind)), None)
 
 
-def _cures(option: Option, finding: Finding, options: Options, assessment: Assessment) -> bool:
-    """Once this option is carried out, the failure is gone."""
-    if set(repair_of(finding)) <= set(option.steps):
+def _cures(plan: Plan, finding: Finding, options: Options, case: Case) -> bool:
+    """Tell whether the failure is gone once this plan is carried out."""
+    if all(step in plan.steps for step in repair_of(finding)):
         return True
-    if not options.targets or option.kind is OptionKind.CONTAINER:
+    if not options.targets or plan.kind is OptionKind.CONTAINER:
         return False
-    rebuild = _step_of(option, Rebuild)
-    family = FAMILIES[finding.family]
+    family, rebuild = FAMILIES[finding.family], _step_of(plan, BuildWheel)
     # where nothing needs to be built, it is no failure that a rebuild answers
     if family.building or _cured_by_edit(finding):
         return rebuild is not None and not _serves_as_it_is(options)
-    is_driver = option.kind is OptionKind.DRIVER
+    is_driver = plan.kind is OptionKind.DRIVER
     if family.cured_by_torch:
         if is_driver and finding.family == "driver":
             return True
-        families = ["torch", "gpu"]
-        # a newer driver is judged by its own version, not by the checks of the one that it replaces
-        if not is_driver:
-            families.append("driver")
-        install = _step_of(option, InstallTorch)
+        install = _step_of(plan, InstallTorch)
         if install is None:
             return False
+        # a newer driver is judged by its own version, not by the checks of the one that it replaces
+        families = ["torch", "gpu"]
+        if not is_driver:
+            families.append("driver")
         # gone once this torch is there, and no other failure begins; asked of the checks themselves
-        context = make_context(with_torch(assessment.context.facts, install), assessment.context.goal)
-        failing = _failing(context, families)
-        return finding.code not in failing and failing <= _failing(assessment.context, families)
-    parts = _parts_of(finding, assessment)
+        version = f"{install.version.replace('*', '0')}+{install.tag}"
+        published = build(version)
+        torch = Torch(version, None, None, "")
+        if published:
+            torch = as_torch(published)
+        failing = _failing(context_to_be(case.context, torch=torch), families)
+        return finding.code not in failing and failing <= _failing(case.context, families)
+    parts = _parts_of(finding, case)
     if not parts or not check_named(finding.code).cured_by_rebuild:
         return False
-    if use := _step_of(option, UseDropins):
+    if use := _step_of(plan, MakeDropin):
         names = {canonicalize_name(name.partition("@")[0]) for name in use.subjects}
         return not names or all(canonicalize_name(part.name) in names for part in parts)
-    if is_driver and _step_of(option, Keep):
+    if is_driver and _step_of(plan, Keep):
         return True
     return rebuild is not None and all(part.name in rebuild.subjects for part in parts)
 
 
-def _parts_of(finding: Finding, assessment: Assessment) -> list[NativePart]:
-    """The extensions that are meant and that a failure is about."""
-    facts = assessment.context.facts
+def _parts_of(finding: Finding, case: Case) -> list[NativePart]:
+    """List the extensions that are meant and that a failure is about."""
+    facts = case.context.facts
     names = {_name_in(finding.subject)}
     for package in facts.environment.packages.value or ():
         if is_about(finding, package, files_of(package, facts)):
             names |= names_of(package)
-    return [part for part in assessment.parts if names & {*part.names, canonicalize_name(part.name)}]
+    return [part for part in case.parts if names & {*part.names, canonicalize_name(part.name)}]
 
 
 def _serves_as_it_is(options: Options) -> bool:
-    return any(option.kind is OptionKind.KEEP for option in options.available)
+    return any(plan.kind is OptionKind.KEEP for plan in options.available)
 
 
 def _failing(context: Context, families: Sequence[str]) -> set[str]:
     findings = run_checks(context, select(families))
     return {finding.code for finding in findings if finding.status is Status.FAIL}
-
-
-def with_torch(facts: Facts, step: InstallTorch) -> Facts:
-    """The same machine with this build of torch, and with no companion of another one."""
-    version = step.version.replace("*", "0")
-    published = build(f"{version}+{step.tag}")
-    torch = Torch(f"{version}+{step.tag}", None, None, "")
-    if published:
-        torch = as_torch(published)
-    environment = facts.environment
-    installed = environment.distributions.value
-    if installed is not None:
-        installed = tuple(item for item in installed if item.name.lower() not in COMPANIONS)
-    return replace(
-        facts,
-        environment=replace(
-            environment,
-            torch=Fact(torch, "as it would be"),
-            torch_installed=Fact(True, "as it would be"),
-            distributions=replace(environment.distributions, value=installed),
-        ),
-    )
-
-
-def _also_needed(finding: Finding) -> AlsoNeeded:
-    """What to do about a failure that no option cures."""
-    text = finding.summary
-    if FAMILIES[finding.family].building:
-        text = "matters only for building CUDA code"
-    return AlsoNeeded(finding.code, text, finding.remedy)

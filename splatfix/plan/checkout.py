@@ -24,7 +24,7 @@ from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
 from splatfix.core.errors import Exit, Rejected
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import Step, fill_in, run, say
+from splatfix.core.step import Step, run, say
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
@@ -156,7 +156,7 @@ def _folders_of(
     """Return the folders to build for one SOURCE, in order, notes for the user, and what was read of it."""
     folder = resolved_folder(text)
     if folder is None:
-        return _no_folder(text)
+        return _no_folder(text, request)
     if opened_here := many_things(folder):
         return opened_here
     read = _identity(folder, checkout)
@@ -164,7 +164,7 @@ def _folders_of(
     if known and known.needs and facts:
         return _program(folder, known, known.needs, facts)
     if known and known.needs:
-        return _no_extension(folder, known)
+        return _no_extension(folder, known, request)
     empty = [item.path for item in read.submodules if item.empty]
     if empty:
         if read is not checkout:
@@ -218,7 +218,7 @@ def _folders_of(
         return list(dict.fromkeys([*ours, *extensions])), notes, read
     # why it has none; what is most certain comes first
     if known:
-        return _no_extension(folder, known)
+        return _no_extension(folder, known, request)
     if empty:
         return incomplete(folder, folder, empty, request)
     if problem := _other_kind(folder):
@@ -260,15 +260,15 @@ def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
     return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
 
 
-def _no_folder(text: str) -> NoFolder:
+def _no_folder(text: str, request: Request = _NOTHING_ASKED) -> NoFolder:
     """Say what to do with a package by name, the address of a repository, and what does not exist."""
     text = without_credentials(text)
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
     todo: list[Step] = []
     if name in BY_RELEASE:
-        release_of_it = ("splatfix", "install", install_name(name), "--target", "ARCH")
-        todo.append(fill_in(*release_of_it, text="Name the release to build"))
-        todo.append(run("splatfix", "install", name, "--backend", "nvrtc", text="Or without a compiler"))
+        named = install_name(name)
+        todo.append(request.install(named, text="Name the release to build", sources=(named,)))
+        todo.append(request.install(name, "--backend", "nvrtc", text="Or without a compiler"))
     elif _ADDRESS.match(text):
         address = text.removeprefix("git+").partition("#")[0]
         commit = ""
@@ -278,17 +278,16 @@ def _no_folder(text: str) -> NoFolder:
         todo.append(run("git", "clone", "--recursive", address, text="Clone it first, then name the folder"))
         if commit:
             todo.append(run("git", "-C", folder, "checkout", commit, "--recurse-submodules"))
-        todo.append(fill_in("splatfix", "install", folder, "--target", "ARCH"))
+        todo.append(request.install(folder, sources=(folder,)))
     if todo:
         return NoFolder.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     name = text.replace("-", "_")
     if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
-        by_name = run("splatfix", "install", text, "--backend", "pure", text="For the drop-in of that name")
-        todo.append(by_name)
+        todo.append(request.install(text, "--backend", "pure", text="For the drop-in of that name"))
     if name.isidentifier():
-        argv = ("splatfix", "install", text, "--backend", "wheels", "--dry-run")
-        todo.append(run(*argv, text="For a prebuilt wheel of that name"))
+        wheel = (text, "--backend", "wheels", "--dry-run")
+        todo.append(request.install(*wheel, text="For a prebuilt wheel of that name"))
     what = f"{text} does not exist."
     if is_file(text):
         what = f"{text} is a file, not a folder."
@@ -535,7 +534,7 @@ def expected_extensions(named: Iterable[str], checkout: Checkout | None = None) 
     return extensions
 
 
-def _no_extension(folder: Path, known: StackRecipe) -> NothingToBuild:
+def _no_extension(folder: Path, known: StackRecipe, request: Request) -> NothingToBuild:
     """Reject a checkout whose stack has no extension of its own, with what its recipe says instead."""
     notes = [part.note for part in known.parts if part.note] or [known.note]
     meaning = ""
@@ -546,8 +545,12 @@ def _no_extension(folder: Path, known: StackRecipe) -> NothingToBuild:
         if part.clone:
             todo.append(run("git", "clone", "--recursive", part.clone))
         if part.install:
-            todo.append(fill_in("splatfix", "install", part.install, "--target", "ARCH"))
-    todo.append(run("splatfix", "diagnose", "--repo", folder, text="See what this machine has for it"))
+            todo.append(request.install(part.install, sources=(part.install,)))
+    todo.append(
+        run(
+            "splatfix", "diagnose", "--repo", folder, text="See what this machine has for it", kind="diagnose"
+        )
+    )
     return NothingToBuild.of(
         "plan.no-extension-of-its-own", folder=folder, name=known.name, meaning=meaning, todo=tuple(todo)
     )
@@ -580,7 +583,16 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         code="not-a-python-extension",
         what=f"{folder} is a checkout of {known.name}: {known.note}.",
         meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
-        todo=(run("splatfix", "diagnose", "--repo", folder, text="See what else this machine lacks"),),
+        todo=(
+            run(
+                "splatfix",
+                "diagnose",
+                "--repo",
+                folder,
+                text="See what else this machine lacks",
+                kind="diagnose",
+            ),
+        ),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
 

@@ -1,21 +1,17 @@
-"""Puts options together: what this machine can verify, splatfix's own commands, and the order of what install executes."""
+"""Puts plans together: what this machine can verify, splatfix's own commands, and the order of what install executes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import Context
 from splatfix.context.commands import python_option
-from splatfix.core.errors import require
 from splatfix.core.proof import RungName
 from splatfix.core.step import BLANKS, Command, Step, target_options
 from splatfix.knowledge import Arch
-from splatfix.model import Considered
-from splatfix.model.option import InstallPlan, Limit, Option, OptionKind, Request
+from splatfix.model.option import Limit, OptionKind, Plan
 from splatfix.model.steps import (
     BuildWheel,
     CheckImport,
@@ -26,14 +22,12 @@ from splatfix.model.steps import (
     InstallWheel,
     MakeDropin,
     Reason,
-    Rebuild,
-    UseDropins,
     VerifyWheel,
 )
-from splatfix.plan.assessment import Assessment, names_of_archs
+from splatfix.plan.case import Case, names_of_archs
 from splatfix.plan.dependencies import Dependencies
 from splatfix.plan.parts import conflict_with
-from splatfix.plan.requirements import replaced_version, usable_python
+from splatfix.plan.requirements import replaced_version
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
@@ -41,15 +35,19 @@ _NOTHING_NATIVE = Limit(RungName.BUILT, "nothing native is built")
 
 
 def make_option(
-    assessment: Assessment,
+    case: Case,
     kind: OptionKind,
-    steps: tuple[Step, ...],
+    steps: Sequence[Step],
     reasons: Sequence[Reason],
     unsure: Sequence[str] = (),
     *,
     native: bool = True,
-) -> Option:
-    """An available option, with what this machine can and cannot verify about it."""
+) -> Plan:
+    """Build the plan for a machine, with what it can and cannot verify about it.
+
+    Args:
+        native: native code is built or found.
+    """
     # the rungs that can be verified on this machine, and the others
     proves, limits = [RungName.RESOLVED], []
     if native:
@@ -57,8 +55,8 @@ def make_option(
     else:
         limits.append(_NOTHING_NATIVE)
     proves.append(RungName.LOADS)
-    away = names_of_archs(assessment.away)
-    if assessment.context.targets and not assessment.here:
+    away = names_of_archs(case.away)
+    if case.context.targets and not case.here:
         reason = f"no {away} GPU is in this machine"
         if not native:
             reason += "; on the CPU it can be verified"
@@ -67,105 +65,95 @@ def make_option(
         proves += UPPER_RUNGS
         if away:
             limits += [Limit(rung, f"for {away}: no such GPU is in this machine") for rung in UPPER_RUNGS]
-    title = kind.title(
-        first_build=assessment.nothing_installed, torch_is_there=assessment.context.torch is not None
-    )
+    title = kind.title(first_build=case.nothing_installed, torch_is_there=case.context.torch is not None)
     # what is kept works only after the repair, so its title must not promise that nothing is to be done
-    if kind is OptionKind.KEEP and assessment.repairs:
+    if kind is OptionKind.KEEP and case.repairs:
         manual = "manual steps"
-        if len(assessment.repairs) == 1:
+        if len(case.repairs) == 1:
             manual = "one manual step"
         title = f"{manual}, then {title}"
-    rebuilt: set[str] = set()
+    replaced: set[str] = set()
     for step in steps:
-        if isinstance(step, UseDropins):
-            rebuilt.update(assessment.subjects)
-        elif isinstance(step, Rebuild):
-            rebuilt.update(step.subjects)
-    conflicts = [Reason(p.conflict) for p in assessment.parts if p.conflict and p.name in rebuilt]
-    return Option(
+        if isinstance(step, MakeDropin):
+            replaced.update(case.subjects)
+        elif isinstance(step, BuildWheel):
+            replaced.update(step.subjects)
+    conflicts = [Reason(part.conflict) for part in case.parts if part.conflict and part.name in replaced]
+    return Plan(
         kind,
         title,
-        (*assessment.repairs, *steps),
+        (*case.repairs, *steps),
         tuple(proves),
         tuple(limits),
         (*reasons, *conflicts),
         tuple(dict.fromkeys(unsure)),
-        targets=assessment.context.archs,
+        targets=case.context.archs,
     )
 
 
-def without_rungs(option: Option, rungs: Sequence[RungName], reason: str) -> Option:
-    """The same option, which cannot prove these rungs."""
-    limits = [limit for limit in option.cannot_prove if limit.rung not in rungs]
+def without_rungs(plan: Plan, rungs: Sequence[RungName], reason: str) -> Plan:
+    """Return the same plan, which cannot prove these rungs."""
+    limits = [limit for limit in plan.cannot_prove if limit.rung not in rungs]
     limits += [Limit(rung, reason) for rung in rungs]
-    proves = tuple(rung for rung in option.proves if rung not in rungs)
-    return replace(option, proves=proves, cannot_prove=tuple(limits))
+    proves = tuple(rung for rung in plan.proves if rung not in rungs)
+    return replace(plan, proves=proves, cannot_prove=tuple(limits))
 
 
-def splatfix(assessment: Assessment, *arguments: str) -> Command:
-    """A command of splatfix for the target environment."""
-    argv = ("splatfix", *arguments, *python_option(assessment.context.facts))
+def splatfix(case: Case, *arguments: str) -> Command:
+    """Build a command of splatfix for the target environment."""
+    argv = ("splatfix", *arguments, *python_option(case.context.facts))
     return Command(argv, blanks=tuple(word for word in arguments if word in BLANKS))
 
 
-def confirm(assessment: Assessment) -> Confirm:
-    """The last step: train where the GPU is, with what was built, else at least see that its code is there."""
-    if assessment.context.targets and not assessment.here:
-        checkout = assessment.context.facts.checkout.value
-        options = target_options(assessment.context.archs)
+def confirm(case: Case) -> Confirm:
+    """Build the last step: train where the GPU is, with what was built, else at least see that its code is there."""
+    if case.context.targets and not case.here:
+        checkout = case.context.checkout
+        options = target_options(case.context.archs)
         if checkout:
             options = ("--repo", checkout.folder, *options)
-        command = splatfix(assessment, "diagnose", *options)
-        return Confirm(command=command, what=f"confirm the code for {assessment.names}")
+        command = splatfix(case, "diagnose", *options)
+        return Confirm(command=command, what=f"confirm the code for {case.names}")
     # the smoke trainer is to call the rasterizer that was built
-    names = {canonicalize_name(name) for name in assessment.subjects}
+    names = {canonicalize_name(name) for name in case.subjects}
     renderer: tuple[str, ...] = ()
     if "gsplat" in names:
         renderer = ("--renderer", "gsplat")
     elif "diff-gaussian-rasterization" in names:
         renderer = ("--renderer", "inria")
-    command = splatfix(assessment, "certify", "--device", "cuda", *renderer)
+    command = splatfix(case, "certify", "--device", "cuda", *renderer)
     return Confirm(command=command, what="test training")
 
 
-# What install executes
+def installation(
+    case: Case,
+    draft: Plan,
+    makers: Sequence[BuildWheel | FetchWheel] | Sequence[MakeDropin],
+    variants: Mapping[str, Sequence[str]],
+    dependencies: Dependencies,
+    first: Sequence[InstallStep] = (),
+) -> Plan:
+    """Build the plan that ``install`` executes: everything is made and verified before the first thing is installed.
 
-
-class Wheels(Struct, frozen=True, kw_only=True):
-    """What a backend decided for a request: how the wheels come about, and what has to be there before."""
-
-    kind: OptionKind
-    makers: tuple[BuildWheel | MakeDropin | FetchWheel, ...]
-    variants: Mapping[str, Sequence[str]]
-    """By the name of a distribution, keys of the variants that it can be."""
-    dependencies: Dependencies = field(default_factory=Dependencies)
-    first: tuple[InstallStep, ...] = ()
-    """Steps before the makers, after the dependencies."""
-    considered: tuple[Considered, ...] = ()
-    notes: tuple[str, ...] = ()
-    targets: tuple[Arch, ...] = ()
-    jobs: int = 0
-
-
-def installation(request: Request, context: Context, wheels: Wheels) -> InstallPlan:
-    """The executable option of a request: everything is made and verified before the first thing is installed.
-
-    Raises:
-        SplatfixError: as :func:`usable_python`.
+    Args:
+        draft: kind, targets, and what was considered for it.
+        makers: how the wheels come about.
+        variants: by the name of a distribution, keys of the variants that it can be.
+        first: steps before the makers, after the dependencies.
     """
-    facts = context.facts
-    interpreter = require(usable_python(facts))
+    facts = case.context.facts
+    python = facts.environment.interpreter.value
+    assert python is not None, "it is usable"
     # three lists, so that a build that fails after half an hour has changed nothing in the environment
     verifications: list[InstallStep] = []
     installs: list[InstallStep] = []
-    for step in wheels.makers:
+    for step in makers:
         # a drop-in's own kernels are compiled, and so shown, while it is made
         targets: tuple[Arch, ...] = ()
         if not isinstance(step, MakeDropin):
             targets = step.targets
         # the checkout is edited only once the wheel made with the same edits has been verified
-        if isinstance(step, BuildWheel) and request.in_place and step.edits:
+        if isinstance(step, BuildWheel) and case.request.in_place and step.edits:
             installs.append(EditSource(subject=step.subject, source=step.source, edits=step.edits))
         verifications.append(VerifyWheel(subject=step.subject, targets=targets))
         installs.append(InstallWheel(subject=step.subject, replaces=replaced_version(facts, step.subject)))
@@ -175,31 +163,25 @@ def installation(request: Request, context: Context, wheels: Wheels) -> InstallP
         Limit(RungName.COMPUTES, "nothing is run; splatfix certify --level 2 does that"),
         Limit(RungName.TRAINS, "nothing is trained; splatfix certify does that"),
     ]
-    if wheels.kind is OptionKind.DROPIN:
+    if draft.kind is OptionKind.DROPIN:
         proves.remove(RungName.BUILT)
         limits.insert(0, _NOTHING_NATIVE)
     # whose rasterizer is replaced by another stack's
-    variants = {canonicalize_name(name): keys for name, keys in wheels.variants.items()}
+    keys_by_name = {canonicalize_name(name): keys for name, keys in variants.items()}
     conflicts = []
     for package in facts.environment.packages.value or ():
         names = (canonicalize_name(text) for text in (package.module, *package.distributions))
         for name in dict.fromkeys(names):
-            if sentence := conflict_with(package, variants.get(name, ())):
+            if sentence := conflict_with(package, keys_by_name.get(name, ())):
                 conflicts.append(sentence)
-    dependencies = wheels.dependencies
-    title = wheels.kind.title()
-    if wheels.kind is OptionKind.REBUILD and not wheels.targets:
-        title = "build without a CUDA toolkit: there is no CUDA code"
-    return InstallPlan(
-        wheels.kind,
-        title,
-        steps=(*dependencies.steps, *wheels.first, *wheels.makers, *verifications, *installs),
+    return replace(
+        draft,
+        steps=(*dependencies.steps, *first, *makers, *verifications, *installs),
         proves=tuple(proves),
         cannot_prove=tuple(limits),
-        considered=tuple(dict.fromkeys(wheels.considered)),
-        notes=(*wheels.notes, *conflicts, *dependencies.notes),
-        targets=wheels.targets,
-        python=interpreter.executable,
-        prefix=interpreter.prefix,
-        jobs=wheels.jobs,
+        considered=tuple(dict.fromkeys(draft.considered)),
+        notes=(*draft.notes, *conflicts, *dependencies.notes),
+        python=python.executable,
+        prefix=python.prefix,
+        request=case.request,
     )

@@ -226,7 +226,7 @@ def _rejection(
         todo: list[Step] = []
         for item in repositories:
             todo.append(run("git", "clone", "--recursive", item.address))
-            todo.append(run("splatfix", "install", item.clone, *python_option(facts)))
+            todo.append(request.install(item.clone, *python_option(facts)))
         todo.append(say("Then run this again."))
         others = []
         for other in together:

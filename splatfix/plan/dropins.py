@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, fill_in, run
+from splatfix.core.step import Step, fill_in, run, say, target_options
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -20,7 +20,7 @@ from splatfix.knowledge.dropins import (
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout
-from splatfix.model.option import Native, Replacement
+from splatfix.model.option import Native, Replacement, Request
 from splatfix.plan.checkout import (
     Incomplete,
     NoFolder,
@@ -33,16 +33,17 @@ from splatfix.plan.checkout import (
 from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"
+_NOTHING_ASKED = Request(sources=(), backend="pure")
 
 
 def choose_dropins(
-    sources: Iterable[str], checkout: Checkout | None = None, backend: str = "pure"
+    sources: Iterable[str], checkout: Checkout | None = None, request: Request = _NOTHING_ASKED
 ) -> Replacement | Rejected:
     """Choose the drop-ins for names, source folders or whole checkouts, each once, and name what they cannot replace.
 
     Args:
         checkout: as it was read already, if one of the sources is one.
-        backend: the one that was asked for, which the commands of rejections name.
+        request: what the commands of rejections go on with.
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
@@ -50,13 +51,15 @@ def choose_dropins(
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
-        read = checkout_to_replace(text, checkout, "--backend", backend)
+        read = checkout_to_replace(
+            text, checkout, "--backend", request.backend, *target_options(request.targets)
+        )
         if isinstance(read, NoFolder):
-            replacement = _by_name(text, backend)
+            replacement = _by_name(text, request)
         elif isinstance(read, Rejected):
             return read
         else:
-            replacement = _of_checkout(text, read, backend)
+            replacement = _of_checkout(text, read, request)
         if isinstance(replacement, Rejected):
             return replacement
         native.update(dict.fromkeys(replacement.native))
@@ -67,22 +70,23 @@ def choose_dropins(
     return Replacement(tuple(dropins.values()), tuple(native))
 
 
-def _of_checkout(text: str, checkout: Checkout, backend: str) -> Replacement | Rejected:
+def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement | Rejected:
     replacement = _of_a_host(checkout) or replacement_for(checkout)
     if replacement.dropins and not replacement.useless:
         return replacement
-    sources = read_sources((text,), checkout=checkout)
+    for_targets = Request(sources=(), targets=request.targets)
+    sources = read_sources((text,), checkout=checkout, request=for_targets)
     if not replacement.native:
         # the reason that install gives for having nothing to build, where it knows a better one
         if isinstance(sources, NothingToBuild):
             return sources
         return Rejected.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
     # what builds a source: itself, or where install rejects it, what that says to build in its place
-    build: tuple[Step, ...] = (fill_in("splatfix", "install", text, "--target", "ARCH"),)
+    build: tuple[Step, ...] = (request.install(text, sources=(text,)),)
     if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
         build = sources.todo
     beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
-    todo = (*build, *_by_their_names(beside, backend))
+    todo = (*build, *_by_their_names(beside, request))
     return Rejected.of("plan.nothing-replaces-it", subject=replacement.refused, todo=todo)
 
 
@@ -104,7 +108,7 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
     return None
 
 
-def _by_name(text: str, backend: str) -> Replacement | Rejected:
+def _by_name(text: str, request: Request) -> Replacement | Rejected:
     """Choose the drop-in of a name, such as ``simple_knn``, ``gsplat``, ``diff_gaussian_rasterization@mip``."""
     name, _, kind = text.partition("@")
     name = canonicalize_name(name)
@@ -114,7 +118,10 @@ def _by_name(text: str, backend: str) -> Replacement | Rejected:
             return Replacement((dropin,))
     kinds = ", ".join(dropin.name for dropin in DROPINS if dropin.variant)
     if name == _SHARED_NAME and not kind:
-        return Rejected.of("plan.variant-not-said", text=text, variants=kinds, backend=backend)
+        named = ("CHECKOUT", "--backend", request.backend)
+        checkout = request.install(*named, text="Or give the trainer's checkout")
+        steps = (say(f"Name it: {kinds}"), checkout)
+        return Rejected.of("plan.variant-not-said", text=text, todo=steps)
     row = variant(kind) if name == _SHARED_NAME and kind in IRREPLACEABLE_VARIANTS else None
     if name == _SHARED_NAME and row is None:
         return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
@@ -129,16 +136,16 @@ def _by_name(text: str, backend: str) -> Replacement | Rejected:
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
-    todo = (build, *_by_their_names(beside, backend))
+    todo = (build, *_by_their_names(beside, request))
     return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=todo)
 
 
-def _by_their_names(names: Sequence[str], backend: str) -> tuple[Step, ...]:
+def _by_their_names(names: Sequence[str], request: Request) -> tuple[Step, ...]:
     """Return the command for the drop-ins of what is called beside an extension."""
     if not names:
         return ()
     text = "What is called beside it can be replaced"
-    return (run("splatfix", "install", *names, "--backend", backend, text=text),)
+    return (request.install(*names, "--backend", request.backend, text=text),)
 
 
 def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:

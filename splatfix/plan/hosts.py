@@ -8,7 +8,7 @@ from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.hosts import compiled_module, imported_by_host, other_releases, release_served
 from splatfix.core.errors import Rejected
-from splatfix.core.step import run, say
+from splatfix.core.step import run, say, target_options
 from splatfix.knowledge.dropins import Dropin
 from splatfix.model import Distribution
 from splatfix.model.steps import InstallDependencies, Reason
@@ -72,7 +72,8 @@ def served_host(context: Context, dropin: Dropin) -> Distribution | Rejected:
         return Rejected.of("plan.host-not-installed", todo=todo, host=dropin.host)
     name = f"{host.name} {host.version}"
     if not release_served(dropin, host.version):
-        compile_it = run("splatfix", "install", name.replace(" ", "=="), text="Or compile what is installed")
+        again = (name.replace(" ", "=="), *target_options(context.goal.targets))
+        compile_it = run("splatfix", "install", *again, text="Or compile what is installed")
         return Rejected.of(
             "plan.host-release-not-served",
             todo=(*other_releases(context, dropin), compile_it),

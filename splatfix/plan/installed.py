@@ -7,7 +7,7 @@ from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.core.errors import Exit, Rejected
 from splatfix.knowledge.breakages import breakages
-from splatfix.model.option import InstallPlan, OptionKind, Request
+from splatfix.model.option import OptionKind, Plan, Request
 from splatfix.model.steps import EditSource, PlannedEdit, Reason
 from splatfix.plan.requirements import usable_python
 
@@ -18,7 +18,7 @@ def mended_by_name(request: Request) -> bool:
     return request.in_place and bool(request.sources) and names.issuperset(request.sources)
 
 
-def mend_plan(request: Request, context: Context) -> InstallPlan | Rejected:
+def mend_plan(request: Request, context: Context) -> Plan | Rejected:
     """Plan the edits of installed packages, each with its files backed up first."""
     python, versions = usable_python(context.facts), python_versions(context.facts)
     if isinstance(python, Rejected):
@@ -41,7 +41,7 @@ def mend_plan(request: Request, context: Context) -> InstallPlan | Rejected:
             return Rejected.of("plan.nothing-to-mend", name=name, version=distribution.version)
         source = distribution.location
         steps.append(EditSource(subject=name, source=source, edits=tuple(edits), reasons=tuple(reasons)))
-    return InstallPlan(
+    return Plan(
         OptionKind.KEEP,
         f"edit the installed {', '.join(request.sources)}",
         steps=tuple(steps),

@@ -51,7 +51,7 @@ class NativePart(Struct, frozen=True):
 
 
 def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, ...]:
-    """The extensions that are meant: those of the sources or of the checkout; failing that, those installed, of which a
+    """List the extensions that are meant: those of the sources or of the checkout; failing that, those installed, of which a
     checkout means what it imports.
 
     What is installed is judged for the targets.
@@ -107,14 +107,14 @@ def imported_names(context: Context) -> frozenset[str]:
 
 
 def names_of(package: SplatPackage) -> frozenset[str]:
-    """The normalised names of an installed package: the module's and those of its distributions."""
+    """Return the normalised names of an installed package: the module's and those of its distributions."""
     return frozenset(
         canonicalize_name(name) for name in (package.module, leaf(package), *package.distributions)
     )
 
 
 def _loose(context: Context, aliases: frozenset[str], source: Source | None) -> SplatPackage | None:
-    """What is installed under these names and is not among the packages that the environment's facts know by their names."""
+    """Return what is installed under these names and is not among the packages that the facts know by their names."""
     if any(aliases & names_of(package) for package in context.packages):
         return None
     folder = ""
@@ -133,7 +133,7 @@ def _loose(context: Context, aliases: frozenset[str], source: Source | None) -> 
 def _installed(
     context: Context, packages: Iterable[SplatPackage], keys_of: Callable[[SplatPackage], tuple[str, ...]]
 ) -> Iterable[NativePart]:
-    """The splatting packages of the environment, with the GPU code of their native files put together.
+    """List the splatting packages of the environment, with the GPU code of their native files put together.
 
     Args:
         keys_of: the variants that are meant by a package.
@@ -179,7 +179,7 @@ def _installed(
 
 
 def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
-    """The native files of an installed package."""
+    """List the native files of an installed package."""
     below = f"{package.module.replace('.', '/')}/"
     files = []
     for item in facts.environment.extensions.value or ():
@@ -190,7 +190,7 @@ def files_of(package: SplatPackage, facts: Facts) -> list[Extension]:
 
 
 def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]) -> bool:
-    """Its subject names the package, or it stands on the package's files."""
+    """Tell whether its subject names the package, or it stands on the package's files."""
     places = {package.folder, *(item.path for item in files)}
     if any(item.name in places for item in finding.evidence):
         return True
@@ -201,7 +201,7 @@ def is_about(finding: Finding, package: SplatPackage, files: Iterable[Extension]
 
 
 def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
-    """Why an installed rasterizer is not the one that is meant; "" where it may be, or where that cannot be told.
+    """Say why an installed rasterizer is not the one that is meant; "" where it may be, or where that cannot be told.
 
     Args:
         expected: keys of the variants that would do.
@@ -223,7 +223,7 @@ def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
 
 
 def _kinds(package: SplatPackage) -> tuple[str, ...]:
-    """What it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
+    """Return what it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
     names = variant_names(package)
     if names:
         return names
@@ -231,12 +231,12 @@ def _kinds(package: SplatPackage) -> tuple[str, ...]:
 
 
 def _interface(package: SplatPackage) -> Traits:
-    """How a trainer calls a rasterizer."""
+    """Return how a trainer calls a rasterizer."""
     return Traits(settings=package.settings, returns=package.returns)
 
 
 def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
-    """Whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
+    """Say whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
     if not other_variant(package, expected):
         return ""
     kinds = set(_kinds(package))
@@ -258,6 +258,6 @@ def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
 
 
 def variants_of_face(face: PackageSource) -> tuple[str, ...]:
-    """Keys of the variants that a package can be by its Python source, the best matches only."""
+    """Return the keys of the variants that a package can be by its Python source, the best matches only."""
     traits = Traits(face.settings, face.exports or None, face.returns, face.forward, face.classes)
     return best_matches(face.module, traits)

@@ -3,11 +3,11 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splatfix.context import Choice, Context
+from splatfix.context import Choice, Context, NoToolkit, UnknownArch
 from splatfix.context.commands import conda_toolkit
 from splatfix.context.compilers import HostCompilers, choose_compilers
 from splatfix.context.toolkits import BuildToolkit, choose_ptx, choose_toolkit
-from splatfix.core.errors import Rejected, SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.core.resources import TOOLKIT_MARKER, toolkit_folder, user_cache
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
@@ -17,10 +17,10 @@ from splatfix.knowledge.cpp_extension import source_of_releases
 from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.toolkits import WheelToolkit, cuda_of_torch, provision, recipe
 from splatfix.model import Considered, Toolkit, Torch
-from splatfix.model.option import NotApplicable
+from splatfix.model.option import Request
 from splatfix.model.steps import ProvideToolkit, Reason
-from splatfix.plan.assessment import names_of_archs
-from splatfix.plan.requirements import usable_headers
+from splatfix.plan.case import names_of_archs, not_applicable
+from splatfix.plan.requirements import usable_headers, usable_targets, usable_torch
 
 OWN_TOOLKIT = ("splatfix's own cache",)
 
@@ -100,67 +100,48 @@ class Tools(Struct, frozen=True):
         return f"compiled with CUDA {self.cuda}, torch is built with CUDA {self.torch.cuda}"
 
 
-def tools_with(context: Context, torch: Torch, choice: Choice[BuildToolkit], *toolkit_steps: Step) -> Tools:
-    """A chosen toolkit with the compiler for it.
-
-    Raises:
-        SplatfixError: the problem of the choice, where there is no toolkit; ``no-python-headers``.
-    """
+def tools_with(
+    context: Context, torch: Torch, choice: Choice[BuildToolkit], *toolkit_steps: Step
+) -> Tools | Rejected:
+    """Return a chosen toolkit with the compiler for it; a missing compiler is to be installed first."""
     if no_headers := usable_headers(context.facts):
-        raise no_headers.error()
-    toolkit = choice.required()
-    compilers = choose_compilers(context.facts, torch, toolkit.toolkit)
-    return Tools(
-        torch,
-        toolkit,
-        compilers.value,
-        compilers.problem,
-        (*choice.rejected, *compilers.rejected),
-        toolkit_steps,
-    )
+        return no_headers
+    if choice.value is None:
+        assert choice.problem is not None, "there is no value"
+        return choice.problem
+    compilers = choose_compilers(context.facts, torch, choice.value.toolkit)
+    rejected = (*choice.rejected, *compilers.rejected)
+    return Tools(torch, choice.value, compilers.value, compilers.problem, rejected, toolkit_steps)
 
 
-def tools_here(context: Context, torch: Torch) -> Tools:
-    """Toolkit and compiler of this machine for a torch. A missing compiler is to be installed first.
-
-    Raises:
-        SplatfixError: no toolkit here fits.
-    """
+def tools_here(context: Context, torch: Torch) -> Tools | Rejected:
+    """Return toolkit and compiler of this machine for a torch."""
     if torch == context.torch:
         return tools_with(context, torch, context.toolkit)
     return tools_with(context, torch, choose_toolkit(context.facts, torch, context.archs))
 
 
-def ptx_tools(context: Context, torch: Torch, cuda_home: str | None = None) -> Tools:
-    """A toolkit here that makes PTX for the targets that it cannot name.
-
-    Raises:
-        SplatfixError: ``ptx-unavailable``, ``arch-unknown-to-torch``.
-    """
+def ptx_tools(context: Context, torch: Torch, cuda_home: str | None = None) -> Tools | Rejected:
+    """Return a toolkit here that makes PTX for the targets that it cannot name."""
     return tools_with(context, torch, choose_ptx(context.facts, torch, context.archs, cuda_home))
 
 
-def tools_from_wheels(context: Context, torch: Torch) -> Tools:
-    """The toolkit that PyPI wheels make for a torch.
-
-    Raises:
-        NotApplicable: there is none for this CUDA or system.
-        SplatfixError: there is none for the targets.
-    """
+def tools_from_wheels(context: Context, torch: Torch) -> Tools | Rejected:
+    """Return the toolkit that PyPI wheels make for a torch."""
     facts, numbers = context.facts, release(torch.cuda)
     minor = f"{numbers[0]}.{numbers[1]}"
     # the wheels exist for Windows too; what their layout lacks there for nvcc nobody has looked at
     if facts.machine.system != "linux":
-        raise NotApplicable(f"a toolkit from PyPI wheels was never tried on {facts.machine.system}")
+        return not_applicable(f"a toolkit from PyPI wheels was never tried on {facts.machine.system}")
     offer = provision(numbers[0])
     if offer is None:
-        raise NotApplicable(f"whether PyPI has a compiler of CUDA {numbers[0]} is not known")
+        return not_applicable(f"whether PyPI has a compiler of CUDA {numbers[0]} is not known")
     libc = facts.machine.libc.value or ""
     if libc.startswith("musl"):
-        raise NotApplicable(f"the toolkit's wheels need glibc, this is {libc}")
+        return not_applicable(f"the toolkit's wheels need glibc, this is {libc}")
     wheels = toolkit_recipe(torch)
     if wheels is None:
-        raise NotApplicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
+        return not_applicable(f"PyPI has no compiler of CUDA {numbers[0]} ({offer.wheel}: {offer.holds})")
     toolkit = toolkit_to_be(minor, f"splatfix's own CUDA {minor}", OWN_TOOLKIT)
     choice = choose_toolkit(facts, torch, context.archs, instead=toolkit)
     download: tuple[Step, ...] = ()
@@ -169,16 +150,12 @@ def tools_from_wheels(context: Context, torch: Torch) -> Tools:
     return tools_with(context, torch, choice, *download)
 
 
-def tools_by_hand(context: Context, torch: Torch) -> Tools:
-    """The toolkit to install that fits a torch, the targets and the compilers here.
-
-    Raises:
-        NotApplicable: no CUDA of torch's major does.
-    """
+def tools_by_hand(context: Context, torch: Torch) -> Tools | Rejected:
+    """Return the toolkit to install that fits a torch, the targets and the compilers here, of torch's major of CUDA."""
     major, minor_of_torch = release(torch.cuda)[:2]
     interpreter = context.facts.environment.interpreter.value
     fitting: list[tuple[int, int, Tools]] = []
-    obstacle = f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}"
+    obstacle = not_applicable(f"no CUDA {major} toolkit compiles for {names_of_archs(context.archs)}")
     # no major of CUDA has had a minor beyond 9 (10.2, 11.8, 12.9)
     for minor in range(10):
         cuda = (major, minor)
@@ -194,33 +171,80 @@ def tools_by_hand(context: Context, torch: Torch) -> Tools:
             install = conda_toolkit(interpreter.prefix, name, text)
         toolkit = toolkit_to_be(name, f"CUDA {name}")
         choice = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
-        try:
-            tools = tools_with(context, torch, choice, install)
-        except SplatfixError as error:
-            obstacle = error.what
+        tools = tools_with(context, torch, choice, install)
+        if isinstance(tools, Rejected):
+            obstacle = tools
         else:
             # of those that ask as much the one nearest to torch's: what the two share in one process is then most alike
             fitting.append((tools.manual, abs(minor - minor_of_torch), tools))
     if not fitting:
-        raise NotApplicable(obstacle)
+        return obstacle
     return min(fitting, key=lambda item: item[:2])[2]
 
 
 def tools_for(context: Context, torch: Torch) -> Tools | None:
-    """Toolkit and compiler for a torch from wherever they come, the least trouble first; None: nowhere."""
+    """Return toolkit and compiler for a torch from wherever they come, the least trouble first; None: nowhere."""
     for make in (tools_here, tools_from_wheels, tools_by_hand):
-        try:
-            return make(context, torch)
-        except (NotApplicable, SplatfixError):
-            continue
+        tools = make(context, torch)
+        if isinstance(tools, Tools):
+            return tools
     return None
+
+
+def tools_for_request(request: Request, context: Context) -> Tools | Rejected:
+    """Return toolkit and compilers for what was asked: those here, PTX where it was allowed, else splatfix's own toolkit."""
+    torch = usable_torch(context, cuda=True)
+    if isinstance(torch, Rejected):
+        return torch
+    targets = usable_targets(context)
+    if isinstance(targets, Rejected):
+        return targets
+    choice = context.toolkit
+    if request.cuda_home or request.force_cuda_mismatch:
+        any_major = request.force_cuda_mismatch
+        choice = choose_toolkit(context.facts, torch, targets, request.cuda_home, any_major=any_major)
+    if request.ptx and isinstance(choice.problem, (NoToolkit, UnknownArch)):
+        tools = ptx_tools(context, torch, request.cuda_home)
+    elif isinstance(choice.problem, NoToolkit) and not request.cuda_home:
+        tools = _own_toolkit(request, context, torch, choice.problem, choice.rejected)
+    else:
+        tools = tools_with(context, torch, choice)
+    if isinstance(tools, Tools) and tools.no_compiler:
+        return tools.no_compiler
+    return tools
+
+
+def _own_toolkit(
+    request: Request, context: Context, torch: Torch, none_here: NoToolkit, rejected: tuple[Considered, ...]
+) -> Tools | Rejected:
+    """Return splatfix's own toolkit where none of the machine's fits: the one in its cache, or one to be downloaded."""
+    ours = provided_toolkit(torch, context.machine.system)
+    if ours is None:
+        if not request.provide_toolkit:
+            return none_here
+        system, major = context.machine.system, release(torch.cuda)[0]
+        why = f"--provide-toolkit has no toolkit of CUDA {torch.cuda} for {system}."
+        offer = provision(major)
+        if system == "linux" and offer is not None:
+            why = f"--provide-toolkit cannot help: PyPI has no compiler of CUDA {major} ({offer.holds})."
+        return replace(none_here, todo=(say(why), *none_here.todo))
+    toolkit, step, is_there = ours
+    if not (is_there or request.provide_toolkit):
+        text = f"Or let splatfix download one ({step.unpacked_gb:.1f} GB) into its own cache"
+        download = request.command(*request.sources, more=("--provide-toolkit",), text=text)
+        return replace(none_here, todo=(*none_here.todo, download))
+    chosen = choose_toolkit(context.facts, torch, context.archs, instead=toolkit)
+    choice = Choice(chosen.value, rejected, chosen.problem)
+    if is_there:
+        return tools_with(context, torch, choice)
+    return tools_with(context, torch, choice, step)
 
 
 # The toolkit that splatfix itself can unpack from PyPI wheels
 
 
 def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
-    """The toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
+    """Return the toolkit wheels of torch's CUDA, in the very version that this torch depends on where that is known."""
     minor = ".".join((torch.cuda or "").split(".")[:2])
     if not minor:
         return None
@@ -233,7 +257,7 @@ def toolkit_recipe(torch: Torch) -> WheelToolkit | None:
 def toolkit_to_be(
     cuda: str, root: str, found_via: tuple[str, ...] = (), nvcc: str | None = "nvcc"
 ) -> Toolkit:
-    """A toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
+    """Build a toolkit (``13.0``) that is not there yet; which compilers it will accept, the tables say."""
     toolkit = Toolkit(root=root, version=cuda, found_via=found_via, nvcc=nvcc)
     bounds = limits(release(cuda))
     if bounds is None:
@@ -242,7 +266,7 @@ def toolkit_to_be(
 
 
 def provided_toolkit(torch: Torch, system: str) -> tuple[Toolkit, ProvideToolkit, bool] | None:
-    """The toolkit for this torch from PyPI wheels: what it will be, what unpacks it, and whether it lies in the cache, whole.
+    """Return the toolkit for this torch from PyPI wheels, what unpacks it, and whether it lies in the cache, whole.
 
     None where there are none (CUDA 12 and older, macOS, Windows).
     """

@@ -8,12 +8,12 @@ from pathlib import Path, PurePath
 from msgspec.structs import replace
 
 from splatfix.checks.checkout.cuda_code import bring
-from splatfix.context import Context, make_context
+from splatfix.context import Context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs, own_variables
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
 from splatfix.context.requirements import version_of
-from splatfix.core.errors import SplatfixError, require
+from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import release
 from splatfix.core.words import few
@@ -27,23 +27,26 @@ from splatfix.facts import (
     source_texts,
 )
 from splatfix.knowledge.breakages import breakage, cures_of_include
-from splatfix.model import Considered, Facts, Source
+from splatfix.model import Considered, Facts, Interpreter, Source
 from splatfix.model.steps import BuildWheel, PlannedEdit, Reason
 from splatfix.plan.build_environment import Jobs, build_environment, variables_removed
 from splatfix.plan.edits import BuildConditions, Cures, edited, needed_cures
+from splatfix.plan.requirements import usable_headers, usable_torch
 from splatfix.plan.tools import Tools
 
 
-def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tuple[BuildWheel, Considered]:
-    """The build of a CUDA source, and what else could have decided on its architectures.
-
-    Raises:
-        SplatfixError: ``arch-fixed-in-source``, ``ptx-not-possible``, ``refused-by-rule``, ``gpu-needed-to-build``,
-            ``headers-missing``.
-    """
+def cuda_build(
+    source: Source, context: Context, tools: Tools, jobs: Jobs
+) -> tuple[BuildWheel, Considered] | Rejected:
+    """Plan the build of a CUDA source, and say what else could have decided on its architectures."""
     assert tools.compilers is not None
-    archs, cures = _archs_and_cures(source, context.facts, tools)
-    downloads = _require_headers(source, context.facts, tools, cures.edits)
+    decided = _archs_and_cures(source, context, tools)
+    if isinstance(decided, Rejected):
+        return decided
+    archs, cures = decided
+    downloads = _downloads(source, context.facts, tools, cures.edits)
+    if isinstance(downloads, Rejected):
+        return downloads
     variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
     repository, of_copy, copy_reasons = _copy_of(source)
     reasons += [
@@ -82,69 +85,70 @@ def cuda_build(source: Source, context: Context, tools: Tools, jobs: Jobs) -> tu
     return build, Considered("set TORCH_CUDA_ARCH_LIST", archs.why)
 
 
-def _archs_and_cures(source: Source, facts: Facts, tools: Tools) -> tuple[ArchChoice, Cures]:
-    """Who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
-    versions = dict(python_versions(facts))
+def _archs_and_cures(source: Source, context: Context, tools: Tools) -> tuple[ArchChoice, Cures] | Rejected:
+    """Tell who decides on architectures, and the cures needed; what setup.py decides itself is edited away where it is wrong."""
+    waits = waits_for_gpu(source, context)
+    if isinstance(waits, Rejected):
+        return waits
+    versions = dict(python_versions(context.facts))
     # breakages of the C++ standard library come with g++, whoever calls it
     if tools.compilers and "g++" in Path(tools.compilers.cxx).name:
         versions["gcc"] = release(tools.compilers.version)[:2]
     versions |= {"cuda": tools.chosen.version[:2], "torch": release(tools.torch.version)[:2]}
     if archs := tools.chosen.build_archs:
         versions["arch"] = divmod(min(arch.number for arch in archs), 10)
-    waits = require_gpu(source, facts)
-    conditions = BuildConditions(versions, facts.machine.system, gpu_missing=waits)
+    conditions = BuildConditions(versions, context.machine.system, gpu_missing=waits)
     texts = dict(source_texts(Path(source.folder)))
-    cures = require(needed_cures(source, texts, conditions))
     by = (tools.chosen.build_archs, tools.torch.version, tools.chosen.ptx)
-    choice = choose_archs(source, *by)
+    cures, choice = needed_cures(source, texts, conditions), choose_archs(source, *by)
+    if isinstance(cures, Rejected):
+        return cures
     if isinstance(choice, ArchChoice) and choice.decider is not Decider.COMPUTED:
         return choice, cures
     # setup.py has numbers of its own that leave a target out, or computes them: without them torch would decide
-    without = require(needed_cures(source, texts, replace(conditions, arch_missing=True)))
+    without = needed_cures(source, texts, replace(conditions, arch_missing=True))
+    if isinstance(without, Rejected):
+        return without
     if any("setup.py" in edit.files for edit in without.edits):
         text = edited("setup.py", texts["setup.py"], without.edits)
-        without_numbers = require(choose_archs(read_source(Path(source.folder), text), *by))
+        without_numbers = choose_archs(read_source(Path(source.folder), text), *by)
+        if isinstance(without_numbers, Rejected):
+            return without_numbers
         if without_numbers.decider is Decider.TORCH:
             reason = "an edit takes the architectures out of its setup.py, so torch decides, and torch reads this variable"
             return replace(without_numbers, why=reason), without
-    return require(choice), cures
+    if isinstance(choice, Rejected):
+        return choice
+    return choice, cures
 
 
-def require_gpu(source: Source, facts: Facts) -> bool:
-    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes.
-
-    Raises:
-        SplatfixError: ``gpu-needed-to-build`` where no edit does.
-    """
+def waits_for_gpu(source: Source, context: Context) -> bool | Rejected:
+    """Tell whether a build would compile none of its CUDA code here for want of a GPU in sight, which an edit changes; rejected
+    where no edit does."""
     # a variable that changes that is set
     waits = source.switches.by_gpu and not source.switches.on
-    if not waits or make_context(facts).has_working_gpu is True:
+    if not waits or context.has_working_gpu is True:
         return False
     find = breakage("gpu-at-build").find
     assert find is not None
     is_edited = find.find(dict(source_texts(Path(source.folder))).get("setup.py", ""))
     # told that there is a GPU it would ask which, and fail; one that is told the architectures need not ask
     asks_which = source.switches.asks_gpu and not own_variables(source)
-    if asks_which or not is_edited:
-        raise SplatfixError.of(
-            "plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder
-        )
-    return True
+    if not asks_which and is_edited:
+        return True
+    return Rejected.of("plan.gpu-needed-to-build", source_label=source.label, source_folder=source.folder)
 
 
-def _require_headers(
+def _downloads(
     source: Source, facts: Facts, tools: Tools | None, edits: Sequence[PlannedEdit] = ()
-) -> dict[str, str]:
-    """Refuse what the compiler would, or CMake: what nothing here has, and no edit takes out.
+) -> dict[str, str] | Rejected:
+    """Reject what the compiler would, or CMake: headers that nothing here has, and no edit takes out.
 
     Args:
         tools: None for a source without CUDA code, which needs no more than the system's packages.
 
     Returns:
         Addresses that the build downloads what is not here from, each with the package that spares that.
-
-    Raises:
-        SplatfixError: ``headers-missing``.
     """
     rules = {edit.rule for edit in edits}
     lacking, downloads = [], {}
@@ -173,7 +177,7 @@ def _require_headers(
     else:
         owner = f"torch {tools.torch.version}"
     without = say("Or check out a version of the source that does without.")
-    raise SplatfixError.of(
+    return Rejected.of(
         "plan.headers-missing",
         todo=(*cures, without),
         label=source.label,
@@ -183,13 +187,17 @@ def _require_headers(
     )
 
 
-def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> BuildWheel:
-    """A source without CUDA code: whatever compiler is set up here will do.
-
-    Raises:
-        SplatfixError: ``headers-missing``.
-    """
-    downloads = _require_headers(source, facts, None)
+def plain_build(source: Source, context: Context, python: Interpreter, jobs: Jobs) -> BuildWheel | Rejected:
+    """Plan the build of a source without CUDA code: whatever compiler is set up here will do."""
+    if source.uses_torch_builder:
+        torch, no_headers = usable_torch(context, cuda=False), usable_headers(context.facts)
+        if isinstance(torch, Rejected):
+            return torch
+        if no_headers:
+            return no_headers
+    downloads = _downloads(source, context.facts, None)
+    if isinstance(downloads, Rejected):
+        return downloads
     repository, of_copy, copy_reasons = _copy_of(source)
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     return BuildWheel(
@@ -198,7 +206,7 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
         repository=repository,
         setup_call=source.setup_call,
         variables={"MAX_JOBS": str(jobs.count), **of_copy},
-        path_first=(scripts,),
+        path_first=(str(Path(python.executable).parent),),
         downloads=downloads,
         reasons=(
             no_cuda,
@@ -209,11 +217,10 @@ def plain_build(source: Source, facts: Facts, scripts: str, jobs: Jobs) -> Build
     )
 
 
-def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
+def compiled_later(source: Source, facts: Facts) -> tuple[str, ...] | Rejected:
     """Give the sentence for CUDA code that no build compiles, which it is when it is imported or first runs; () for none.
 
-    Raises:
-        SplatfixError: ``compiled-at-import`` where the machine lacks what its import needs.
+    Rejected where the machine lacks what its import needs.
     """
     if source.modules:
         return ()
@@ -237,12 +244,12 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...]:
             ),
             say("CUDA by a toolkit whose nvcc is on PATH; splatfix diagnose says which fits this torch."),
         )
-        raise SplatfixError.of("plan.compiled-at-import", todo=todo, text=text, lacking="; ".join(lacking))
+        return Rejected.of("plan.compiled-at-import", todo=todo, text=text, lacking="; ".join(lacking))
     return (text,)
 
 
 def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
-    """What the scratch copy asks of a build: what must be copied beside the source itself ("" for nothing), variables, why."""
+    """Tell what the scratch copy asks of a build: what is copied beside the source itself ("" for nothing), variables, why."""
     folder = Path(source.folder)
     repository = repository_of(folder)
     reasons, copied = [], ""

@@ -23,14 +23,14 @@ from splatfix.install.outcome import (
     RevertOutcome,
 )
 from splatfix.model.inquiry import Inquiry
-from splatfix.model.option import InstallPlan, Options
+from splatfix.model.option import Options, Plan
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
 from splatfix.report.options import show_notes, show_phases, show_reasons, show_rejected, show_steps
 
 
 def install_document(
-    plan: InstallPlan | None = None,
+    plan: Plan | None = None,
     options: Options | None = None,
     outcome: InstallOutcome | None = None,
     *,
@@ -81,7 +81,7 @@ _BACKENDS = {"pure": "pure PyTorch", "nvrtc": "CUDA kernels by NVRTC"}
 
 def show_plan(
     console: Console,
-    plan: InstallPlan,
+    plan: Plan,
     next_step: Step | None = None,
     *,
     why: bool = False,
@@ -165,7 +165,7 @@ def show_outcome(
     if new:
         headline = f"Installed {', '.join(names)} in {outcome.seconds:.0f} s"
     elif edited:
-        headline = f"Edited the installed {', '.join(outcome.plan.request.sources)}"
+        headline = f"Edited the installed {', '.join(step.subject for step in outcome.plan.executed)}"
     else:
         current = (f"{item.subject} {item.version}" for item in outcome.items)
         headline = f"Already up to date: {', '.join(current)}"

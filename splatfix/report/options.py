@@ -8,7 +8,7 @@ from rich.console import Console
 from splatfix.core.step import Step
 from splatfix.core.words import few
 from splatfix.model import Considered
-from splatfix.model.option import InstallPlan, Option, OptionKind, Options
+from splatfix.model.option import OptionKind, Options, Plan
 from splatfix.model.steps import BuildWheel, InstallWheel, MakeDropin, PlannedStep
 from splatfix.report.console import escape, escape_lines, paragraph, prose, show_command, show_todo
 
@@ -70,14 +70,14 @@ def show_options(console: Console, options: Options) -> None:
         console.print("\n[bold]Not applicable[/]")
     # one missing toolkit rules out several options: its reason stands once
     titles_by_reason: dict[str, list[str]] = {}
-    for option in options.rejected:
-        titles_by_reason.setdefault(option.rejected_because, []).append(option.title)
+    for rejected in options.rejected:
+        titles_by_reason.setdefault(rejected.rejected_because, []).append(rejected.title)
     for reason, titles in titles_by_reason.items():
         show_rejected(console, Considered("; ".join(titles), reason))
     show_notes(console, options.notes)
 
 
-def show_steps(console: Console, option: Option, *, why: bool = False, windows: bool = _WINDOWS) -> None:
+def show_steps(console: Console, option: Plan, *, why: bool = False, windows: bool = _WINDOWS) -> None:
     """The steps in order, each with its command on a line of its own; what a build sets and edits, and with ``why``
     the reasons of each."""
     number = 0
@@ -88,14 +88,14 @@ def show_steps(console: Console, option: Option, *, why: bool = False, windows: 
             prose(console, f"  {number}. ", escape(step.text))
         if step.command:
             show_command(console, step.command, indent=5, windows=windows)
-        if isinstance(step, BuildWheel):
+        if isinstance(step, BuildWheel) and step.source:
             _show_build(console, step)
         if why and isinstance(step, PlannedStep):
             for reason in step.reasons:
                 prose(console, "     [dim]because[/] ", escape(reason.text))
 
 
-def show_phases(console: Console, option: InstallPlan, *, lines: bool = True) -> None:
+def show_phases(console: Console, option: Plan, *, lines: bool = True) -> None:
     """The steps, those of one kind together; what all builds set stands once.
 
     Args:
@@ -169,7 +169,7 @@ def _phase(steps: Sequence[Step], every: Sequence[str]) -> str:
     return first.text.replace(subjects[0], names, 1)
 
 
-def show_reasons(console: Console, option: Option) -> None:
+def show_reasons(console: Console, option: Plan) -> None:
     """Why an option is what it is, what is not known about it, and how far it can be verified here."""
     for reason in option.reasons:
         prose(console, "     [dim]because[/] ", escape(reason.text))

@@ -18,7 +18,6 @@ from markupsafe import Markup
 
 from splatfix.core.visible import visible
 from splatfix.core.words import counted
-from splatfix.model.steps import BuildWheel
 from splatfix.report.console import shorten_home
 from splatfix.report.marks import Badge, Code, Link
 
@@ -82,7 +81,6 @@ def _environment(form: str) -> Environment:
         url=lambda path: _markup(quote(path, errors="surrogateescape")),
     )
     environment.globals.update(badge=Badge, code=Code, counted=counted)
-    environment.tests["build"] = lambda step: isinstance(step, BuildWheel)
     return environment
 
 

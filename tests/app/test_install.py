@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from splatfix.app.install import InstallRequest, explain, plan, planned, require_downloads
 from splatfix.app.prebuilt import find_prebuilt
+from splatfix.context import make_context
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.step import commands
 from splatfix.model import Fact, Facts
-from splatfix.model.option import BUILDING, InstallPlan, OptionKind
+from splatfix.model.option import BUILDING, OptionKind, Plan
 from splatfix.model.steps import BuildWheel
-from tests.archs import request_for
+from splatfix.plan import Case
+from tests.archs import goal, request_for
 from tests.files import put
 from tests.machines import facts_of
 from tests.plan.machines import cuda_source, machine, refused
@@ -41,7 +43,8 @@ def test_what_is_installed_can_be_rebuilt_from_anywhere(
     (tmp_path / "clone").mkdir()
     facts = with_origins(facts, **{names[0]: str(tmp_path / "clone")})
     monkeypatch.chdir(tmp_path)
-    error = refused(planned, request_for((".",), ("sm_120",)), facts, named=False)
+    case = Case(context=make_context(facts, goal("sm_120")), request=request_for((".",), ("sm_120",)))
+    error = refused(planned, case, named=False)
     assert error.code == "no-source"
     told = [command.argv for command in commands(error.todo)]
     assert any(str(tmp_path / "clone") in argv and argv[-2:] == ("--target", "sm_120") for argv in told)
@@ -68,7 +71,7 @@ def test_a_folder_is_written_in_one_way(tmp_path: Path, monkeypatch: pytest.Monk
     cuda_source(tmp_path / "ext")
     wanted = replace(request_for(("ext",), ("sm_120",)), find=False)
     made = explain(InstallRequest(install=wanted, python=sys.executable))
-    assert made.plan is not None and made.plan.request.sources == (str(tmp_path / "ext"),)
+    assert made.plan and made.plan.request and made.plan.request.sources == (str(tmp_path / "ext"),)
     assert made.options is not None and made.options.available
     steps = [step for option in made.options.available for step in option.steps]
     argvs = [command.argv for command in commands(steps) if command.argv[:2] == ("splatfix", "install")]
@@ -92,7 +95,7 @@ def test_the_plan_of_a_checkout_is_told_in_a_screen(tmp_path: Path, monkeypatch:
 
 def test_what_is_no_name_of_a_package_is_wrong_usage() -> None:
     wanted = replace(request_for(("no name!!",), ("sm_120",)), backend="wheels")
-    error = refused(find_prebuilt, wanted, facts_of("rtx-3090-and-5090"))
+    error = refused(find_prebuilt, wanted, make_context(facts_of("rtx-3090-and-5090")))
     assert (error.code, error.exit_code) == ("not-a-package", Exit.USAGE)
 
 
@@ -106,7 +109,7 @@ def test_what_a_build_would_download_is_asked_for_before_it(tmp_path: Path, answ
         else:
             server.server_close()
         step = BuildWheel(subject="rays", source=str(tmp_path), downloads={address: "libeigen3-dev"})
-        build = InstallPlan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
+        build = Plan(OptionKind.REBUILD, "", steps=(step,), python="", prefix="")
         if answers:
             require_downloads(build)
             return

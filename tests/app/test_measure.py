@@ -9,7 +9,7 @@ from splatfix.certify import Outcome as Verdict
 from splatfix.core.proof import Rung, RungName
 from splatfix.install import InstalledItem, InstallOutcome
 from splatfix.model import Driver, Fact, Facts, Gpu
-from splatfix.plan import InstallPlan, OptionKind
+from splatfix.plan import OptionKind, Plan
 from tests.archs import archs
 from tests.plan.machines import machine, refused
 
@@ -24,7 +24,7 @@ def with_gpu(driver: Driver | None = GOOD_DRIVER) -> Facts:
     return replace(facts, machine=replace(facts.machine, driver=Fact(driver, "test")))
 
 
-PLAN = InstallPlan(
+PLAN = Plan(
     OptionKind.REBUILD, "", steps=(), targets=archs("sm_120"), python="/env/bin/python", prefix="/env"
 )
 NO_GPU_ANSWER = KernelCheck("knn", "simple_knn._C", Verdict.NOT_MEASURED, detail="torch sees no GPU here")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from splatfix.certify import Certificate, Verdict
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.step import Command, run
-from splatfix.model.option import Advice, Option, OptionKind, Options
+from splatfix.model.option import Advice, OptionKind, Options, Plan
 from splatfix.report.html import matrix_page
 from splatfix.report.merged import markdown, show
 from splatfix.report.merging import Group, Merged, Summary, merge, summary_of
@@ -124,7 +124,7 @@ def test_the_screen_shows_twenty_groups_at_most(groups: int, shown: int) -> None
 
 
 def advised(title: str) -> dict[str, Any]:
-    option = Option(OptionKind.REBUILD, title, (run("splatfix", "install", "a b", text="Rebuild it"),))
+    option = Plan(OptionKind.REBUILD, title, (run("splatfix", "install", "a b", text="BuildWheel it"),))
     document: dict[str, Any] = to_json(Options((), (), (option,), advice=Advice(option)))
     return document
 
@@ -244,7 +244,7 @@ def test_nothing_that_can_be_read_is_undetermined_and_writes_nothing(
 def test_words_of_strangers_stay_words() -> None:
     said = CONTROL + UNICODE + MARKUP + "<script>alert(1)</script>\n| x |"
     failed = [{"code": said, "outcome": "failed", "measured": said, "required": said, "why": said}]
-    option = Option(OptionKind.REBUILD, said, (run(said, text=said),))
+    option = Plan(OptionKind.REBUILD, said, (run(said, text=said),))
     hostile = changed(
         verdict="not-certified",
         device=said,

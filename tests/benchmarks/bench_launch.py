@@ -85,18 +85,8 @@ def torch_put_aside() -> Iterator[Iterator[int]]:
         next(calls)
         return some
 
-    names = (
-        "contiguous",
-        "to",
-        "reshape",
-        "new_empty",
-        "new_zeros",
-        "clone",
-        "view",
-        "index_select",
-        "cumsum",
-    )
-    methods: dict[str, Any] = dict.fromkeys(("detach", "__getitem__", *names), itself)
+    names = "detach __getitem__ contiguous to reshape new_empty new_zeros clone view index_select cumsum"
+    methods: dict[str, Any] = dict.fromkeys(names.split(), itself)
     methods["tolist"] = lambda _: [COUNT]
     functions: dict[str, Any] = dict.fromkeys(("empty", "zeros", "empty_like", "cat"), same)
     functions["sort"] = lambda *_, **__: (some, some)

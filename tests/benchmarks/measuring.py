@@ -8,9 +8,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -48,17 +48,6 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Taken:
     return Taken(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
 
 
-def least(rounds: int, step: Callable[[], Any]) -> float:
-    """Seconds of the processor, of the fastest round; the first does not count."""
-    step()
-    times = []
-    for _ in range(rounds):
-        begun = time.process_time()
-        step()
-        times.append(time.process_time() - begun)
-    return min(times)
-
-
 JSON_LOAD = """
 import json, os, sys
 for place, folders, files in os.walk(sys.argv[1]):
@@ -80,15 +69,10 @@ def beside_json_load(argv: Sequence[str], folder: Path, rounds: int) -> dict[str
         peers.append(run([sys.executable, "-c", JSON_LOAD, str(folder)]))
     seconds, peer = (statistics.median(item.seconds for item in items) for items in (own, peers))
     busy, peer_busy = (statistics.median(item.processor for item in items) for items in (own, peers))
-    return {
-        "seconds": seconds,
-        "largest_resident_mib": max(item.mib for item in own),
-        "processor_seconds": busy,
-        "json_load_seconds": peer,
-        "json_load_processor_seconds": peer_busy,
-        "ratio_to_json_load": seconds / peer,
-        "processor_ratio_to_json_load": busy / peer_busy,
-    }
+    taken = {"largest_resident_mib": max(item.mib for item in own)}
+    taken |= {"seconds": seconds, "json_load_seconds": peer, "ratio_to_json_load": seconds / peer}
+    taken |= {"processor_seconds": busy, "json_load_processor_seconds": peer_busy}
+    return taken | {"processor_ratio_to_json_load": busy / peer_busy}
 
 
 def show(name: str, taken: Mapping[str, float]) -> None:

@@ -127,9 +127,8 @@ class ElfForge:
             step = 0 if last else 16 * (1 + len(versions))
             raw += self.pack("HHIII", 1, len(versions), self._strings.add(library), 16, step)
             for index, version in enumerate(versions):
-                raw += self.pack(
-                    "IHHII", 0, 0, 2, self._strings.add(version), 0 if index + 1 == len(versions) else 16
-                )
+                step = 0 if index + 1 == len(versions) else 16
+                raw += self.pack("IHHII", 0, 0, 2, self._strings.add(version), step)
         return raw
 
     def _verdef(self) -> bytes:
@@ -224,20 +223,8 @@ class ElfForge:
                 headers += self.pack("IIAAAAIIAA", name_at, kind, 2, BASE + at, at, size, 0, 0, 8, 0)
             count = len(rows)
         ident = b"\x7fELF" + bytes([2 if wide else 1, 1 if self.order == "<" else 2, 1, 0, self.abi_version])
-        header = ident.ljust(16, b"\0") + self.pack(
-            "HHIAAAIHHHHHH",
-            self.type,
-            self.machine,
-            1,
-            0,
-            header_size,
-            sections_at if self.section_table else 0,
-            self.flags,
-            header_size,
-            segment_size,
-            segments,
-            section_size,
-            count,
-            names_index,
-        )
+        places = (0, header_size, sections_at if self.section_table else 0)
+        sizes = (header_size, segment_size, segments, section_size, count, names_index)
+        header = ident.ljust(16, b"\0")
+        header += self.pack("HHIAAAIHHHHHH", self.type, self.machine, 1, *places, self.flags, *sizes)
         return header + table + body + headers

@@ -71,22 +71,14 @@ class PeForge:
         rows, body, address = b"", b"", PAGE
         for name, raw in all_sections:
             padded = raw.ljust(_aligned(len(raw), FILE_ALIGN), b"\0")
-            rows += struct.pack(
-                "<8sIIII12xI",
-                name.encode(),
-                len(raw),
-                address,
-                len(padded),
-                headers_size + len(body),
-                0x40000040,
-            )
+            where = (len(raw), address, len(padded), headers_size + len(body), 0x40000040)
+            rows += struct.pack("<8sIIII12xI", name.encode(), *where)
             body += padded
             address += _aligned(len(raw), PAGE)
         table = b"".join(struct.pack("<II", directories.get(index, 0), 64) for index in range(16))
         optional = struct.pack("<H", 0x20B if self.wide else 0x10B)
         optional = optional.ljust((112 if self.wide else 96) - 4, b"\0") + struct.pack("<I", 16) + table
         dos = b"MZ".ljust(60, b"\0") + struct.pack("<I", 64)
-        coff = struct.pack(
-            "<4sHHIIIHH", b"PE\0\0", self.machine, len(all_sections), 0, 0, 0, optional_size, 0x2022
-        )
+        kind = (self.machine, len(all_sections), 0, 0, 0, optional_size, 0x2022)
+        coff = struct.pack("<4sHHIIIHH", b"PE\0\0", *kind)
         return (dos + coff + optional + rows).ljust(headers_size, b"\0") + body

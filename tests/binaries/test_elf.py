@@ -20,16 +20,9 @@ def read(data: bytes) -> Binary:
 
 @WIDTHS
 def test_links_of_every_class_and_byte_order(bits: int, order: str) -> None:
-    binary = read(
-        ElfForge(
-            bits=bits,
-            order=order,
-            needed=("libcudart.so.12", "libc.so.6"),
-            soname="lib_C.so",
-            runpath="$ORIGIN/../torch/lib:/opt/cuda/lib64:",
-            rpath="/ignored",
-        ).build()
-    )
+    forge = ElfForge(bits=bits, order=order, needed=("libcudart.so.12", "libc.so.6"), soname="lib_C.so")
+    forge.runpath, forge.rpath = "$ORIGIN/../torch/lib:/opt/cuda/lib64:", "/ignored"
+    binary = read(forge.build())
     assert binary.needed == ("libcudart.so.12", "libc.so.6")
     assert binary.soname == "lib_C.so"
     assert binary.rpath == ("$ORIGIN/../torch/lib", "/opt/cuda/lib64")

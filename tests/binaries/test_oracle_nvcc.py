@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import EntryKind, read_binary, read_files
+from tests.tables import data
 
 from . import oracle
 
@@ -21,13 +22,14 @@ extern "C" void run_{name}(float *x) {{ kernel_{name}<<<1, 32>>>(x); }}
 MAIN = "int main() { return 0; }\n"
 
 
-def code(*targets: str) -> tuple[str, ...]:
-    """`120` for sm_120 code, `ptx90` for compute_90, `lto90` for LTO-IR."""
+def flags_of(words: str) -> tuple[str, ...]:
+    """Options as they are; of targets `120` is sm_120 code, `ptx90` compute_90, `lto90` LTO-IR."""
     flags = []
-    for target in targets:
-        number = target.removeprefix("ptx").removeprefix("lto")
-        real = {"ptx": "compute_", "lto": "lto_"}.get(target[:3], "sm_")
-        flags.append(f"-gencode=arch=compute_{number},code={real}{number}")
+    for word in words.split():
+        number = word.removeprefix("ptx").removeprefix("lto")
+        real = {"ptx": "compute_", "lto": "lto_"}.get(word[:3], "sm_")
+        is_option = word.startswith("-")
+        flags.append(word if is_option else f"-gencode=arch=compute_{number},code={real}{number}")
     return tuple(flags)
 
 
@@ -44,47 +46,20 @@ class Build:
     """Architectures that must appear, as `sass:sm_90a`, so that both tools failing alike is noticed."""
 
 
-ALL = ("-Xfatbin", "-compress-all")
-BUILDS = [
-    Build("sass-and-ptx", [code("120", "ptx90")], expect=("sass:sm_120", "ptx:sm_90")),
-    Build("object", [code("75", "86")], link=None, expect=("sass:sm_75", "sass:sm_86")),
-    Build("rdc-object", [("-rdc=true", *code("90", "ptx90"))], link=None, expect=("sass:sm_90", "ptx:sm_90")),
-    Build(
-        "rdc-linked",
-        [("-rdc=true", *code("90", "120a", "ptx120"))] * 2,
-        link="nvcc",
-        link_flags=("-rdc=true", *code("90", "120a")),
-        expect=("sass:sm_90", "sass:sm_120a", "ptx:sm_120"),
-    ),
-    Build("lz4", [(*ALL, "--compress-mode=speed", *code("90", "ptx90"))], compression="lz4", expect=("sass:sm_90",)),
-    Build("zstd", [(*ALL, "--compress-mode=size", *code("90", "ptx90"))], compression="zstd", expect=("sass:sm_90",)),
-    Build("zstd-balance", [(*ALL, "--compress-mode=balance", *code("90"))], compression="zstd"),
-    Build("compress-all", [(*ALL, *code("90", "ptx90"))], compression="zstd"),
-    Build("uncompressed", [("--compress-mode=none", *code("90", "ptx90"))], expect=("ptx:sm_90",)),
-    Build("no-compress", [("-no-compress", *code("90", "ptx90"))]),
-    Build(
-        "a-variants",
-        [code("90a", "100a", "103a", "120a", "ptx90a", "ptx100a")],
-        expect=("sass:sm_90a", "sass:sm_100a", "sass:sm_103a", "sass:sm_120a", "ptx:sm_90a", "ptx:sm_100a"),
-    ),
-    Build(
-        "f-variants",
-        [code("100f", "120f", "121f", "ptx100f", "ptx120f", "110")],
-        expect=("sass:sm_100f", "sass:sm_120f", "sass:sm_121f", "ptx:sm_100f", "ptx:sm_120f", "sass:sm_110"),
-    ),
-    Build("a-code-from-plain-ptx", [("-gencode=arch=compute_120,code=sm_120a",)], expect=("sass:sm_120a",)),
-    Build("ptx-only", [code("ptx90")], expect=("ptx:sm_90",)),
-    Build("ptx-only-linked-by-nvcc", [code("ptx90")], link="nvcc", link_flags=code("ptx90"), expect=("ptx:sm_90",)),
-    Build("mixed-objects", [code("120"), code("80")], expect=("sass:sm_120", "sass:sm_80")),
-    Build("link-stub", [code("120", "ptx90")], link="nvcc", expect=("sass:sm_75", "sass:sm_120")),
-    Build("debug", [("-G", *code("90", "ptx90"))], expect=("sass:sm_90",)),
-    Build("lineinfo", [("-lineinfo", *code("89"))], expect=("sass:sm_89",)),
-    Build("lto-object", [("-dc", *code("lto90", "120"))], link=None, expect=("lto:sm_90", "sass:sm_120")),
-    Build("dlto-object", [("-dlto", "-dc", "-arch=sm_90")], link=None, expect=("lto:sm_90",)),
-    # a linked -dlto build would need the device linker's library, which toolkits made of wheels lack
-    Build("every-major", [("-arch=all-major",)], expect=("sass:sm_75", "sass:sm_80", "sass:sm_120")),
-    Build("no-arch-flag", [()], expect=("sass:sm_75",)),
-]  # fmt: skip
+def build_of(
+    name: str,
+    objects: Sequence[str],
+    link: str = "g++",
+    link_flags: str = "",
+    expect: str = "",
+    compression: str = "",
+) -> Build:
+    """A row of the table; no link is the object itself."""
+    made = [flags_of(words) for words in objects]
+    return Build(name, made, link or None, flags_of(link_flags), compression or None, expect.split())
+
+
+BUILDS = [build_of(name, **row) for name, row in data(__file__).items()]
 
 
 class Workshop:
@@ -160,11 +135,11 @@ def test_stripped(workshop: Workshop, name: str) -> None:
 def test_without_section_headers_nothing_is_lost(workshop: Workshop) -> None:
     """cuobjdump cannot read such a file; its answer for the whole one holds."""
     path = workshop.build(next(build for build in BUILDS if build.name == "rdc-linked"))
-    data = bytearray(path.read_bytes())
-    data[40:48] = bytes(8)
-    data[60:64] = bytes(4)
+    content = bytearray(path.read_bytes())
+    content[40:48] = bytes(8)
+    content[60:64] = bytes(4)
     bare = path.with_name("bare.so")
-    bare.write_bytes(data)
+    bare.write_bytes(content)
     assert oracle.read([read_binary(bare)]) == oracle.dumped(path)
     assert read_binary(bare).needed == read_binary(path).needed
 
@@ -188,13 +163,15 @@ def test_an_executable(workshop: Workshop) -> None:
     source = workshop.folder / "main.cu"
     source.write_text(KERNEL.format(name="main") + MAIN)
     target = workshop.folder / "program"
-    oracle.run(workshop.nvcc, *code("90", "ptx90"), source, "-o", target)
+    oracle.run(workshop.nvcc, *flags_of("90 ptx90"), source, "-o", target)
     assert agree(target)
     assert oracle.read(read_files([target]).binaries) == oracle.dumped(target)
 
 
 def test_objects_joined_by_the_linker(workshop: Workshop) -> None:
-    parts = [workshop.compile(code(arch), f"part{index}") for index, arch in enumerate(("75", "86", "ptx90"))]
+    parts = [
+        workshop.compile(flags_of(arch), f"part{index}") for index, arch in enumerate(("75", "86", "ptx90"))
+    ]
     joined = workshop.folder / "joined.o"
     oracle.run(oracle.tool("ld"), "-r", *parts, "-o", joined)
     assert len(agree(joined)) == 3
@@ -204,7 +181,7 @@ def test_a_bare_fatbin(workshop: Workshop) -> None:
     source = workshop.folder / "bare.cu"
     source.write_text(KERNEL.format(name="bare"))
     target = workshop.folder / "bare.fatbin"
-    oracle.run(workshop.nvcc, "-fatbin", *code("90a", "120f", "ptx90"), source, "-o", target)
+    oracle.run(workshop.nvcc, "-fatbin", *flags_of("90a 120f ptx90"), source, "-o", target)
     assert agree(target)
 
 

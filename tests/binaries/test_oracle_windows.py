@@ -47,12 +47,8 @@ def transplanted(library: Path, folder: Path) -> Path:
             continue
         raw = folder / "section.bin"
         oracle.run(objcopy, "-I", "pei-x86-64", "-O", "binary", "-j", pe_name, library, raw)
-        oracle.run(
-            objcopy,
-            f"--add-section={elf_name}={raw}",
-            f"--set-section-flags={elf_name}=alloc,readonly,data",
-            target,
-        )
+        flags = f"--set-section-flags={elf_name}=alloc,readonly,data"
+        oracle.run(objcopy, f"--add-section={elf_name}={raw}", flags, target)
     return target
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from splatfix.binaries import BinaryError, NativeFiles, find_binaries, paths, read_files
 from splatfix.binaries.reader import is_native_name
+from tests.files import put
 from tests.plan.machines import refused
 
 from .forge_elf import ElfForge
@@ -70,13 +71,6 @@ def test_nothing_there(tmp_path: Path) -> None:
 ELF, PE = ElfForge().build(), PeForge().build()
 
 
-def plant(root: Path, **files: bytes) -> None:
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
 def found(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in find_binaries(root)]
 
@@ -90,22 +84,13 @@ def test_names() -> None:
 
 
 def test_by_name_and_magic_in_a_stable_order(tmp_path: Path) -> None:
-    plant(
-        tmp_path,
-        **{
-            "z/_C.pyd": PE,
-            "a/b/libc10.so": ELF,
-            "a/libtorch.so.2": ELF,
-            "libm.so": b"GROUP ( /lib/libm.so.6 )",
-            "a/x.py": ELF,
-            "b.so": ELF,
-        },
-    )
+    put(tmp_path, {"z/_C.pyd": PE, "libm.so": b"GROUP ( /lib/libm.so.6 )"})
+    put(tmp_path, dict.fromkeys(("a/b/libc10.so", "a/libtorch.so.2", "a/x.py", "b.so"), ELF))
     assert found(tmp_path) == ["b.so", "a/libtorch.so.2", "a/b/libc10.so", "z/_C.pyd"]
 
 
 def test_a_file_is_named_once_by_its_real_name(tmp_path: Path) -> None:
-    plant(tmp_path, **{"lib/libx.so.1.2": ELF, "blob": ELF})
+    put(tmp_path, {"lib/libx.so.1.2": ELF, "blob": ELF})
     (tmp_path / "lib/libx.so").symlink_to("libx.so.1.2")
     (tmp_path / "libx.so").symlink_to("lib/libx.so")
     (tmp_path / "lib64").symlink_to("lib")
@@ -116,7 +101,7 @@ def test_a_file_is_named_once_by_its_real_name(tmp_path: Path) -> None:
 
 
 def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) -> None:
-    plant(tmp_path, **{"root/a.so": ELF, "dev/pkg/_C.so": ELF, "dev/other.so": ELF})
+    put(tmp_path, {"root/a.so": ELF, "dev/pkg/_C.so": ELF, "dev/other.so": ELF})
     root = tmp_path / "root"
     (root / "pkg").symlink_to(tmp_path / "dev/pkg")
     (root / "direct.so").symlink_to(tmp_path / "dev/other.so")
@@ -128,14 +113,14 @@ def test_links_out_of_the_folder_are_followed_but_not_upwards(tmp_path: Path) ->
 
 
 def test_a_link_back_above_the_folder_is_not_followed(tmp_path: Path) -> None:
-    plant(tmp_path, **{"home/root/a.so": ELF, "home/private/b.so": ELF, "dev/_C.so": ELF})
+    put(tmp_path, {"home/root/a.so": ELF, "home/private/b.so": ELF, "dev/_C.so": ELF})
     (tmp_path / "home/root/dev").symlink_to(tmp_path / "dev")
     (tmp_path / "dev/home").symlink_to(tmp_path / "home")
     assert found(tmp_path / "home/root") == ["a.so", "dev/_C.so"]
 
 
 def test_a_ring_of_links_ends(tmp_path: Path) -> None:
-    plant(tmp_path, **{"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
+    put(tmp_path, {"root/x/a.so": ELF, "p/one.so": ELF, "q/two.so": ELF})
     (tmp_path / "root/x/p").symlink_to(tmp_path / "p")
     (tmp_path / "p/q").symlink_to(tmp_path / "q")
     (tmp_path / "q/p").symlink_to(tmp_path / "p")
@@ -143,14 +128,14 @@ def test_a_ring_of_links_ends(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_no_folder(tmp_path: Path) -> None:
-    plant(tmp_path, file=b"")
+    put(tmp_path, {"file": b""})
     for root in (tmp_path / "absent", tmp_path / "file"):
         with pytest.raises(BinaryError, match="cannot be listed"):
             list(find_binaries(root))
 
 
 def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(tmp_path, **{"locked/a.so": ELF, "open/b.so": ELF})
+    put(tmp_path, {"locked/a.so": ELF, "open/b.so": ELF})
     real = os.scandir
 
     def scandir(path: Path) -> object:
@@ -166,7 +151,7 @@ def test_folders_that_cannot_be_listed_are_reported(tmp_path: Path, monkeypatch:
 
 
 def test_an_empty_file_of_a_librarys_name_is_no_silence(tmp_path: Path) -> None:
-    plant(tmp_path, **{"a/_C.so": b"", "b.so": ELF, "c.py": b"", "libm.so": b"GROUP ( libm.so.6 )"})
+    put(tmp_path, {"a/_C.so": b"", "b.so": ELF, "c.py": b"", "libm.so": b"GROUP ( libm.so.6 )"})
     assert found(tmp_path) == ["b.so", "a/_C.so"]
     assert read_files([tmp_path]).unreadable == ((str(tmp_path / "a/_C.so"), "an empty file"),)
 
@@ -195,11 +180,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 def test_what_may_not_be_read_is_skipped_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    plant(tmp_path, **{"a.so": ELF, "z.so": ELF, "other/x.so": ELF})
+    put(tmp_path, {"a.so": ELF, "z.so": ELF, "other/x.so": ELF})
     if kind == "link":
         (tmp_path / "cwd.so").symlink_to(tmp_path / "other")
     else:
-        plant(tmp_path, **{"cwd.so": ELF})
+        put(tmp_path, {"cwd.so": ELF})
     refuse(monkeypatch, "cwd.so")
     read = read_files([tmp_path])
     assert [Path(item.path).name for item in read.binaries] == ["a.so", "z.so", "x.so"]
@@ -209,7 +194,7 @@ def test_what_may_not_be_read_is_skipped_and_told(
 def test_views_of_the_system_are_not_entered_from_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(tmp_path, **{"proc/1/a.so": ELF, "usr/proc/b.so": ELF, "usr/c.so": ELF})
+    put(tmp_path, {"proc/1/a.so": ELF, "usr/proc/b.so": ELF, "usr/c.so": ELF})
     (tmp_path / "usr/sideways").symlink_to(tmp_path / "proc/1")
     monkeypatch.setattr(paths, "_VIEWS", (tmp_path / "proc",))
     assert found(tmp_path) == ["usr/c.so", "usr/proc/b.so"]

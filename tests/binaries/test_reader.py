@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.binaries import BinaryError, EntryKind, is_binary, read_binary
+from tests.tables import data
 
 from .forge_elf import ElfForge
 from .forge_fatbin import SASS, TYPICAL, A, entry, fatbin_of
@@ -21,17 +22,7 @@ def test_a_bare_fatbin(tmp_path: Path) -> None:
     assert [len(box.entries) for box in binary.fatbins] == [3, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("abi", "flags", "note", "arch"),
-    [
-        (7, 0x5A, "", "sm_90"),
-        (7, 0x5A | 0x800, "", "sm_90a"),
-        (8, 0x6006402, "", "sm_100"),
-        (8, 0x6006402, "ptxas\0-arch sm_100f -m 64 \0", "sm_100f"),
-        (8, 0x6006402, "ptxas\0-arch sm_100a -m 64 \0", "sm_100a"),
-        (8, 0x6006402, "ptxas\0-arch sm_90a -m 64 \0", "sm_100"),  # a note about something else
-    ],
-)
+@pytest.mark.parametrize(("abi", "flags", "note", "arch"), data(__file__)["cubins"])
 def test_a_bare_cubin(tmp_path: Path, abi: int, flags: int, note: str, arch: str) -> None:
     forge = ElfForge(machine=190, abi_version=abi, flags=flags, dynamic=False)
     forge.sections = ((".text.k", b"\0" * 64), (".note.nv.tkinfo", note.encode())) if note else ()
@@ -85,8 +76,8 @@ def test_what_is_a_binary(tmp_path: Path) -> None:
         "f.dll": (b"MZ", False),
         "empty.so": (b"", False),
     }
-    for name, (data, expected) in cases.items():
-        (tmp_path / name).write_bytes(data)
+    for name, (content, expected) in cases.items():
+        (tmp_path / name).write_bytes(content)
         assert is_binary(tmp_path / name) is expected, name
     assert not is_binary(tmp_path) and not is_binary(tmp_path / "absent") and not is_binary("a\0b")
 

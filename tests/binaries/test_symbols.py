@@ -20,24 +20,12 @@ HASHES = pytest.mark.parametrize("hash_style", ["gnu", "sysv", "none"])
 @WIDTHS
 @HASHES
 def test_what_a_library_wants(bits: int, order: str, hash_style: str) -> None:
-    forge = ElfForge(
-        bits=bits,
-        order=order,
-        hash_style=hash_style,
-        imports=("_ZN2at5emptyEv", "cudaMalloc"),
-        weak=("__gmon_start__",),
-        exports=EXPORTS,
-        wanted=(("libstdc++.so.6", ("GLIBCXX_3.4.32", "CXXABI_1.3.9")), ("libc.so.6", ("GLIBC_2.34",))),
-    )
-    assert parse_needs(Reader(forge.build())) == SymbolNeeds(
-        imported=("_ZN2at5emptyEv", "cudaMalloc"),
-        weak=("__gmon_start__",),
-        versions=(
-            ("libstdc++.so.6", "GLIBCXX_3.4.32"),
-            ("libstdc++.so.6", "CXXABI_1.3.9"),
-            ("libc.so.6", "GLIBC_2.34"),
-        ),
-    )
+    forge = ElfForge(bits=bits, order=order, hash_style=hash_style, exports=EXPORTS)
+    forge.imports, forge.weak = ("_ZN2at5emptyEv", "cudaMalloc"), ("__gmon_start__",)
+    forge.wanted = (("libstdc++.so.6", ("GLIBCXX_3.4.32", "CXXABI_1.3.9")), ("libc.so.6", ("GLIBC_2.34",)))
+    versions = tuple((library, version) for library, wanted in forge.wanted for version in wanted)
+    needs = SymbolNeeds(imported=forge.imports, weak=forge.weak, versions=versions)
+    assert parse_needs(Reader(forge.build())) == needs
 
 
 @HASHES

@@ -1,5 +1,7 @@
-"""Every criterion, on the recorded result of a real run and on changed copies of it."""
+"""Every criterion, on the recorded result of a real run and on changed copies of it; and a record, however broken."""
 
+import json
+import math
 import re
 import time
 from pathlib import Path
@@ -91,13 +93,7 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     document["gaussians"].update(cloned=0, split=0)
     document["gradients"]["f_rest"].update(steps=0, zero_steps=0, max=None)
     document["seconds"]["train"] = 1.2 * document["seconds"]["train"]
-    codes = {
-        "loss-falls",
-        "held-out-psnr-rises",
-        "densification-works",
-        "gradients-f-rest",
-        "time-by-phase",
-    }
+    codes = {"loss-falls", "held-out-psnr-rises", "densification-works", "gradients-f-rest", "time-by-phase"}
     assert failed(document) == codes
     document["iterations"] = document["config"]["iterations"] = SHORTEST - 1
     judged = judge(TrainingRecord.of(document), "torch")
@@ -107,10 +103,10 @@ def test_a_short_run_leaves_learning_undetermined() -> None:
     assert failed(document) == {"gradients-xyz"}
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["heldout", "initial_heldout", "split", "gradients", "gaussians", "train_loss", "ply", "implementations"],
-)
+MEASURED = "heldout initial_heldout split gradients gaussians train_loss ply implementations"
+
+
+@pytest.mark.parametrize("key", MEASURED.split())
 def test_missing_measurement_never_passes(key: str) -> None:
     assert failed({name: part for name, part in RESULT.items() if name != key})
 
@@ -218,3 +214,34 @@ def test_a_gpu_that_became_busy_meanwhile_excuses_too(
     trainer = SmokeTrainer(subject(SHORT, tmp_path, device="cuda:1"), facts, trained, tmp_path)
     run = trainer.train("figurine", lambda *_: None, first=False)
     assert run.record.steadiness.gpu_busy == 0.6
+
+
+def test_the_document_stays_as_it_was_written() -> None:
+    record = TrainingRecord.of({**RESULT, "of_a_later_version": 1})
+    assert json.dumps(record.document) == json.dumps({**RESULT, "of_a_later_version": 1})
+
+
+def test_calls_of_an_extension_are_told_by_function() -> None:
+    record = TrainingRecord.of({"implementations": {"a": {"calls": {"forward": 3}}, "b": {"calls": 4}}})
+    assert (record.implementations["a"].calls, record.implementations["b"].calls) == ({"forward": 3}, 4)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e80, 10**400, True, "12", None, [], {}])
+def test_what_is_no_finite_number_is_none(value: object) -> None:
+    record = TrainingRecord.of({"heldout": {"psnr": value, "ssim": 0.5}, "gaussians": {"final": value}})
+    assert (record.heldout.psnr, record.heldout.ssim, record.gaussians.final) == (None, 0.5, None), "no other"
+
+
+@pytest.mark.parametrize(
+    "value", [None, 1, "text", [], [1, None], {"a": {"b": []}}, {"train": {"allocated": "x"}}]
+)
+def test_a_document_of_other_types_is_an_empty_record(value: object) -> None:
+    record = TrainingRecord.of(dict.fromkeys(RESULT, value))
+    assert record.heldout.psnr is None
+    assert record.memory.rss is None
+
+
+def test_a_part_that_was_left_out_is_told_from_one_that_cannot_be_known() -> None:
+    record = TrainingRecord.of({"memory": None})
+    assert record.has("memory")
+    assert not record.has("steadiness")

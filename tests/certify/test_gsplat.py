@@ -17,17 +17,7 @@ from tools.gsplat_tests import RECORD, results_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = ["splatfix/certify/kernel_probe.py", "gsplat", "gsplat.csrc"]
-TRAIN = [
-    "-m",
-    "smoke_trainer",
-    "figurine",
-    "--iterations",
-    "25",
-    "--resolution",
-    "64",
-    "--renderer",
-    "gsplat",
-]
+TRAIN = "-m smoke_trainer figurine --iterations 25 --resolution 64 --renderer gsplat"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +43,7 @@ def test_verify_holds_it_against_the_float64_reference(variables: dict[str, str]
 
 
 def test_the_smoke_trainer_renders_by_it_on_a_cpu(variables: dict[str, str], tmp_path: Path) -> None:
-    argv = [sys.executable, *TRAIN, "--out", str(tmp_path)]
+    argv = [sys.executable, *TRAIN.split(), "--out", str(tmp_path)]
     done = ProcessRunner().run(argv, timeout=300, env=variables, cwd=ROOT)
     assert done.ok, done.stderr
     result = json.loads((tmp_path / "result.json").read_text("utf-8"))

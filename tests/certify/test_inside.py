@@ -1,4 +1,4 @@
-"""What is loaded into a trainer, in an interpreter of its own: imports that fail."""
+"""What is loaded into a trainer: imports that fail, what PyPI's torchvision needs, and our torch_scatter."""
 
 import json
 import subprocess
@@ -13,6 +13,10 @@ from splatfix.certify.inside import observer
 from splatfix.certify.stacks.observed import implementations
 from tests.tables import data
 
+torch = pytest.importorskip("torch")
+
+from splatfix.certify.inside.compiled import torch_scatter  # noqa: E402 - needs torch
+
 DRIVER: str = data(__file__)["texts"]["driver"]
 LACKING = "raise ImportError('libodd.so.1: cannot open shared object file: No such file or directory')\n"
 
@@ -24,13 +28,11 @@ def observed(folder: Path, train: str, **modules: str) -> dict[str, Any]:
     for name, text in modules.items():
         (folder / "site" / f"{name}.py").write_text(text)
     (folder / "checkout" / "train.py").write_text(train)
-    configuration = {
-        "out": str(folder / "site"),
-        "checkout": str(folder / "checkout"),
-        "cpu": True,
-        "extensions": [],
+    configuration = {"out": str(folder / "site"), "checkout": str(folder / "checkout"), "cpu": True}
+    configuration |= {
         "placeholders": ["absent"],
         "needed": ["absent", "odd"],
+        "extensions": [],
         "written": [],
     }
     done = subprocess.run(
@@ -48,10 +50,8 @@ def test_a_module_without_its_library_is_passed_over_until_it_is_used(tmp_path: 
         {"words": "odd cannot be loaded: libodd.so.1: cannot open shared object file"}
     ]
     assert found["placeholders"] == ["odd", "odd.io", "absent"]
-    assert (
-        found["error"]
-        == "odd cannot be loaded: libodd.so.1: cannot open shared object file (odd.thing is used)"
-    )
+    unloadable = "odd cannot be loaded: libodd.so.1: cannot open shared object file"
+    assert found["error"] == f"{unloadable} (odd.thing is used)"
 
 
 def test_a_module_that_cannot_be_loaded_leaves_the_search_path_as_it_was(tmp_path: Path) -> None:
@@ -90,3 +90,49 @@ def test_what_splatfix_compiled_is_no_drop_in(tmp_path: Path, kind: str, name: s
     observer._Extensions(record).watch(module)
     module.distCUDA2(1)
     assert implementations(record.state)["simple_knn"]["name"] == name
+
+
+CHILD: str = data(__file__)["texts"]["child"]
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_what_its_import_needs_is_declared(loads: bool) -> None:
+    argv = [sys.executable, "-c", CHILD.format(loads=loads)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    # with a compiled part that loads nothing is declared: here, where there is none, the import fails as it does without us
+    assert done.stdout.split() == (["False"] if loads else ["True", "imported"])
+    assert ("does not exist" in done.stderr) is loads
+
+
+ACCELERATOR: str = data(__file__)["texts"]["accelerator"]
+
+
+def test_an_optimizer_that_asks_for_the_accelerator() -> None:
+    """Of torch 2.15, in a CUDA build without a driver: "CUDA driver version is insufficient" at the first step."""
+    if not hasattr(torch, "accelerator"):
+        pytest.skip("this torch has no torch.accelerator")
+    done = subprocess.run([sys.executable, "-c", ACCELERATOR], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["False", "0", "True"], done.stderr
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "mul"])
+def test_rows_are_reduced_as_a_loop_does(reduce: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    src, index = torch.randn(40, 3, dtype=torch.float64), torch.randint(0, 7, (40,))
+    made = torch_scatter.scatter(src, index, dim=0, dim_size=9, reduce=reduce)
+    for row in range(9):
+        mine = src[index == row]
+        what = {"max": "amax", "min": "amin", "mul": "prod"}.get(reduce, reduce)
+        empty = 1.0 if reduce == "mul" else 0.0
+        wanted = getattr(mine, what)(0) if len(mine) else torch.full((3,), empty, dtype=torch.float64)
+        assert torch.allclose(made[row], wanted)
+
+
+def test_the_argument_of_a_maximum_is_the_first_place() -> None:
+    src, index = torch.tensor([1.0, 5.0, 5.0, 2.0]), torch.tensor([0, 0, 0, 2])
+    for function, places in ((torch_scatter.scatter_max, [1, 4, 3]), (torch_scatter.scatter_min, [0, 4, 3])):
+        values, arguments = function(src, index)
+        assert arguments.tolist() == places and values[1] == 0
+    with pytest.raises(ValueError, match="logsumexp"):
+        torch_scatter.scatter(src, index, reduce="logsumexp")

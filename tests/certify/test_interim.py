@@ -25,6 +25,7 @@ from splatfix.core.runner import Completed
 from splatfix.model import Facts
 from splatfix.report.recorded import parts_of
 from tests.certify.conftest import RESULT, SHORT, RecordedKernels, RecordedTrainer, reached, sabotage, subject
+from tests.tables import data
 
 STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0.25, "rss_gb": 0.5}
 
@@ -32,10 +33,7 @@ STATE = {"scene": 2, "scenes": 3, "iteration": 120, "iterations": 200, "loss": 0
 def reports_of(out: Path, known: Facts, **results: dict[str, Any]) -> tuple[list[Certificate], Certificate]:
     seen: list[Certificate] = []
     last = certify(
-        subject(SUITES["quick"], out),
-        facts=known,
-        interim=seen.append,
-        runner=RecordedTrainer(**results),
+        subject(SUITES["quick"], out), facts=known, interim=seen.append, runner=RecordedTrainer(**results)
     )
     return seen, last
 
@@ -155,26 +153,11 @@ def test_the_commit_is_known_after_an_interrupt(
     assert found.environment["splatfix"].endswith(" (commit 1a2b3c4)") and len(asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("done", "measured", "why"),
-    [
-        (
-            Completed(("t",), -9, '{"x": 1}\na warning', "", 1.0),
-            "The trainer was ended by SIGKILL after iteration 120 of 200, loss 0.2500, host memory 0.50 GiB.",
-            "dmesg",
-        ),
-        (
-            Completed(("t",), -11, "", "", 1.0),
-            "The trainer was ended by SIGSEGV after iteration 120",
-            "extension",
-        ),
-        (Completed(("t",), None, "", "", 1.0, "no answer within 9 s"), "no answer within 9 s", ""),
-        (Completed(("t",), 1, "a\nerror[x]: all is lost\n  hint: y\n", "", 1.0), "all is lost", ""),
-    ],
-    ids=["SIGKILL", "SIGSEGV", "hang", "error"],
-)
-def test_how_a_trainer_without_a_result_ended(done: Completed, measured: str, why: str) -> None:
-    found = ended_early(done, STATE)
+@pytest.mark.parametrize(("code", "stdout", "stderr", "error", "measured", "why"), data(__file__)["ended"])
+def test_how_a_trainer_without_a_result_ended(
+    code: int | None, stdout: str, stderr: str, error: str, measured: str, why: str
+) -> None:
+    found = ended_early(Completed(("t",), code, stdout, stderr, 1.0, error), STATE)
     assert (found.code, found.outcome) == ("training-finishes", Outcome.FAILED)
     assert measured in found.measured and why in found.why and bool(why) == bool(found.why)
     assert "before its first iteration" in ended_early(Completed(("t",), -9, "", "", 1.0), {}).measured
@@ -185,15 +168,7 @@ def test_how_a_trainer_without_a_result_ended(done: Completed, measured: str, wh
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_trainer_that_the_system_kills(tmp_path: Path, known: Facts) -> None:
     """Killed at iteration 25, as by the kernel where memory runs out."""
-    killed = sabotage(
-        "smoke_trainer/train.py",
-        "_step = train_step\n"
-        "def train_step(run, iteration):\n"
-        "    import os, signal, time\n"
-        "    if iteration == 25:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    _step(run, iteration)\n",
-    )
+    killed = sabotage("smoke_trainer/train.py", data(__file__)["texts"]["killed"])
     certificate = certify(subject(SHORT, tmp_path, stage_files=killed), known, runner=RecordedKernels())
     (reason,) = certificate.reasons
     assert reason.startswith("figurine: training-finishes: The trainer was ended by SIGKILL after iteration ")

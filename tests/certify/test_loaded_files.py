@@ -98,15 +98,10 @@ def compared(site: Path, known: Facts, **distribution: Any) -> LoadedCode:
     )
     inside = Path(loaded.__file__).parent
     files = LoadedFiles(facts, site.parents[1] / "told", [inside])
-    variables = {
-        **os.environ,
-        "PYTHONDONTWRITEBYTECODE": "",
-        loaded.VARIABLE: str(files.folder),
-        "PYTHONPATH": f"{first}{os.pathsep}{site}",
-    }
-    done = ProcessRunner().run(
-        [sys.executable, "-S", "-c", LOAD, str(inside), str(first)], timeout=60.0, env=variables
-    )
+    variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", loaded.VARIABLE: str(files.folder)}
+    variables["PYTHONPATH"] = f"{first}{os.pathsep}{site}"
+    argv = [sys.executable, "-S", "-c", LOAD, str(inside), str(first)]
+    done = ProcessRunner().run(argv, timeout=60.0, env=variables)
     assert done.ok, done.stderr
     return files.compare()
 

@@ -129,13 +129,9 @@ def test_ctrl_c_goes_to_the_command(tmp_path: Path) -> None:
     )
     options = ["--interval", "0.05", "--out", str(tmp_path), "--json"]
     argv = [sys.executable, "-m", "splatfix", "monitor", *options]
-    watcher = subprocess.Popen(
-        [*argv, sys.executable, "-c", trainer],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    argv += [sys.executable, "-c", trainer]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    watcher = subprocess.Popen(argv, text=True, start_new_session=True, **pipes)
     assert watcher.stderr is not None and watcher.stderr.readline() == "ready\n"
     time.sleep(0.3)
     os.killpg(watcher.pid, signal.SIGINT)  # as a terminal does: to the watcher and to what it watches

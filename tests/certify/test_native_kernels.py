@@ -17,10 +17,7 @@ from splatfix.model import Facts
 from tests import standins
 from tests.tables import data
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(standins.missing()), reason=standins.missing()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(standins.missing()), reason=standins.missing())]
 
 
 TABLES: dict[str, Any] = data(__file__)
@@ -62,15 +59,7 @@ def test_right_kernels_reach_computes(tmp_path: Path, own: Path, variant: str) -
     assert worst < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("variant", "why"),
-    [
-        ("gof", "no reference for the ray space of GOF"),
-        ("rade", "no reference for RaDe-GS"),
-        ("triangle", "no reference for triangles"),
-        ("stopthepop", "a variant that splatfix cannot call"),
-    ],
-)
+@pytest.mark.parametrize(("variant", "why"), data(__file__)["without_a_reference_nothing_is_judged"])
 def test_without_a_reference_nothing_is_judged(tmp_path: Path, variant: str, why: str) -> None:
     """And the certificate says so, in words."""
     row = probed(tmp_path, variant)

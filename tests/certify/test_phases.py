@@ -88,16 +88,8 @@ def test_phases_of_a_cpu_run(machine: Machine) -> None:
     state = run(machine, 11, evaluate_at=6).state
     assert (state["load"], state["timed"], state["evaluation"]) == (5.0, 10, 0.7)
     seconds = phases.of_a_run(state, 11)
-    assert seconds == pytest.approx(
-        {
-            "forward": 2.2,
-            "backward": 3.3,
-            "optimizer": 1.1,
-            "densify": 0.055,
-            "other": 0.495,
-            "evaluation": 0.7,
-        }
-    )
+    expected = {"forward": 2.2, "backward": 3.3, "optimizer": 1.1}
+    assert seconds == pytest.approx({**expected, "densify": 0.055, "other": 0.495, "evaluation": 0.7})
     assert phases.of_a_run(phases.Phases(machine, False).state, 3) is None
 
 
@@ -121,13 +113,8 @@ def test_a_picture_without_autograd_is_evaluated(machine: Machine) -> None:
 
 
 def record_of(machine: Machine, clock: phases.Phases) -> TrainingRecord:
-    observed: dict[str, Any] = {
-        "backward": 40,
-        "seconds": machine.now,
-        "vram": machine.peak,
-        "phases": clock.state,
-        "python": "3.11",
-    }
+    observed: dict[str, Any] = {"backward": 40, "seconds": machine.now, "vram": machine.peak}
+    observed |= {"phases": clock.state, "python": "3.11"}
     return TrainingRecord.of(result_of(observed, DONE, 40, {}, {}))
 
 

@@ -13,18 +13,23 @@ from splatfix.knowledge.stacks import variants
 from splatfix.model import Distribution, EnvironmentFacts, Fact, Facts, Gpu, MachineFacts, SplatPackage, Torch
 from tests.certify.conftest import subject
 from tests.plan.machines import INTERPRETER, machine, refused
+from tests.tables import data
 
-CARD = Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0")
-SECOND = Gpu(1, "NVIDIA GeForce RTX 3090", "nvidia", "8.6")
-RADEON = Gpu(0, "AMD Radeon RX 7900 XTX", "amd", None)
+CARDS = {
+    "NVIDIA GeForce RTX 5080": Gpu(0, "NVIDIA GeForce RTX 5080", "nvidia", "12.0"),
+    "NVIDIA GeForce RTX 3090": Gpu(1, "NVIDIA GeForce RTX 3090", "nvidia", "8.6"),
+    "AMD Radeon RX 7900 XTX": Gpu(0, "AMD Radeon RX 7900 XTX", "amd", None),
+}
+CARD = "NVIDIA GeForce RTX 5080"
 CUDA = Torch("2.11.0+cu130", "13.0", None, "")
-CPU = Torch("2.13.0+cpu", None, None, "")
-ROCM = Torch("2.11.0+rocm7.0", None, "7.0", "")
+BUILDS = {"cuda": CUDA, "cpu": Torch("2.13.0+cpu", None, None, "")}
+BUILDS["rocm"] = Torch("2.11.0+rocm7.0", None, "7.0", "")
+TABLES = data(__file__)
 
 
 def facts(
-    *gpus: Gpu,
-    torch: Torch | None = CUDA,
+    *gpus: str,
+    torch: str = "cuda",
     visible: str | None = None,
     dropin: str = "",
     variant: str = "",
@@ -37,66 +42,35 @@ def facts(
         for row in variants()
         if row.key == variant
     )
-    return Facts(
-        MachineFacts("linux", "x86_64", gpus=Fact(gpus, "nvidia-smi"), variables=variables),
-        EnvironmentFacts(
-            torch=Fact(torch, "files"),
-            distributions=Fact(installed, "metadata"),
-            packages=Fact(packages, "files"),
-            modules=Fact(tuple(modules.split()), "files"),
-        ),
-        splatfix="0.1.0",
+    cards = tuple(CARDS[name] for name in gpus)
+    machine = MachineFacts("linux", "x86_64", gpus=Fact(cards, "nvidia-smi"), variables=variables)
+    environment = EnvironmentFacts(
+        torch=Fact(BUILDS.get(torch), "files"),
+        distributions=Fact(installed, "metadata"),
+        packages=Fact(packages, "files"),
+        modules=Fact(tuple(modules.split()), "files"),
     )
+    return Facts(machine, environment, splatfix="0.1.0")
 
 
-@pytest.mark.parametrize(
-    ("found", "device", "named"),
-    [
-        (facts(CARD), "cuda", ""),
-        (facts(CARD, SECOND, visible="1"), "cuda", ""),
-        (facts(CARD, visible=""), "cpu", ""),
-        (facts(CARD, visible="-1"), "cpu", ""),
-        (facts(CARD, torch=CPU), "cpu", CPU.version),
-        (facts(CARD, torch=ROCM), "cpu", ROCM.version),
-        (facts(CARD, torch=None), "cpu", "torch could not be read"),
-        (facts(RADEON), "cpu", ""),
-        (facts(), "cpu", ""),
-    ],
-)
-def test_auto_takes_a_gpu_that_torch_is_built_for(found: Facts, device: str, named: str) -> None:
+@pytest.mark.parametrize(("gpus", "made", "device", "named"), TABLES["devices"])
+def test_auto_takes_a_gpu_that_torch_is_built_for(
+    gpus: tuple[str, ...], made: dict[str, str], device: str, named: str
+) -> None:
     """And names one that is idle, with the reason."""
+    found = facts(*gpus, **made)
     assert device_for("auto", found) == device
     assert (device_for("cpu", found), device_for("cuda", found)) == ("cpu", "cuda"), "what was asked wins"
     said = idle_gpu(found, device)
-    assert bool(said) is (CARD.name in said) is bool(named) and named in said
-    assert CARD.name in idle_gpu(facts(CARD), "cpu"), "it was asked for"
+    assert bool(said) is (CARD in said) is bool(named) and named in said
+    assert CARD in idle_gpu(facts(CARD), "cpu"), "it was asked for"
 
 
-@pytest.mark.parametrize(
-    ("asked", "device", "found", "trains"),
-    [
-        ("torch", "cpu", facts(), "torch"),
-        ("gsplat", "cuda", facts(CARD), "gsplat"),
-        ("inria", "cpu", facts(dropin="diff_gaussian_rasterization"), "inria"),
-        ("gsplat", "cpu", facts(dropin="diff_gaussian_rasterization"), ""),
-        ("inria", "cpu", facts(), ""),
-        ("inria", "cpu", facts(dropin="simple-knn"), ""),
-        ("inria", "cpu", facts(CARD, torch=CPU), ""),
-        # what is installed, where it runs on the device and the trainer knows how to call it
-        ("auto", "cuda", facts(), "torch"),
-        ("auto", "cuda", facts(variant="mip"), "inria"),
-        ("auto", "cuda", facts(variant="mip", modules="gsplat"), "inria"),
-        ("auto", "cuda", facts(modules="torch gsplat"), "gsplat"),
-        ("auto", "cuda", facts(variant="stopthepop"), "torch"),
-        ("auto", "cuda", facts(variant="stopthepop", modules="gsplat"), "gsplat"),
-        ("auto", "cuda", facts(variant="2dgs-surfel"), "torch"),
-        ("auto", "cpu", facts(variant="mip", modules="gsplat"), "torch"),
-        ("auto", "cpu", facts(variant="mip", dropin="diff_gaussian_rasterization"), "inria"),
-        ("auto", "cpu", facts(modules="gsplat", dropin="splatfix_gsplat_csrc"), "gsplat"),
-        ("auto", "cpu", facts(modules="gsplat", dropin="simple-knn"), "torch"),
-    ],
-)
-def test_whose_rasterizer_trains(asked: str, device: str, found: Facts, trains: str) -> None:
+@pytest.mark.parametrize(("asked", "device", "gpus", "made", "trains"), TABLES["renderers"])
+def test_whose_rasterizer_trains(
+    asked: str, device: str, gpus: tuple[str, ...], made: dict[str, str], trains: str
+) -> None:
+    found = facts(*gpus, **made)
     if trains:
         assert renderer_for(asked, device, found) == trains
         return

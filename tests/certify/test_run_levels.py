@@ -38,6 +38,7 @@ from splatfix.report.markdown import markdown
 from tests.certify.conftest import RecordedKernels, RecordedTrainer, reached, subject
 from tests.certify.test_scenes import lay_out
 from tests.plan.machines import refused
+from tests.tables import data
 
 GOOD = Finding(Status.PASS, "torch 2.13", code="torch-missing", family="torch")
 WARNING = Finding(Status.WARN, "odd", code="import-shadowing", family="environment")
@@ -176,15 +177,7 @@ def test_every_public_scene_is_asked_for_where_none_is_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "device", "length", "strategy"),
-    [
-        ({"level": 4}, "cuda", 30_000, ""),
-        ({"level": 4, "baseline": "inria-2023-7k"}, "cuda", 30_000, "default"),
-        ({"baseline": "inria-2023-7k"}, "cuda", 7_000, "default"),
-        ({"baseline": "taming-3dgs", "iterations": 9}, "cuda", 9, "budget"),
-        ({"baseline": "inria-2023"}, "cpu", None, "default"),
-        ({}, "cuda", None, ""),
-    ],
+    ("asked", "device", "length", "strategy"), data(__file__)["the_length_of_public_scenes"]
 )
 def test_the_length_of_public_scenes(
     monkeypatch: pytest.MonkeyPatch,

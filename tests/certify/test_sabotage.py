@@ -28,13 +28,9 @@ def gradient_norms(model):
     return _norms(model)
 """
 _ROWS = parse_toml(Path(__file__).with_name("sabotages.toml").read_text(encoding="utf-8"))
-BROKEN = {
-    **{code: (row["file"], row["lines"]) for code, row in _ROWS.items()},
-    **{
-        f"gradients-{group.replace('_', '-')}": (TRAIN, NO_GRADIENT.format(group=group))
-        for group in REQUIRED_GROUPS
-    },
-}
+BROKEN = {code: (row["file"], row["lines"]) for code, row in _ROWS.items()}
+for _group in REQUIRED_GROUPS:
+    BROKEN[f"gradients-{_group.replace('_', '-')}"] = (TRAIN, NO_GRADIENT.format(group=_group))
 """File and lines for each criterion."""
 
 
@@ -63,16 +59,9 @@ def test_quality_below_the_floor(tmp_path: Path, known: Facts) -> None:
 def test_iterations_that_become_slower(tmp_path: Path, known: Facts) -> None:
     """From the 86th on each takes three times as long, as on a processor that throttles."""
     slower = BROKEN["throughput-steady"][1].replace("len(_calls) % 10 == 5", "len(_calls) > 85")
-    assert refusals(
-        tmp_path,
-        known,
-        TRAIN,
-        slower.replace("20 * usual", "2 * _usual(_calls)")
-        + """
-def _usual(calls):
-    return (calls[80] - calls[20]) / 60
-""",
-    ) == {"throughput-steady"}
+    slower = slower.replace("20 * usual", "2 * _usual(_calls)")
+    slower += "\ndef _usual(calls):\n    return (calls[80] - calls[20]) / 60\n"
+    assert refusals(tmp_path, known, TRAIN, slower) == {"throughput-steady"}
 
 
 def test_every_criterion_is_sabotaged(tmp_path: Path, known: Facts) -> None:

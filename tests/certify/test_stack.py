@@ -45,20 +45,12 @@ def rehearse(checkout: Path, tmp_path: Path) -> Rehearse:
     """Rehearse the copy; without its ``render.py`` unless a test is about it, because every script imports torch anew."""
 
     def run(
-        iterations: int = 100,
-        scene: Path | None = None,
-        extra: Sequence[str] = (),
-        renders: bool = False,
+        iterations: int = 100, scene: Path | None = None, extra: Sequence[str] = (), renders: bool = False
     ) -> Certificate:
         if not renders:
             (checkout / "render.py").unlink()
-        request = RehearseRequest(
-            checkout=checkout,
-            scene=scene,
-            out=tmp_path / "report",
-            iterations=iterations,
-            train_arguments=tuple(extra),
-        )
+        asked = {"scene": scene, "iterations": iterations, "train_arguments": tuple(extra)}
+        request = RehearseRequest(checkout=checkout, out=tmp_path / "report", **asked)
         return certified(request, "cpu", tmp_path)
 
     return run

@@ -10,6 +10,9 @@ import pytest
 
 from tests.conftest import Splatfix
 from tests.files import put
+from tests.tables import data
+
+TEXTS: dict[str, str] = data(__file__)["texts"]
 
 
 def test_both_ways_of_calling_it_give_the_version() -> None:
@@ -29,31 +32,12 @@ HEAVY = {"torch", "numpy", "docker", "pynvml", "splatfix.facts", "splatfix.check
 
 
 def test_help_imports_neither_torch_nor_numpy_nor_a_use_case() -> None:
-    code = f"""
-import sys
-from splatfix.cli import app
-for words in (["--help"], ["diagnose", "--help"], ["certify", "--help"], ["install", "--help"]):
-    try:
-        app(words, prog_name="splatfix")
-    except SystemExit as end:
-        assert end.code == 0
-use_cases = {{name for name in sys.modules if name.startswith("splatfix.app.")}}
-use_cases -= {{"splatfix.app.result", "splatfix.app.named_targets"}}
-assert not use_cases | ({HEAVY!r} & set(sys.modules)), use_cases
-"""
+    code = f"HEAVY = {HEAVY!r}\n{TEXTS['helped']}"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_a_diagnosis_loads_nothing_that_takes_long(tmp_path: Path) -> None:
-    code = """
-import sys
-from splatfix.cli import app
-app(["diagnose", "--json"], prog_name="splatfix", standalone_mode=False)
-assert "splatfix.report.diagnosis_document" in sys.modules
-for name in ("torch", "jinja2", "docker", "filelock", "splatfix.certify"):
-    assert name not in sys.modules, name
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
+    subprocess.run([sys.executable, "-c", TEXTS["light"]], check=True, capture_output=True, cwd=tmp_path)
 
 
 def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
@@ -68,17 +52,13 @@ def test_replayed_facts_give_identical_findings(splatfix: Splatfix, empty_venv: 
     assert again.read_text() == saved.read_text()
 
 
-SETUP = """
-from torch.utils.cpp_extension import CUDAExtension
-setup(name="simple_knn", ext_modules=[CUDAExtension("simple_knn._C", ["simple_knn.cu"])])
-"""
 TRAIN = "from simple_knn._C import distCUDA2\nfrom gsplat import rasterization\n"
 
 
 def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
     """As far as it is reached: what no script imports asks for nothing. The current folder is meant where none is named."""
     unused = {"old/renderer.py": "from diff_gaussian_rasterization import GaussianRasterizer\n"}
-    files = {"train.py": TRAIN, "submodules/simple-knn/setup.py": SETUP, **unused}
+    files = {"train.py": TRAIN, "submodules/simple-knn/setup.py": TEXTS["setup"], **unused}
     stack = put(tmp_path / "stack", files)
     saved, asked = tmp_path / "facts.json", ("diagnose", "--only", "checkout", "--json")
     done = splatfix(*asked, "--python", empty_venv, "--repo", stack, "--save", saved)
@@ -98,22 +78,8 @@ def test_a_checkout_is_judged_and_saved(splatfix: Splatfix, empty_venv: Path, tm
         assert not json.loads(splatfix(*asked, "--facts", saved).stdout)["findings"]
 
 
-NEW_ARCH = """
-[archs.archs.130]
-cc = [13, 0]
-name = "Example"
-gpus = ["RTX 6090"]
-first_toolkit = [14, 0]
-last_toolkit = false
-tegra = false
-variants = {}
-verified = true
-source = "a release note"
-"""
-
-
 def test_a_users_own_knowledge_counts(splatfix: Splatfix, empty_venv: Path, tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text(NEW_ARCH)
+    (tmp_path / "own.toml").write_text(TEXTS["new_arch"])
     words = ("diagnose", "--python", str(empty_venv), "--target", "sm_130", "--json")
     assert json.loads(splatfix(*words).stdout)["error"]["code"] == "unknown-arch"
     taught = json.loads(splatfix("--knowledge", str(tmp_path / "own.toml"), *words).stdout)
@@ -122,12 +88,22 @@ def test_a_users_own_knowledge_counts(splatfix: Splatfix, empty_venv: Path, tmp_
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_a_terminal_without_our_signs_gets_plain_ones(empty_venv: Path, encoding: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-        encoding=encoding,
-        check=False,
-    )
+    argv = [sys.executable, "-m", "splatfix", "diagnose", "--python", str(empty_venv)]
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(argv, env=env, capture_output=True, encoding=encoding, check=False)
     assert done.returncode == 1
     assert "x torch is not installed" in done.stdout
+
+
+def test_the_options_of_a_command_to_watch_are_its_own(splatfix: Splatfix, tmp_path: Path) -> None:
+    out = ("--interval", "0.1", "--out", str(tmp_path))
+    theirs = splatfix("monitor", *out, "/no/such/command", "--json")
+    assert (theirs.returncode, theirs.stdout) == (2, "") and "(cannot-start)" in theirs.stderr
+    ours = splatfix("monitor", *out, "--json", "/no/such/command")
+    assert json.loads(ours.stdout)["error"]["code"] == "cannot-start" and ours.stderr == ""
+
+
+def test_words_for_another_program_are_none_of_ours(splatfix: Splatfix) -> None:
+    for words in (["certify", "--repo", "absent", "--"], ["explain", "--", "/no/such/program"]):
+        theirs = splatfix(*words, "--json")
+        assert (theirs.returncode, theirs.stdout) == (2, "") and "error (" in theirs.stderr

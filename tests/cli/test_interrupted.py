@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in the real program: one sentence that is true, exit code 130, no child left behind."""
+"""How commands end that do not end well: Ctrl-C and SIGTERM, wrong words, a reader that has gone, a folder that is no more."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from splatfix.install.environment import Environment
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.install.environments import make_environment, write_extension
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -119,24 +120,7 @@ def test_children_of_other_threads_are_ended_without_waiting(
     assert is_gone(mark)
 
 
-CLEARING = """
-import os, signal, sys
-from pathlib import Path
-from splatfix.cli.process import handle_signals
-from splatfix.core.files import write_bytes
-from splatfix.core.scratch import temporary_folder
-def stop():
-    os.kill(os.getpid(), signal.SIGINT)
-    yield b""
-remove = os.unlink
-os.unlink = lambda *a, **k: (next(stop()), remove(*a, **k))
-Path.unlink = lambda path, **_: os.unlink(path)
-handle_signals()
-here = Path(sys.argv[1])
-with temporary_folder(base=here) as folder:
-    write_bytes(folder / "a", b"")
-    write_bytes(here / "out", stop())
-"""
+CLEARING: str = data(__file__)["texts"]["clearing"]
 
 
 def test_a_second_ctrl_c_does_not_end_the_clearing_away(tmp_path: Path) -> None:
@@ -207,3 +191,36 @@ def test_who_does_not_go_ahead_is_told_that_nothing_changed(
         process.wait()
         os.close(ours)
     assert not (environment.prefix / ".splatfix").exists()
+
+
+COMMAND = [sys.executable, "-m", "splatfix"]
+
+
+@pytest.mark.parametrize("words", [["diagnose", "--list", "--json"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as out:
+        done = subprocess.run([*COMMAND, *words], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["diagnose", "--list"], ["diagnose", "--list", "--json"]])
+def test_an_output_that_is_full_is_told_on_the_other_stream(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "(os-error)" in done.stderr and "refused: No space left" in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_current_folder_that_is_no_more(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "{sys.executable}" -m splatfix "$@"'
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root)}  # -m looks into the current folder, which is not there
+    argv = ["sh", "-c", script, "sh", "diagnose", "--json"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "no-current-folder")

@@ -10,16 +10,10 @@ import pytest
 from tests.conftest import Splatfix
 from tests.files import assert_golden
 from tests.machines import folder
+from tests.tables import data
 
 HERE = Path(__file__).parent / "screens"
-SCREENS = {
-    "diagnose-a-problem": ("diagnose", "--facts", "rtx-3090-and-5090"),
-    "diagnose-healthy": ("diagnose", "--facts", "h200"),
-    "install-why": ("install", "--dry-run", "--why", "--facts", "gtx-1080-ti-dropped"),
-    "wrong-usage": ("install", "--dry-run", "--why", "--facts", "h200", "--jobs", "2"),
-    "certify-wrong-usage": ("certify", "--extension", "simple-knn"),
-    "diagnose-explain": ("diagnose", "--explain", "no-kernel-image"),
-}
+SCREENS = data(__file__)["screens"]
 
 
 @pytest.mark.parametrize("name", SCREENS)

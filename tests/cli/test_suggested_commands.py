@@ -18,9 +18,10 @@ from splatfix.core.step import BLANKS, Command, Step
 from splatfix.explain.engine import fix_of
 from splatfix.knowledge.failures import failure_classes
 from splatfix.model import Fact, Facts
-from splatfix.plan import Options, advised_options
+from splatfix.plan import Options
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
+from tests.plan.machines import advised_options
 
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?<!CUDA)|path/to|my-env", re.ASCII)
 SPLATFIX = re.compile(r"splatfix [a-z-]+(?: [^ ,;]+)*")

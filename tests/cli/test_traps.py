@@ -10,6 +10,7 @@ import pytest
 
 from splatfix.install.environment import Environment
 from tests.conftest import ROOT
+from tests.files import put
 from tests.install.environments import make_environment, write_extension
 from tests.install.test_cli import fake_torch
 from tests.tables import data
@@ -31,33 +32,25 @@ def sprung(tmp_path: Path) -> Path:
 def traps(tmp_path: Path, sprung: Path) -> Path:
     """A folder that looks like a checkout and runs code wherever something is loaded or started from it."""
     folder = tmp_path / "traps"
-    (folder / "pip").mkdir(parents=True)
-    (folder / ".git" / "hooks").mkdir(parents=True)
-    for name in TRAPS["modules"]:
-        (folder / f"{name}.py").write_text(
-            f"open({str(sprung / name)!r} + '.py', 'w').close()\nraise SystemExit(9)\n"
-        )
-    for name in ("__init__", "__main__"):
-        (folder / "pip" / f"{name}.py").write_text(f"open({str(sprung / 'pip')!r}, 'w').close()\n")
-    (folder / "evil.pth").write_text(f"import os; open({str(sprung / 'pth')!r}, 'w').close()\n")
+    leave = "open('{}/{}', 'w').close()\n"
+    files = {
+        f"{name}.py": leave.format(sprung, f"{name}.py") + "raise SystemExit(9)\n"
+        for name in TRAPS["modules"]
+    }
+    files |= dict.fromkeys(("pip/__init__.py", "pip/__main__.py"), leave.format(sprung, "pip"))
+    files |= {
+        "evil.pth": "import os; " + leave.format(sprung, "pth"),
+        "start.py": leave.format(sprung, "start"),
+    }
+    files |= {name: text.format(folder=folder, sprung=sprung) for name, text in TRAPS["files"].items()}
+    put(folder, files)
     hooks = (".git/hooks/fsmonitor", ".git/hooks/post-checkout", ".git/hooks/post-index-change")
+    put(
+        folder,
+        {name: f"#!/bin/sh\n: > {sprung / Path(name).name}\n" for name in (*TRAPS["programs"], *hooks)},
+    )
     for name in (*TRAPS["programs"], *hooks):
-        program = folder / name
-        program.write_text(f"#!/bin/sh\n: > {sprung / program.name}\n")
-        program.chmod(0o755)
-    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    (folder / ".git" / "config").write_text(
-        f"[core]\n\tfsmonitor = {folder}/.git/hooks/fsmonitor\n\thooksPath = {folder}/.git/hooks\n"
-        f"\tsshCommand = touch {sprung}/ssh\n\tpager = touch {sprung}/pager\n"
-        f'[remote "origin"]\n\turl = ext::touch {sprung}/ext\n'
-    )
-    (folder / "pip.conf").write_text(f"[global]\ntarget = {sprung}/pip-target\n")
-    (folder / "setup.cfg").write_text(
-        f"[install]\nprefix = {sprung}/prefix\n[easy_install]\nprefix = {sprung}/prefix\n"
-    )
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p json\n")
-    (folder / "pyvenv.cfg").write_text(f"home = {folder}\n")
-    (folder / "start.py").write_text(f"open({str(sprung / 'start')!r}, 'w').close()\n")
+        (folder / name).chmod(0o755)
     return folder
 
 
@@ -76,16 +69,10 @@ def run(words: list[str], cwd: Path, tmp_path: Path, **variables: str) -> subpro
         f"import sys; sys.path[0] = {str(ROOT)!r}; import os; os.environ['PYTHONINSPECT'] = '1'\n"
         "from splatfix.cli import main; main()"
     )
-    path = os.environ["PATH"]
-    env = {
-        **os.environ,
-        "SPLATFIX_CACHE": str(tmp_path / "cache"),
-        "PATH": f".{os.pathsep}{path}{os.pathsep}",
-        "PYTHONSTARTUP": str(cwd / "start.py"),
-        "GIT_DIR": str(cwd / ".git"),
-        "DOCKER_HOST": "unix:///nowhere",
-        **variables,
-    }
+    path = f".{os.pathsep}{os.environ['PATH']}{os.pathsep}"
+    env = {**os.environ, "SPLATFIX_CACHE": str(tmp_path / "cache"), "PATH": path}
+    env |= {"PYTHONSTARTUP": str(cwd / "start.py"), "GIT_DIR": str(cwd / ".git")}
+    env |= {"DOCKER_HOST": "unix:///nowhere", **variables}
     return subprocess.run(
         [sys.executable, "-c", program, *words], cwd=cwd, env=env, capture_output=True, text=True, check=False
     )
@@ -116,11 +103,6 @@ def test_nothing_of_the_current_folder_runs(
 
 def test_started_as_a_module_it_imports_nothing_of_there(traps: Path, sprung: Path) -> None:
     (traps / "splatfix.py").unlink()  # this one is what was asked for
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "--version"],
-        cwd=traps,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=False,
-    )
+    argv, env = [sys.executable, "-m", "splatfix", "--version"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=traps, env=env, capture_output=True, check=False)
     assert (done.returncode, [path.name for path in sprung.iterdir()]) == (0, [])

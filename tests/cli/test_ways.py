@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from splatfix.app.diagnose import DiagnoseRequest, diagnose, next_steps, why_step
 from splatfix.app.options import checkout_of
 from splatfix.cli import app
+from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_json
@@ -47,11 +48,7 @@ def test_the_next_step_is_verify_in_the_same_environment() -> None:
 def test_a_complete_install_is_a_success(tmp_path: Path) -> None:
     """After it CUDA_HOME was "1 problem (1 of them mended by splatfix install itself)", exit 1."""
     saved = tmp_path / "facts.json"
-    for facts, failed in (
-        (with_rasterizer(package("mip")), 0),
-        (healthy(), 1),
-        (calling("mip", 3), 1),
-    ):
+    for facts, failed in ((with_rasterizer(package("mip")), 0), (healthy(), 1), (calling("mip", 3), 1)):
         write_json(saved, to_json(wrapped(facts)))
         result = diagnose(DiagnoseRequest(facts_file=saved))
         document = result.document()
@@ -94,10 +91,10 @@ def test_the_why_command_asks_about_the_same_machine() -> None:
 
 def test_nothing_is_asked_of_a_checkout_that_install_refuses(tmp_path: Path) -> None:
     facts = facts_of("rtx-5080")
-    summary = summarise((str(tmp_path),), facts, named=(str(tmp_path),))
+    summary = summarise((str(tmp_path),), make_context(facts), named=(str(tmp_path),))
     assert summary.refused and summary.refused.code == "not-an-extension" and not summary.named
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='plain')\n")
-    summary = summarise((str(tmp_path),), facts, named=(str(tmp_path),))
+    summary = summarise((str(tmp_path),), make_context(facts), named=(str(tmp_path),))
     assert (summary.refused, summary.named) == (None, (str(tmp_path),))
 
 

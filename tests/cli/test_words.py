@@ -79,13 +79,9 @@ def test_wrong_words_are_shown(splatfix: Splatfix, words: tuple[str | bytes, ...
 def test_json_is_utf_8_whatever_the_encoding(tmp_path: Path) -> None:
     place = tmp_path / "ü✓\udcff"
     place.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "splatfix", "cache", "list", "--json"],
-        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "XDG_CACHE_HOME": str(place)},
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(done.stdout.decode("utf-8"))["folder"].startswith(str(place))
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "XDG_CACHE_HOME": str(place)}
+    said = subprocess.check_output([sys.executable, "-m", "splatfix", "cache", "list", "--json"], env=env)
+    assert json.loads(said.decode("utf-8"))["folder"].startswith(str(place))
 
 
 def test_a_traceback_is_shown_without_control(

@@ -15,6 +15,7 @@ from splatfix.containers.certify import certify_command, host_command, naming_wh
 from splatfix.core.errors import require
 from tests.archs import archs
 from tests.certify.conftest import SHORT, RecordedTrainer, subject
+from tests.files import put
 from tests.machines import facts_of
 from tests.plan.machines import refused
 
@@ -67,13 +68,8 @@ def test_a_strange_variable(
 
 
 def test_the_host_s_command_has_everything_that_was_asked() -> None:
-    request = ContainerRequest(
-        lanes=("cpu", "cu130"),
-        suite="standard",
-        targets=archs("sm_90"),
-        repo=Path("repo"),
-        extensions=("a", "b"),
-    )
+    more = {"targets": archs("sm_90"), "repo": Path("repo"), "extensions": ("a", "b")}
+    request = ContainerRequest(lanes=("cpu", "cu130"), suite="standard", **more)
     inside = certify_command(find_lane("cu130"), request, (), gpu=False)
     assert inside[-3:] == ("--out", "/report", "--json")
     assert host_command(request, find_lane("cu130")).shell(windows=False) == (
@@ -85,9 +81,7 @@ def test_the_host_s_command_has_everything_that_was_asked() -> None:
 def test_an_earlier_report_is_set_aside_whole(tmp_path: Path) -> None:
     files = ["certificate.json", "certificate.md", "container.json", "container.log", "image-build.log"]
     files += ["figurine/trainer.log", "figurine/renders/0.png", "fruit/trainer.log"]
-    for name in (*files, "mine/photo.png"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+    put(tmp_path, dict.fromkeys((*files, "mine/photo.png"), ""))
     make_room(tmp_path, ())
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "previous"}
     assert all((tmp_path / "previous" / name).is_file() for name in files)

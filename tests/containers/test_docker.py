@@ -41,17 +41,13 @@ from tests.tables import data
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
 PROBE = Path(__file__).parents[1] / "fixtures" / "splat_probe"
-REPORT: str = data(__file__)["texts"]["report"]
+TEXTS: dict[str, str] = data(__file__)["texts"]
+REPORT = TEXTS["report"]
 """Stands in for the certification, and ends as it is told."""
 
 
 def run(
-    engine: Engine,
-    image: Image,
-    out: Path,
-    command: list[str],
-    gpu: bool = False,
-    **lane: Any,
+    engine: Engine, image: Image, out: Path, command: list[str], gpu: bool = False, **lane: Any
 ) -> ContainerOutcome:
     out.mkdir(exist_ok=True)
     changed = replace(find_lane("cpu"), **{"timeout_s": 120, **lane})
@@ -93,12 +89,9 @@ class TestImage:
         edited.write_bytes(
             recipe.source["splatfix/__init__.py"].read_bytes() + f"# {uuid.uuid4()}\n".encode()
         )
-        other = build_image(
-            docker_engine,
-            replace(recipe, source={**recipe.source, "splatfix/__init__.py": edited}, checkout=checkout),
-            progress=print,
-            log=tmp_path / "log",
-        )
+        source = {**recipe.source, "splatfix/__init__.py": edited}
+        changed = replace(recipe, source=source, checkout=checkout)
+        other = build_image(docker_engine, changed, progress=print, log=tmp_path / "log")
         assert not other.reused
         assert other.tag != lane_image.tag
         log = (tmp_path / "log").read_text()
@@ -133,10 +126,7 @@ class TestImage:
         trusted = f"{recipe.pip_args.get('PIP_TRUSTED_HOST', '')} {uuid.uuid4()}.invalid".strip()
         pip_args = {**recipe.pip_args, "PIP_TRUSTED_HOST": trusted}
         again = build_image(
-            docker_engine,
-            replace(recipe, pip_args=pip_args),
-            progress=print,
-            log=tmp_path / "log",
+            docker_engine, replace(recipe, pip_args=pip_args), progress=print, log=tmp_path / "log"
         )
         assert "Installing collected packages" in (tmp_path / "log").read_text()
         assert layers(docker_engine, again) == layers(docker_engine, lane_image)
@@ -230,15 +220,7 @@ class TestRun:
 
 def look_around(engine: Engine, image: Image, out: Path) -> None:
     """A run sees no network, has no privileges and cannot write but into its report, which is copied."""
-    code = (
-        "import os, socket, sys\n"
-        "print(os.getuid(), sorted(name for _, name in socket.if_nameindex()))\n"
-        "status = open('/proc/self/status').read().splitlines()\n"
-        "print([l.split()[1] for l in status if l.startswith(('CapBnd', 'NoNewPrivs'))])\n"
-        "open('/report/certificate.md', 'w').write('all')\n"
-        "try: open('/opt/x', 'w')\n"
-        "except OSError as error: print(error, file=sys.stderr); sys.exit(7)\n"
-    )
+    code = TEXTS["look_around"]
     lane = f"confined-{uuid.uuid4().hex}"
     outcome = run(engine, image, out, ["python3", "-c", code], name=lane)
     assert outcome.exit_code == 7 and (out / "certificate.md").read_text() == "all"
@@ -250,18 +232,8 @@ def look_around(engine: Engine, image: Image, out: Path) -> None:
 
 def ended(docker_engine: Engine, lane: str, number: signal.Signals, folder: Path) -> str:
     """A process is sent ``number`` while its container runs, and not before a sweep has left that alone; its stderr."""
-    script = (
-        "import signal, sys\nfrom pathlib import Path\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a test run in the background inherits "ignored"
-        "from msgspec.structs import replace\nfrom splatfix.containers import find_lane\n"
-        "from splatfix.containers.engine import connect\nfrom splatfix.containers.image import Image\n"
-        "from splatfix.containers.run import ContainerJob, run_in_container\n"
-        "lane, image = replace(find_lane('cpu'), name=sys.argv[3]), Image('', sys.argv[2], '', '', True)\n"
-        "job = ContainerJob(lane, image, ['sleep', '300'], Path('.'))\n"
-        "run_in_container(connect({'DOCKER_HOST': sys.argv[1]}), job, print)\n"
-    )
     child = subprocess.Popen(
-        [sys.executable, "-c", script, docker_engine.endpoint.host, BASE_IMAGE, lane],
+        [sys.executable, "-c", TEXTS["until_ended"], docker_engine.endpoint.host, BASE_IMAGE, lane],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stderr=subprocess.PIPE,
@@ -445,13 +417,7 @@ class TestGpu:
         assert not Path("nothing-is-written").exists()
 
 
-LOOK = """
-import json, shutil, subprocess, sys
-done = subprocess.run([sys.executable, '-m', 'splatfix', 'certify', '--level', sys.argv[1], '--device', 'cpu',
-                       '--target', sys.argv[2], '--out', '/report'])
-open('/report/compiler', 'w').write(str(shutil.which('gcc') or shutil.which('nvcc')))
-sys.exit(done.returncode)
-"""
+LOOK = TEXTS["look"]
 
 
 class TestBuilding:
@@ -464,12 +430,7 @@ class TestBuilding:
         [pytest.param("cuda-from-pypi", 1, marks=pytest.mark.slow), ("nvrtc", 2)],
     )
     def test_gpu_code_is_built_and_proven_inside(
-        self,
-        docker_engine: Engine,
-        lane: str,
-        level: int,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, docker_engine: Engine, lane: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         extensions = (str(PROBE),) if lane == "cuda-from-pypi" else ()
         instead(monkeypatch, ["python", "-c", LOOK, str(level), "sm_120"])

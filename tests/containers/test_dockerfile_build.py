@@ -30,15 +30,9 @@ def build(docker_engine: Engine, checkout: Path, **more: str) -> str:
     """
     settings = pip_settings(ProcessRunner())
     arguments = {**settings.build_args, "TORCH": "torch==2.13.0", "TORCH_INDEX": "", **more}
-    answers = docker_engine.client.api.build(
-        path=str(checkout),
-        tag=TAG,
-        network_mode="host",
-        buildargs=arguments,
-        rm=True,
-        forcerm=True,
-        decode=True,
-    )
+    options = {"network_mode": "host", "rm": True, "forcerm": True, "decode": True}
+    build = docker_engine.client.api.build
+    answers = build(path=str(checkout), tag=TAG, buildargs=arguments, **options)
     return "".join(str(answer.get("stream", "")) + str(answer.get("error", "")) for answer in answers)
 
 
@@ -65,15 +59,9 @@ def test_the_image_of_a_checkout_is_built_proven_and_runs(docker_engine: Engine,
     assert config["User"] == "10001:10001" and config["Labels"]["org.splatfix.targets"] == "sm_86, sm_120"
 
     def run(*words: str) -> str:
-        output: bytes = client.containers.run(
-            TAG,
-            list(words),
-            remove=True,
-            network_mode="none",
-            read_only=True,
-            cap_drop=["ALL"],
-            tmpfs={"/tmp": "", "/scratch": ""},
-        )
+        confined = {"network_mode": "none", "read_only": True, "cap_drop": ["ALL"]}
+        confined["tmpfs"] = {"/tmp": "", "/scratch": ""}
+        output: bytes = client.containers.run(TAG, list(words), remove=True, **confined)
         return output.decode()
 
     assert "no compiler" in run("bash", "-c", "type gcc g++ nvcc cc 2>/dev/null || echo no compiler")

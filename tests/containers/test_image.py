@@ -1,9 +1,13 @@
+"""An image: what its build says and is told of it, what is read of it, and the lanes that it is for."""
+
 import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,33 +15,40 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from packaging.requirements import Requirement
 
-from splatfix.containers.image import BUNDLED, Image, follow_build, own_source, read_inside
-from splatfix.containers.lanes import find_lane, load_lanes
+from splatfix.containers import GpuNeed, find_lane, load_lanes
+from splatfix.containers.building import Building
+from splatfix.containers.image import (
+    BUNDLED,
+    Image,
+    ImageRecipe,
+    build_arguments,
+    follow_build,
+    own_source,
+    read_inside,
+)
+from splatfix.containers.lanes import ToolkitFrom
 from splatfix.core.toml import parse_toml
+from splatfix.model import Torch
+from splatfix.plan.tools import provided_toolkit
 from tests.conftest import ROOT
+from tests.files import put
 from tests.plan.machines import refused
 
 
 def test_chunks_become_lines_without_color() -> None:
     """A recorded failure: the engine sends apt's red line in two chunks."""
-    answers = [
-        {"stream": "Step 6/21 : RUN apt-get install nothing\n"},
-        {"stream": "Reading package lists..."},
-        {"stream": "\n"},
-        {"stream": "\x1b[91mE\x1b[0m"},
-        {"stream": "\x1b[91m: Unable to locate package nothing\n\x1b[0m"},
-        {"aux": {"ID": "sha256:0"}},
-        {
-            "errorDetail": {"code": 100},
-            "error": "The command 'apt-get install nothing' returned a non-zero code: 100",
-        },
-    ]
+    said = ["Step 6/21 : RUN apt-get install nothing\n", "Reading package lists...", "\n"]
+    said += ["\x1b[91mE\x1b[0m", "\x1b[91m: Unable to locate package nothing\n\x1b[0m"]
+    error = "The command 'apt-get install nothing' returned a non-zero code: 100"
+    answers = [*({"stream": words} for words in said), {"aux": {"ID": "sha256:0"}}]
+    answers.append({"errorDetail": {"code": 100}, "error": error})
     lines: list[str] = []
     sink = io.StringIO()
-    error = refused(follow_build, answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
-    assert error.what.endswith("E: Unable to locate package nothing")
-    assert error.details["log"] == "build.log"
+    problem = refused(follow_build, answers, find_lane("cpu"), sink, Path("build.log"), lines.append)
+    assert problem.what.endswith("E: Unable to locate package nothing")
+    assert problem.details["log"] == "build.log"
     assert "\nReading package lists...\nE: Unable to locate package nothing\n" in sink.getvalue()
     assert "\x1b" not in sink.getvalue() and not lines
     assert sink.getvalue().endswith("code: 100\n")
@@ -77,23 +88,15 @@ def test_a_file_of_an_image_has_its_limit() -> None:
 def test_own_source_is_what_a_wheel_installs(tmp_path: Path) -> None:
     """Copied elsewhere it runs alone, with its data, and lists the same files as a source again."""
     source = own_source()
-    for name, path in source.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(path.read_bytes())
+    put(tmp_path, {name: path.read_bytes() for name, path in source.items()})
     code = (
         "import json, splatfix, smoke_trainer; from splatfix.containers import load_lanes;"
         " from splatfix.containers.image import own_source;"
         " print(json.dumps([splatfix.__file__, smoke_trainer.__file__, sorted(load_lanes()), sorted(own_source())]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    package, trainer, lanes, names = json.loads(done.stdout)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    said = subprocess.check_output([sys.executable, "-B", "-c", code], env=env, cwd=tmp_path)
+    package, trainer, lanes, names = json.loads(said)
     assert Path(package).parent == tmp_path / "splatfix"
     assert Path(trainer).parent == tmp_path / "smoke_trainer"
     assert lanes == sorted(load_lanes())
@@ -104,3 +107,61 @@ def test_bundled_data_is_that_of_the_wheel() -> None:
     project = parse_toml((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     assert included == {name: f"splatfix/_bundled/{name}" for name in BUNDLED}
+
+
+BUILDS = Path(__file__).with_name("builds")
+"""What the engines say of a build, and what is told of it."""
+
+
+def test_stages_and_what_is_done_instead_of_every_line() -> None:
+    for engine in ("docker", "podman"):
+        lines: list[str] = []
+        with Building(lines.append) as building:
+            for line in (BUILDS / f"{engine}.log").read_text(encoding="utf-8").splitlines():
+                building.hear(line)
+        assert lines == (BUILDS / f"{engine}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_silence_is_told_with_its_seconds() -> None:
+    lines: list[str] = []
+    with Building(lines.append, every_s=0.1) as building:
+        building.hear("Step 40/57 : FROM ${BASE_IMAGE}")
+        building.hear("Step 43/57 : COPY --from=packages /out/ /")
+        deadline = time.monotonic() + 10
+        while len(lines) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert lines[1].startswith("the image itself: copying what stage packages made, ")
+    assert lines[1].endswith(" s so far") and lines[1].split()[-4].isdigit()
+
+
+def test_bundled_lanes_are_complete() -> None:
+    for lane in load_lanes().values():
+        assert len(Requirement(lane.torch).specifier) == 1, "one build, not a range of them"
+        assert "torch" not in {Requirement(line).name for line in lane.requirements}
+        no_cuda = lane.gpu is GpuNeed.NONE and lane.toolkit is ToolkitFrom.NOTHING
+        assert ("+cpu" in lane.torch) is no_cuda, "no CUDA libraries for a lane without a GPU"
+        assert lane.shown and lane.sources and lane.timeout_s > 0
+        assert re.fullmatch(r"\d+\.\d+", lane.python) and re.fullmatch(r"\d+[bkmg]?", lane.memory)
+        assert bool(lane.toolkit.value) == bool(lane.targets), "a compiler has something to compile for"
+        assert lane.targets or not lane.extensions
+        assert all(re.fullmatch(r"sm_\d+[af]?", target) for target in lane.targets)
+
+
+def test_the_toolkit_of_a_lane_is_the_one_that_splatfix_installs() -> None:
+    torch = Torch("2.11.0+cu130", "13.0", None, "")
+    provided = provided_toolkit(torch, "linux")
+    assert provided is not None
+    _, ours, _ = provided
+    for lane in load_lanes().values():
+        if lane.toolkit is ToolkitFrom.PYPI:
+            assert lane.downloads == ours.requirements
+
+
+def test_the_lane_without_a_compiler_shares_the_layers_of_torch() -> None:
+    """Of everything that goes into the stage with torch nothing differs."""
+    ours, other = find_lane("nvrtc"), find_lane("cuda-from-pypi")
+    assert (ours.build_apt, ours.downloads) == ((), ())
+    same = ("base_image", "python", "torch", "torch_index", "requirements")
+    assert all(getattr(ours, name) == getattr(other, name) for name in same)
+    arguments = build_arguments(ImageRecipe(ours, {}, extensions=ours.extensions, targets=ours.targets))
+    assert arguments["INSTALL_ARGUMENTS"] == "--target sm_120 --backend nvrtc"

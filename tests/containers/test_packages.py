@@ -18,17 +18,10 @@ from splatfix.containers.packages import (
 )
 from splatfix.core.runner import Completed
 from tests.files import put
+from tests.tables import data
 
-LISTED = """\
-install.index-url='https://***@hidden.example/simple'
-global.cert='CERT'
-global.index-url='https://shared.example/simple'
-global.extra-index-url='file:///opt/simple https://more.example/simple'
-install.find-links='FOLDER\\nhttps://wheels.example/list'
-global.trusted-host='own.example'
-global.timeout='60'
-not a setting
-"""
+LISTED: str = data(__file__)["texts"]["listed"]
+"""By `pip config list`."""
 
 
 def settings_of(said: str) -> PipSettings:
@@ -46,28 +39,16 @@ def test_pip_s_own_settings_go_with_the_build(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PIP_INDEX_URL", "https://user:secret@own.example/simple")
     (tmp_path / "ca.pem").touch()
     said = LISTED.replace("CERT", str(tmp_path / "ca.pem")).replace("FOLDER", str(tmp_path))
-    assert settings_of(said) == PipSettings(
-        {
-            "PIP_INDEX_URL": "https://user:secret@own.example/simple",
-            "PIP_EXTRA_INDEX_URL": "https://more.example/simple",
-            "PIP_FIND_LINKS": "https://wheels.example/list",
-            "PIP_TRUSTED_HOST": "own.example",
-        },
-        (tmp_path,),
-        tmp_path / "ca.pem",
-    )
+    arguments = {"PIP_INDEX_URL": "https://user:secret@own.example/simple", "PIP_TRUSTED_HOST": "own.example"}
+    arguments["PIP_EXTRA_INDEX_URL"] = "https://more.example/simple"
+    arguments["PIP_FIND_LINKS"] = "https://wheels.example/list"
+    assert settings_of(said) == PipSettings(arguments, (tmp_path,), tmp_path / "ca.pem")
 
 
 def test_wheels_of_the_lane_s_torch_travel(tmp_path: Path) -> None:
     good = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
-    for name in (
-        good,
-        good.replace("311", "312"),
-        good.replace("+cpu", ""),
-        "torch-x.whl",
-        "numpy-2.0-py3-none-any.whl",
-    ):
-        (tmp_path / name).touch()
+    others = ("torch-x.whl", "numpy-2.0-py3-none-any.whl")
+    put(tmp_path, dict.fromkeys((good, good.replace("311", "312"), good.replace("+cpu", ""), *others), ""))
     found = wheels_of_torch(find_lane("cpu"), PipSettings({}, (tmp_path,), None))
     assert [path.name for path in found] == [good]
 
@@ -89,36 +70,20 @@ def test_pip_inside_knows_what_splatfix_requires() -> None:
 
 
 def test_a_checkout_travels_without_its_history(tmp_path: Path) -> None:
-    git = tmp_path / ".git"
-    for name in (
-        "HEAD",
-        "refs/heads/main",
-        "objects/ab/cd",
-        "hooks/x",
-        "modules/sub/HEAD",
-        "modules/sub/objects/ab",
-    ):
-        (git / name).parent.mkdir(parents=True, exist_ok=True)
-        (git / name).write_text("x")
+    kept = ("HEAD", "refs/heads/main", "modules/sub/HEAD")
+    git = put(
+        tmp_path / ".git", dict.fromkeys((*kept, "objects/ab/cd", "hooks/x", "modules/sub/objects/ab"), "x")
+    )
     (git / "config").write_text('[remote "origin"]\n\turl = https://user:secret@host.example/a/b\n')
     (git / "packed-refs").symlink_to("/etc/passwd")
-    (tmp_path / "train.py").write_text("")
+    left = (".env", "env/pyvenv.cfg", "datasets/garden/1.jpg", "__pycache__/train.pyc")
+    put(tmp_path, dict.fromkeys(("train.py", *left), ""))
     (tmp_path / "run.py").symlink_to(tmp_path / "train.py")
-    (tmp_path / ".env").write_text("")
     (tmp_path / "passwd").symlink_to("/etc/passwd")
-    put(tmp_path, {"env/pyvenv.cfg": "", "datasets/garden/1.jpg": ""})
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "train.pyc").write_text("")
     told: list[str] = []
     found = sources_of(ImageRecipe(find_lane("cpu"), {}, checkout=tmp_path), told.append)
-    assert sorted(name.removeprefix("sources/checkout/") for name in found) == [
-        ".git/HEAD",
-        ".git/config",
-        ".git/modules/sub/HEAD",
-        ".git/refs/heads/main",
-        "run.py",
-        "train.py",
-    ]
+    travelled = {*(f".git/{name}" for name in (*kept, "config")), "run.py", "train.py"}
+    assert {name.removeprefix("sources/checkout/") for name in found} == travelled
     config = found["sources/checkout/.git/config"]
     assert isinstance(config, bytes) and b"secret" not in config and b"host.example/a/b" in config
     assert found["sources/checkout/run.py"] == "train.py", "it leads where the copy has it"

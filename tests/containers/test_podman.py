@@ -80,10 +80,7 @@ def test_the_cpu_lane_is_certified(
     """Built by Podman's own builder, and the quick suite as it is: three to six minutes."""
     monkeypatch.setenv("DOCKER_HOST", podman_engine.endpoint.host)
     certificate, _ = certify_in_container(
-        ContainerRequest(lanes=("cpu",), suite="quick"),
-        find_lane("cpu"),
-        tmp_path,
-        print,
+        ContainerRequest(lanes=("cpu",), suite="quick"), find_lane("cpu"), tmp_path, print
     )
     assert certificate["verdict"] == "certified", certificate["reasons"]
     about = json.loads((tmp_path / "container.json").read_text())["engine"]

@@ -1,17 +1,30 @@
+"""A run in a container: what is typed for it, its report and output, its exit code, and who of those that began one is dead."""
+
 import io
 import os
 import subprocess
+import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
+from splatfix.containers.certify import certificate_of, read_certificates
 from splatfix.containers.engine import Endpoint, Engine
 from splatfix.containers.image import Image
 from splatfix.containers.lanes import find_lane
-from splatfix.containers.run import _RUNNER, ContainerJob, ContainerOutput, _container, unpack_report
+from splatfix.containers.owner import OWNER_LABEL, is_dead, owner_label
+from splatfix.containers.run import (
+    _RUNNER,
+    ContainerJob,
+    ContainerOutcome,
+    ContainerOutput,
+    _container,
+    unpack_report,
+)
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import write_text
 from tests.plan.machines import refused
@@ -35,12 +48,8 @@ def archive(*members: tuple[tarfile.TarInfo, bytes]) -> io.BytesIO:
 
 
 def test_report_is_unpacked(tmp_path: Path) -> None:
-    tar = archive(
-        member("report", kind=tarfile.DIRTYPE),
-        member("report/certificate.json", b"{}"),
-        member("report/images", kind=tarfile.DIRTYPE),
-        member("report/images/a.png", b"png"),
-    )
+    folders = [member(name, kind=tarfile.DIRTYPE) for name in ("report", "report/images")]
+    tar = archive(*folders, member("report/certificate.json", b"{}"), member("report/images/a.png", b"png"))
     written = unpack_report(tar, tmp_path / "out")
     assert written == (tmp_path / "out/certificate.json", tmp_path / "out/images/a.png")
     assert (tmp_path / "out/images/a.png").read_bytes() == b"png"
@@ -185,3 +194,75 @@ def test_the_exit_code_is_the_command_s(command: str, code: int) -> None:
         process.stdin.close()
     assert process.wait(timeout=30) == code
     process.stdin.close()
+
+
+PEM = b"# a\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+def test_certificates_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.pem").write_bytes(PEM)
+    assert read_certificates(tmp_path / "a.pem") == PEM and read_certificates(None) == b""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes as POSIX has them")
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/tty", "pipe", "folder", "nothing", "sparse"])
+def test_what_is_no_file_is_not_read(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    error = refused(read_certificates, tmp_path / name)
+    assert (error.code, error.exit_code) == ("cannot-read", Exit.USAGE)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 99, b"-----BEGIN PRIVATE KEY-----\n"])
+def test_a_file_without_certificates(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    error = refused(read_certificates, tmp_path / "a")
+    assert (error.code, error.exit_code) == ("no-certificates", Exit.USAGE)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"verdict": "fine"}', '{"verdict": []}', "[" * 100_000, '{"verdict": 3}']
+)
+def test_a_strange_certificate_from_inside(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_text(content)
+    job = ContainerJob(find_lane("cpu"), Image("", "", "", "", reused=True), (), tmp_path)
+    error = refused(certificate_of, ContainerOutcome(0, 1.0, (path,), ()), job)
+    assert error.code in ("container-report-damaged", "container-no-report")
+
+
+start_times = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="start times are read from /proc"
+)
+
+
+def label(**changes: object) -> str:
+    return urlencode({**dict(parse_qsl(owner_label()[OWNER_LABEL])), **changes})
+
+
+@start_times
+def test_a_process_that_is_gone_is_dead() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    assert is_dead(label(process=child.pid))
+    assert is_dead(label(started="1")), "a later process of the same number"
+
+
+@start_times
+@pytest.mark.parametrize(
+    "text",
+    [
+        label(),
+        label(process=os.getppid(), started=""),
+        label(process=0, host="elsewhere"),
+        "",
+        "{}",
+        "host=&process=x&started=1",
+        "process=0&started=1",
+    ],
+    ids=["this process", "its parent", "elsewhere", "empty", "object", "no number", "no place"],
+)
+def test_anything_else_is_left_alone(text: str) -> None:
+    assert not is_dead(text)

@@ -3,12 +3,12 @@
 import pytest
 
 from splatfix.context import Context, make_context
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Rejected
 from splatfix.knowledge import Arch
 from splatfix.model import Fact, Facts
-from splatfix.model.steps import Rebuild
-from splatfix.plan import OptionKind, Request, find_options
-from splatfix.plan.backends.native import tools_to_install_with
+from splatfix.model.steps import BuildWheel
+from splatfix.plan import Case, OptionKind, Request, rank
+from splatfix.plan.tools import tools_for_request
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 from tests.plan.machines import changed, step_of
@@ -31,10 +31,9 @@ def machines() -> dict[str, Facts]:
 
 def install_tools(context: Context) -> tuple[tuple[Arch, ...], str, str] | str:
     """What the installer takes: targets, toolkit and compiler; or the code of its error."""
-    try:
-        tools = tools_to_install_with(Request(targets=context.goal.targets), context)
-    except SplatfixError as error:
-        return error.code
+    tools = tools_for_request(Request(targets=context.goal.targets), context)
+    if isinstance(tools, Rejected):
+        return tools.code
     assert tools.compilers
     return context.archs, tools.chosen.toolkit.root, tools.compilers.cxx
 
@@ -44,7 +43,7 @@ def install_tools(context: Context) -> tuple[tuple[Arch, ...], str, str] | str:
 def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, ...]) -> None:
     context = make_context(machines[name], goal(*targets))
     own = context.archs
-    options = find_options(context)
+    options = rank(Case(context=context))
     assert not options.targets or options.targets == own
     installed = install_tools(context)
     toolkit, compilers = context.toolkit.value, context.compilers.value
@@ -55,7 +54,7 @@ def test_one_answer(machines: dict[str, Facts], name: str, targets: tuple[str, .
         assert context.toolkit.problem is not None and context.toolkit.problem.code == installed
     for option in options.available:
         if option.kind is OptionKind.REBUILD:
-            step = step_of(option, Rebuild)
+            step = step_of(option, BuildWheel)
             assert toolkit is not None
-            assert step.targets == own and step.toolkit == toolkit.toolkit.root
-            assert step.compiler == (compilers.cxx if compilers else "")
+            assert step.targets == own and step.variables["CUDA_HOME"] == toolkit.toolkit.root
+            assert step.variables.get("CXX", "") == (compilers.cxx if compilers else "")

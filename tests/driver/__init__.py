@@ -263,18 +263,8 @@ class Machines:
 
 
 RTX_5090 = Card("NVIDIA GeForce RTX 5090", "12.0", 32607, "0000:01:00.0", "2b85", 0x5090, speed=9)
-RTX_3090 = Card(
-    "NVIDIA GeForce RTX 3090",
-    "8.6",
-    24576,
-    "0000:41:00.0",
-    "2204",
-    0x3090,
-    speed=5,
-    clocks=(2100, 9751),
-    limit=280_000,
-    default_limit=350_000,
-)
+_SLOWER = {"speed": 5, "clocks": (2100, 9751), "limit": 280_000, "default_limit": 350_000}
+RTX_3090 = Card("NVIDIA GeForce RTX 3090", "8.6", 24576, "0000:41:00.0", "2204", 0x3090, **_SLOWER)
 A100 = Card("NVIDIA A100-SXM4-40GB", "8.0", 40960, "0000:07:00.0", "20b0", 0xA100, mig=1)
 
 

@@ -14,7 +14,8 @@ import pytest
 from splatfix.context import Goal, make_context
 from tests.conftest import ROOT
 from tests.driver import A100, FLAGS, HERE, RTX_3090, RTX_5090, Diagnosis, Machines, Scenario
-from tests.driver.scenarios import BOTH, MEDIUM, NO_UVM, SCENARIOS, SMALL, SWAPPED
+from tests.driver.scenarios import BOTH, MEDIUM, SCENARIOS, SMALL, SWAPPED
+from tests.tables import data
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("gcc") is None, reason="needs gcc on Linux"
@@ -61,25 +62,7 @@ def test_a_cuda_that_hangs_is_given_up(machines: Machines) -> None:
     assert found.targets == ("sm_120", "sm_86")
 
 
-@pytest.mark.parametrize(
-    ("change", "remedy"),
-    [
-        ({"init": 999, "devices": NO_UVM}, "nvidia-modprobe -u"),
-        ({"init": 999, "devices": NO_UVM, "container": True}, "start the container anew"),
-        ({"init": 802, "container": True}, "runs on the host"),
-        ({"init": 100, "container": True}, "--gpus all"),
-        ({"init": 800}, "ls -l /dev/nvidia0"),
-        ({"init": 800, "container": True}, "Start the container anew"),
-        ({"init": 801}, "enable_uvm"),
-        ({"init": 801, "devices": NO_UVM}, "enable_uvm"),
-        ({"init": 805}, "nvidia-cuda-mps-control -d"),
-        ({"init": 806}, "quit"),
-        ({"init": 807}, "Wait some seconds"),
-        ({"init": 808}, "End one of the programs"),
-        ({"init": 809}, "CUDA_DEVICE_MAX_CONNECTIONS"),
-        ({"libraries": ("libnvidia-ml.so.1",)}, "libnvidia-compute"),
-    ],
-)
+@pytest.mark.parametrize(("change", "remedy"), data(__file__)["remedies"])
 def test_a_container_and_a_missing_part_have_a_remedy_of_their_own(
     machines: Machines, change: dict[str, object], remedy: str
 ) -> None:

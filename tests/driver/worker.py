@@ -20,26 +20,9 @@ from splatfix.facts import collect, load
 from splatfix.facts.system.live import LiveSystem
 from splatfix.report.console import out
 from tests.driver.environments import with_healthy_environment
+from tests.tables import data
 
-MOVED = (
-    "/sys/bus/pci/",
-    "/sys/module/nvidia",
-    "/proc/driver/nvidia",
-    "/proc/1/cgroup",
-    "/proc/devices",
-    "/proc/device-tree",
-    "/proc/sys/kernel/osrelease",
-    "/dev/nv",
-    "/dev/dxg",
-    "/etc/nv_tegra_release",
-    "/usr/lib/wsl",
-    "/usr/local/cuda",
-    "/.dockerenv",
-    "/run/.containerenv",
-    "/.singularity.d",
-    "/usr/lib/x86_64-linux-gnu/libcuda",
-    "/usr/lib/x86_64-linux-gnu/libnvidia",
-)
+MOVED = data(__file__)["moved"]
 
 
 class Moved(LiveSystem):

@@ -9,55 +9,20 @@ from tests.explain.conftest import CASES
 LOGS = parse_toml((CASES / "builds.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("log", "kind", "line", "hint"),
-    [
-        (LOGS["nvcc"], "compiler", 'error: namespace "cub" has no member "Max"', "functor"),
-        (LOGS["gcc"], "compiler", "'uint32_t' was not declared", "<cstdint>"),
-        (LOGS["version"], "python", "RuntimeError:", "--cuda-home"),
-        (LOGS["missing"], "python", "No module named 'pybind11'", "pip install pybind11"),
-        (LOGS["link"], "linker", "cannot find -lcudart", "ln -s"),
-        (LOGS["killed"], "killed", "died due to signal 9", "--jobs 1"),
-        (LOGS["full"], "disk-full", "No space left on device", "TMPDIR"),
-        (LOGS["arch"], "compiler", "compute_70", "setup.py"),
-        (LOGS["no_compiler"], "no-program", "'gcc'", "build-essential"),
-        (LOGS["no_compiler_newer"], "no-program", "x86_64-linux-gnu-gcc", "build-essential"),
-    ],
-)
+@pytest.mark.parametrize(("log", "kind", "line", "hint"), LOGS["causes"])
 def test_cause(log: str, kind: str, line: str, hint: str) -> None:
-    cause = explain_build(log)
+    cause = explain_build(LOGS[log])
     assert cause.kind == kind
     assert line in cause.lines[0]
     assert hint in " ".join(step.line() for step in cause.todo)
     assert cause.meaning
 
 
-@pytest.mark.parametrize(
-    ("said", "code", "kind", "line", "words"),
-    [
-        (
-            LOGS["trace"].format(line=2, said="NoGpuHere: no GPU"),
-            1,
-            "python",
-            "NoGpuHere: no GPU",
-            "line 2 of setup.py",
-        ),
-        (
-            LOGS["trace"].format(line=9, said="AssertionError"),
-            1,
-            "python",
-            "AssertionError",
-            "line 9 of setup.py",
-        ),
-        ("  this needs a licence\n", 1, "unknown", "this needs a licence", ""),
-        ("", 7, "unknown", "exit code 7", ""),
-        ("", -11, "crash", "SIGSEGV", "crashed"),
-        ("", -9, "killed", "SIGKILL", "memory"),
-    ],
-)
+@pytest.mark.parametrize(("at", "said", "code", "kind", "line", "words"), LOGS["setup_scripts"])
 def test_a_setup_script_that_does_not_get_through(
-    said: str, code: int, kind: str, line: str, words: str
+    at: int, said: str, code: int, kind: str, line: str, words: str
 ) -> None:
+    said = LOGS["trace"].format(line=at, said=said) if at else said
     cause = explain_build(LOGS["around"].format(said=said, code=code))
     assert cause.kind == kind and line in cause.lines[0]
     assert words in cause.meaning
@@ -132,23 +97,9 @@ def test_the_class_of_the_whole_log_and_its_fix_where_the_line_has_none() -> Non
     assert explain_build("nothing of note\n").failure_class == ""
 
 
-@pytest.mark.parametrize(
-    ("log", "kind", "line", "failure", "solvable"),
-    [
-        (LOGS["offline"], "image", "Temporary failure resolving 'mirror.example'", "", True),
-        (LOGS["mismatch"], "image", "the base image has Python 3.12", "", True),
-        (LOGS["full_disk"], "image", "No space left on device", "", True),
-        (LOGS["no_wheel"], "image", "No matching distribution found for numpy==2.4.6", "", False),
-        (LOGS["certificate"], "image", "The certificate is NOT trusted", "", True),
-        (LOGS["alpine"], "image", "apt-get: not found", "", True),
-        (LOGS["podman"], "image", "cgroups in hybrid mode not supported", "", True),
-        (LOGS["unsupported"], "unknown", "Unsupported gpu architecture", "toolkit-too-old-for-arch", True),
-        ("something else\nthe last word\n\n", "unknown", "the last word", "", False),
-        ("something else\nERROR: it says\nthe last word", "unknown", "ERROR: it says", "", False),
-    ],
-)
+@pytest.mark.parametrize(("log", "kind", "line", "failure", "solvable"), LOGS["images"])
 def test_an_image_that_is_not_built(log: str, kind: str, line: str, failure: str, solvable: bool) -> None:
-    cause = explain_image_build(log.splitlines())
+    cause = explain_image_build(LOGS.get(log, log).splitlines())
     assert line in cause.lines[0]
     assert (cause.kind, cause.failure_class, bool(cause.todo)) == (kind, failure, solvable)
 

@@ -6,15 +6,16 @@ import re
 import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from splatfix.explain import explain, explain_text
 from splatfix.explain.reading import TRIGGERS, clean
 from splatfix.knowledge.failures import failures, observations
-from splatfix.knowledge.log_patterns import required
+from splatfix.knowledge.log_patterns import PARSER, REPEATS, required
 from tests.explain.conftest import cases
-from tests.explain.regex_shape import nested_repeats, unbounded_repeats
+from tests.tables import data
 
 GIVEN = cases("given")
 PATTERNS = [(name, wording.pattern) for name, row in failures().items() for wording in row.wordings] + [
@@ -76,15 +77,7 @@ def test_any_encoding_and_origin(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "encoding", "name"),
-    [
-        ("'nvcc' 不是内部或外部命令，也不是可运行的程序", "cp936", "cuda-toolkit-missing"),
-        ("'colmap' は、内部コマンドまたは外部コマンドとして認識されていません", "cp932", "colmap-missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp866", "cuda-toolkit-missing"),
-        ("'nvcc' не является внутренней или внешней командой", "cp1251", "cuda-toolkit-missing"),
-        ("LINK : fatal error LNK1181: 无法打开输入文件“D:\\a\\ext.obj”", "cp936", "msvc-link-obj-missing"),
-        ("x.cpp:1:10: fatal error: glm/glm.hpp: 没有那个文件或目录", "utf-16", "glm-missing"),
-    ],
+    ("text", "encoding", "name"), data(__file__)["messages_of_windows_consoles_in_their_own_encoding"]
 )
 def test_messages_of_windows_consoles_in_their_own_encoding(text: str, encoding: str, name: str) -> None:
     assert top(f"> python setup.py install\r\n{text}\r\n".encode(encoding)) == name
@@ -202,3 +195,42 @@ def test_no_line_takes_any_pattern_long() -> None:
                 pattern.search(line)
             spent.append(time.process_time() - begin)
         assert spent[1] < 0.2 + 40 * spent[0], (name, pattern.pattern, spent)
+
+
+def nested_repeats(pattern: re.Pattern[str]) -> bool:
+    """Whether a repeat without a small bound stands inside another: the shape that takes exponential time."""
+    return _nested(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE), False)
+
+
+def unbounded_repeats(pattern: re.Pattern[str]) -> int:
+    """How many repeats without a bound one after the other a pattern has; of alternatives the one with most counts."""
+    return _unbounded(PARSER.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+
+
+def _parts(name: str, argument: Any) -> list[Any]:
+    if name == "SUBPATTERN":
+        return [argument[-1]]
+    if name == "BRANCH":
+        return list(argument[1])
+    if name in ("ASSERT", "ASSERT_NOT"):
+        return [argument[1]]
+    return [argument[2]] if name in REPEATS else []
+
+
+def _nested(tokens: Any, inside: bool) -> bool:
+    for operator, argument in tokens:
+        name = str(operator)
+        loops = name in REPEATS and argument[1] > 1
+        if loops and inside:
+            return True
+        if any(_nested(part, inside or loops) for part in _parts(name, argument)):
+            return True
+    return False
+
+
+def _unbounded(tokens: Any) -> int:
+    count = 0
+    for operator, argument in tokens:
+        inside = [_unbounded(part) for part in _parts(str(operator), argument)]
+        count += max(inside, default=0) + (str(operator) in REPEATS and str(argument[1]) == "MAXREPEAT")
+    return count

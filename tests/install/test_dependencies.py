@@ -14,7 +14,7 @@ from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import write_wheel
 from splatfix.model import Distribution
-from splatfix.model.option import InstallPlan
+from splatfix.model.option import Plan
 from splatfix.model.steps import InstallDependencies
 from tests.archs import request_for
 from tests.files import put
@@ -46,7 +46,7 @@ def needing(tmp_path: Path) -> Path:
     return write_extension(tmp_path / "source", module="import dacite")
 
 
-def planned(environment: Environment, source: Path, **options: bool) -> InstallPlan:
+def planned(environment: Environment, source: Path, **options: bool) -> Plan:
     return make_plan(request_for((str(source),), **options), gather(environment.python))
 
 

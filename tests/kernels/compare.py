@@ -4,7 +4,8 @@ Each takes the arguments of its autograd node, in its order: the naive reference
 PyTorch, and the CUDA kernels, emulated or on a GPU.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -16,18 +17,10 @@ from splatfix.kernels.projection import Gaussians
 from .scenes import Inputs
 
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-ARGUMENTS = (
-    "means3D",
-    "means2D",
-    "opacities",
-    "shs",
-    "colors_precomp",
-    "scales",
-    "rotations",
-    "cov3D_precomp",
-)
+_BOTH_HAVE = ("means3D", "means2D", "opacities", "shs", "colors_precomp", "scales", "rotations")
+ARGUMENTS = (*_BOTH_HAVE, "cov3D_precomp")
 """Behind the settings, in order."""
-SURFELS = (*ARGUMENTS[:-1], "transforms")
+SURFELS = (*_BOTH_HAVE, "transforms")
 IMAGES = ("color", "radii", "invdepth", "alpha", "depth")
 """What a rasterizer of Gaussians gives, in order."""
 Drawn = tuple[Tensor, ...]
@@ -54,6 +47,11 @@ def in_precision(settings: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
     """The camera, every tensor of it in that precision and there."""
     tensors = {name: value for name, value in settings._asdict().items() if isinstance(value, Tensor)}
     return settings._replace(**{name: value.to(device, dtype) for name, value in tensors.items()})
+
+
+def leaves_of(inputs: Inputs, dtype: torch.dtype | None = None, device: str = "cpu") -> Inputs:
+    """The same in that precision, their own without one, and there, which ask for gradients; a view stays a view."""
+    return {name: value.detach().to(device, dtype).requires_grad_() for name, value in inputs.items()}
 
 
 def map_by_map(render: Render, without_median: bool = False) -> Render:
@@ -85,7 +83,7 @@ def pulled(
         columns: of `means2D`, which takes the densification statistic.
         names: of the arguments of `render` behind the settings.
     """
-    leaves = {name: value.detach().to(device, dtype).requires_grad_() for name, value in inputs.items()}
+    leaves = leaves_of(inputs, dtype, device)
     screen = torch.zeros(len(leaves["means3D"]), columns, dtype=dtype, device=device, requires_grad=True)
     leaves["means2D"] = screen
     drawn = tuple(render(in_precision(settings, dtype, device), *(leaves.get(name) for name in names)))
@@ -139,3 +137,12 @@ def assert_close(name: str, result: Tensor, expected: Tensor, tolerance: float, 
     error = float((result.detach().cpu().double() - expected.detach().double()).abs().max())
     # a gradient that vanishes by symmetry (rotation of a ball) is left with the rounding of its terms
     assert error <= tolerance * scale + 1e-12, f"{name}: error {error:.2e} of {scale:.2e}"
+
+
+def assert_all_close(
+    names: Iterable[str], results: Any, expected: Any, tolerance: float, least: float = 0.0
+) -> None:
+    """Each result by its name; a text is the name of all."""
+    names = repeat(names, len(expected)) if isinstance(names, str) else names
+    for name, result, target in zip(names, results, expected, strict=True):
+        assert_close(name, result, target, tolerance, least)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tests.tables import data
+
 from .scenes import Inputs, cloud, look_at, rand
 
 
@@ -113,57 +115,33 @@ def shaped(*scale: float) -> Inputs:
     return joined(one((0.05, 0.1, 0.3), scale, turn.tolist(), 0.6), one((-0.3, 0.2, 0.9), opacity=0.5))
 
 
+TABLE = data(__file__)
 SHIFTS = {"subpixel_offset": rand(37, 50, 2, seed=2) - 0.5}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "antialiasing": {"antialiasing": True},
-    "kernel_size 0": {"kernel_size": 0.0},
-    "kernel_size 0.1": {"kernel_size": 0.1},
-    "scale_modifier": {"scale_modifier": 0.7},
-    "degree 0": {"sh_degree": 0},
-    "degree 1": {"sh_degree": 1},
-    "degree 2": {"sh_degree": 2},
-    "FastGS, little": {"compact_box": 0.05},
-    "FastGS, half": {"compact_box": 0.5},
-    "FastGS, whole": {"compact_box": 1.0},
-    "FastGS, more": {"compact_box": 1.5},
+    **TABLE["options"],
     "shifted pixels": SHIFTS,
     "shifted pixels, kernel_size": {"kernel_size": 0.1, **SHIFTS},
 }
-SMALL = {"size": (0.003, 0.3)}
+
+
+def clouded(size: tuple[int, int], count: int, view: Any = (), made: Any = (), **case: Any) -> Case:
+    """A cloud before a camera, with these options of each."""
+    return Case(look_at(*size, **dict(view)), cloud(count, **dict(made)), **case)
+
 
 CASES: dict[str, Callable[[], Case]] = {
     **{
-        name: lambda options=options: Case(look_at(50, 37, **options), cloud(30, **SMALL))
+        name: lambda options=options: clouded((50, 37), 30, options, {"size": (0.003, 0.3)})
         for name, options in OPTIONS.items()
     },
     **{
-        f"{name}, covariances and colours": lambda options=OPTIONS[name]: Case(
-            look_at(50, 37, **options), cloud(30, precomputed=True, covariance=True)
+        f"{name}, covariances and colours": lambda options=OPTIONS[name]: clouded(
+            (50, 37), 30, options, {"precomputed": True, "covariance": True}
         )
         for name in ("plain", "antialiasing", "kernel_size 0.1", "FastGS, half")
     },
-    **{
-        f"{width} x {height}": lambda width=width, height=height: Case(
-            look_at(width, height), cloud(40, seed=1), slack=3
-        )
-        for width, height in ((1, 1), (16, 16), (17, 15), (33, 65), (5, 80))
-    },
-    "layers over several tiles": lambda: Case(look_at(50, 37), cloud(80, size=(0.1, 0.6))),
+    **{name: lambda row=row: clouded(**row) for name, row in TABLE["clouds"].items()},
     "views": lambda: Case(look_at(40, 30), in_flat_buffers(cloud(30))),
-    "two columns": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40), columns=2),
-    "three columns of Mip": lambda: Case(look_at(40, 30, kernel_size=0.1), cloud(40)),
-    "four columns": lambda: Case(look_at(40, 30), cloud(40), columns=4),
-    "none": lambda: Case(look_at(21, 13), cloud(0)),
-    "one": lambda: Case(look_at(21, 13), cloud(1)),
-    "all behind": lambda: Case(look_at(21, 13, distance=-20.0), cloud(9)),
-    "some behind, some on the near plane": lambda: Case(
-        look_at(30, 22, distance=1.0), cloud(40, spread=1.4, size=(0.02, 0.2)), slack=20
-    ),
-    "huge": lambda: Case(look_at(45, 33), cloud(40, size=(20.0, 60.0)), slack=20),
-    "tiny": lambda: Case(look_at(45, 33), cloud(40, size=(1e-6, 1e-5)), slack=20),
-    "thin": lambda: Case(look_at(45, 33), cloud(40, size=(1e-3, 2.0)), slack=20),
-    "camera inside": lambda: Case(look_at(45, 33), cloud(40, spread=0.01, size=(3.0, 6.0)), slack=20),
     "opacities at their ends": lambda: Case(look_at(40, 30), at_their_ends(cloud(60))),
     "opacities beyond their ends": lambda: Case(
         look_at(48, 40),

@@ -215,26 +215,19 @@ def render(
     weights = torch.zeros(count, height, width, dtype=torch.float64)
     splats = []
     for i in range(count):
-        one = _one_splat(
-            settings,
-            means3D[i],
-            opacities.reshape(-1)[i],
-            None if scales is None else scales[i],
-            None if rotations is None else rotations[i],
-            None if cov3D_precomp is None else cov3D_precomp[i],
-        )
+        shape = (None if item is None else item[i] for item in (scales, rotations, cov3D_precomp))
+        one = _one_splat(settings, means3D[i], opacities.reshape(-1)[i], *shape)
         if one is None:
             positions.append(means3D[i, :2] * 0)
             continue
         x, y, z, conic, opacity, radius = one
         position = torch.stack([x, y])
         positions.append(position)
+        center = (float(x.detach()), float(y.detach()))
         if settings.compact_box is None:
-            within = within_tiles(settings, float(x.detach()), float(y.detach()), radius)
+            within = within_tiles(settings, *center, radius)
         else:
-            within = _compact_box(
-                settings, float(x.detach()), float(y.detach()), conic, float(opacity.detach())
-            )
+            within = _compact_box(settings, *center, conic, float(opacity.detach()))
         if not within.any():
             continue
         radii[i] = radius

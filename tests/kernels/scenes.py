@@ -35,22 +35,14 @@ def look_at(
     projection = torch.zeros(4, 4, dtype=torch.float64)
     projection[0, 0], projection[1, 1] = 1 / tanx, 1 / tany
     projection[2, 2], projection[2, 3], projection[3, 2] = far / (far - near), -far * near / (far - near), 1.0
-    fields = {
-        "image_height": height,
-        "image_width": width,
-        "tanfovx": tanx,
-        "tanfovy": tany,
+    fields = {"image_height": height, "image_width": width, "tanfovx": tanx, "tanfovy": tany}
+    fields |= {"viewmatrix": w2c.T.contiguous(), "projmatrix": (projection @ w2c).T.contiguous()}
+    fields |= {
         "bg": torch.tensor([0.2, 0.5, 0.9], dtype=torch.float64),
-        "scale_modifier": 1.0,
-        "viewmatrix": w2c.T.contiguous(),
-        "projmatrix": (projection @ w2c).T.contiguous(),
-        "sh_degree": 3,
         "campos": torch.linalg.inv(w2c)[:3, 3],
-        "prefiltered": False,
-        "debug": False,
     }
-    fields.update(options)
-    return GaussianRasterizationSettings(**fields)
+    fields |= {"scale_modifier": 1.0, "sh_degree": 3, "prefiltered": False, "debug": False}
+    return GaussianRasterizationSettings(**fields | options)
 
 
 def cloud(
@@ -68,10 +60,7 @@ def cloud(
     def rand(*shape: int) -> Tensor:
         return torch.rand(shape, generator=gen, dtype=torch.float64)
 
-    inputs = {
-        "means3D": (rand(count, 3) * 2 - 1) * spread,
-        "opacities": 0.05 + 0.93 * rand(count, 1),
-    }
+    inputs = {"means3D": (rand(count, 3) * 2 - 1) * spread, "opacities": 0.05 + 0.93 * rand(count, 1)}
     scales = size[0] + (size[1] - size[0]) * rand(count, 3) ** 2
     rotations = torch.nn.functional.normalize(rand(count, 4) * 2 - 1)
     if covariance:

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tests.tables import data
+
 from .gaussian_cases import at_their_ends, in_flat_buffers, with_opacities
 from .scenes import Inputs, discs, edge_on, look_at
 from .surfel_reference import render
@@ -42,25 +44,20 @@ def ties() -> Inputs:
     return {name: torch.cat([item, item]) for name, item in inputs.items()}
 
 
-SIZES = {f"{width} x {height}": (width, height) for width, height in ((1, 1), (16, 16), (17, 15), (33, 65))}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "scale_modifier": {"scale_modifier": 0.7},
-    "degree 0": {"sh_degree": 0},
-    "degree 2": {"sh_degree": 2},
-}
+def disced(
+    count: int, seed: int = 0, made: Any = (), view: Any = (), size: tuple[int, int] | None = None
+) -> SurfelCase:
+    """Random discs, with these options of them and of the camera."""
+    inputs = discs(count, seed, **dict(made))
+    return SurfelCase(inputs, look_at(*size, **dict(view)) if size else SETTINGS)
+
 
 CASES: dict[str, Callable[[], SurfelCase]] = {
-    "random": lambda: SurfelCase(discs(25, seed=1)),
+    **{name: lambda row=row: disced(**row) for name, row in data(__file__)["discs"].items()},
     "views": lambda: SurfelCase(in_flat_buffers(discs(25, seed=1))),
-    "precomputed colors": lambda: SurfelCase(discs(15, seed=8, precomputed=True)),
     "opaque stack": lambda: SurfelCase(with_opacities(discs(60, seed=5, spread=0.4, size=(0.5, 0.9)), 0.6)),
     "capped alpha": lambda: SurfelCase(with_opacities(discs(10, seed=6, size=(0.3, 0.5)), 0.999)),
     "ties": lambda: SurfelCase(ties()),
-    "around the camera, some behind": lambda: SurfelCase(discs(30, seed=2, spread=6.0, size=(0.1, 1.0))),
-    "larger than the view, through the camera plane": lambda: SurfelCase(
-        discs(12, seed=3, spread=3.0, size=(2.0, 6.0))
-    ),
-    "tiny": lambda: SurfelCase(discs(30, seed=4, size=(1e-5, 2e-3))),
     "needles": lambda: SurfelCase(needles()),
     "edge-on by 0.1": lambda: SurfelCase(edge_on(0.1), slack=3),
     "edge-on by 1e-3": lambda: SurfelCase(edge_on(1e-3), slack=3),
@@ -68,12 +65,4 @@ CASES: dict[str, Callable[[], SurfelCase]] = {
     "opacities at their ends": lambda: SurfelCase(at_their_ends(discs(60, seed=6))),
     "transforms": lambda: SurfelCase(with_transforms(discs(12, seed=43, size=(0.2, 0.5)))),
     "transforms of tiny ones": lambda: SurfelCase(with_transforms(discs(12, seed=43, size=(1e-3, 2e-3)))),
-    "one": lambda: SurfelCase(discs(1, seed=11)),
-    "none": lambda: SurfelCase(discs(0)),
-    "all behind": lambda: SurfelCase(discs(5), look_at(40, 30, distance=-50.0)),
-    **{
-        name: lambda options=options: SurfelCase(discs(25, seed=2), look_at(50, 37, **options))
-        for name, options in OPTIONS.items()
-    },
-    **{name: lambda size=size: SurfelCase(discs(40, seed=3), look_at(*size)) for name, size in SIZES.items()},
 }

@@ -44,12 +44,7 @@ def _planes(settings: Any, mean: Tensor, scale: Tensor, rotation: Tensor) -> Ten
     turn = rotation_matrix(rotation / rotation.norm())
     width, height = settings.image_width, settings.image_height
     zero, one = mean.new_zeros(1), mean.new_ones(1)
-    columns = []
-    for axis in (
-        turn[:, 0] * scale[0] * settings.scale_modifier,
-        turn[:, 1] * scale[1] * settings.scale_modifier,
-    ):
-        columns.append(torch.cat([axis, zero]))
+    columns = [torch.cat([turn[:, k] * scale[k] * settings.scale_modifier, zero]) for k in (0, 1)]
     columns.append(torch.cat([mean, one]))
     clip = [column @ settings.projmatrix.double() for column in columns]
     # ((ndc + 1) size - 1) / 2, times w
@@ -135,12 +130,8 @@ def render(
 
     nothing = means3D.new_zeros(height, width)
     through, running = nothing + 1, torch.ones(height, width, dtype=torch.bool)
-    color, normals, depth, median = (
-        nothing.expand(settings.bg.numel(), -1, -1),
-        nothing.expand(3, -1, -1),
-        nothing,
-        nothing,
-    )
+    color, normals = nothing.expand(settings.bg.numel(), -1, -1), nothing.expand(3, -1, -1)
+    depth = median = nothing
     weights, places = [], []
     for _, i, center, normal, own, within in splats:
         tu, tv, tw = planes[i]

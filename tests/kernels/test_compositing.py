@@ -1,4 +1,4 @@
-"""Maps, features, pose and sums against the naive float64 renderer, whose own weights say what each must be."""
+"""Maps, features, pose and the per-Gaussian sums against the naive float64 renderer, whose own weights say what each must be."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels.compositing import Composite, composite
-from splatfix.kernels.contributions import contributions
+from splatfix.kernels.contributions import Contributions, contributions, screen_positions
+from splatfix.kernels.rasterizer import rasterize
+from tests.tables import data
 
 from . import rasterizer_reference as reference
-from .compare import BOTH, assert_close, in_precision
-from .scenes import Inputs, cloud, look_at, rand
+from .compare import BOTH, assert_all_close, assert_close, in_precision, leaves_of
+from .scenes import cloud, look_at, rand
 
 HEIGHT, WIDTH = 29, 37
-
-
-def leaves(inputs: Inputs, dtype: torch.dtype) -> Inputs:
-    return {name: item.to(dtype).requires_grad_() for name, item in inputs.items()}
 
 
 def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
@@ -34,7 +32,7 @@ def test_features_have_the_weights_of_the_colors(given: str, dtype: torch.dtype)
     many, one = rand(25, 1, 5, seed=7), rand(25, 2, seed=8)
     settings = look_at(WIDTH, HEIGHT)
     pulled = [rand(width, HEIGHT, WIDTH, seed=width) for width in (3, 5, 2)]
-    exact = leaves({**inputs, "many": many, "one": one}, torch.float64)
+    exact = leaves_of({**inputs, "many": many, "one": one}, torch.float64)
     expected, loss = [], torch.zeros((), dtype=torch.float64)
     shape = {name: exact[name] for name in ("means3D", "opacities", "scales", "rotations")}
     for name, pull in zip((None, "many", "one"), pulled, strict=True):
@@ -48,18 +46,17 @@ def test_features_have_the_weights_of_the_colors(given: str, dtype: torch.dtype)
         loss = loss + (drawn * pull).sum()
     slopes = gradients(loss, *exact.values())
 
-    own = leaves({**inputs, "many": many, "one": one}, dtype)
+    own = leaves_of({**inputs, "many": many, "one": one}, dtype)
     arguments = {name: own[name] for name in inputs}
     result = composite(
         in_precision(settings, dtype), means2D=None, **arguments, features=[own["many"], own["one"]]
     )
     near = 1e-9 if dtype == torch.float64 else 2e-5
     maps = (result.color, *result.features)
-    for number, (made, exactly) in enumerate(zip(maps, expected, strict=True)):
-        assert_close(f"map {number}", made, exactly, near, least=1.0)
+    assert_all_close("maps", maps, expected, near, least=1.0)
     loss = sum((made * pull.to(dtype)).sum() for made, pull in zip(maps, pulled, strict=True))
-    for name, made, exactly in zip(own, gradients(loss, *own.values()), slopes, strict=True):
-        assert_close(name, made, exactly, 1e-8 if dtype == torch.float64 else 1e-4, least=1.0)
+    near = 1e-8 if dtype == torch.float64 else 1e-4
+    assert_all_close(own, gradients(loss, *own.values()), slopes, near, least=1.0)
 
 
 def test_depth_and_alpha_are_sums_of_weights() -> None:
@@ -75,7 +72,7 @@ def test_depth_and_alpha_are_sums_of_weights() -> None:
 def test_normals_are_the_shortest_axes_turned_to_the_camera() -> None:
     """Against a renderer that draws them as colors over black; the gradient of the rotations too."""
     inputs, settings = cloud(30), look_at(WIDTH, HEIGHT)
-    own, exact = leaves(inputs, torch.float64), leaves(inputs, torch.float64)
+    own, exact = leaves_of(inputs), leaves_of(inputs)
     pull = rand(3, HEIGHT, WIDTH, seed=6)
     made = composite(settings, means2D=None, **own, with_normals=True).normals
     assert made is not None
@@ -90,8 +87,7 @@ def test_normals_are_the_shortest_axes_turned_to_the_camera() -> None:
     names = ("rotations", "opacities", "means3D")
     slopes = gradients((made * pull).sum(), *(own[name] for name in names))
     exactly = gradients((expected * pull).sum(), *(exact[name] for name in names))
-    for name, slope, other in zip(names, slopes, exactly, strict=True):
-        assert_close(name, slope, other, 1e-8, least=1.0)
+    assert_all_close(names, slopes, exactly, 1e-8, least=1.0)
     given = rand(30, 3, seed=9)
     drawn = composite(settings, means2D=None, **inputs, features=[given], normals=given, with_normals=True)
     assert drawn.normals is not None and torch.equal(drawn.normals, drawn.features[0])
@@ -159,3 +155,88 @@ def test_the_absolute_statistic_and_the_sums() -> None:
     assert drawn.sums is not None
     for made, expected in zip(drawn.sums, contributions(settings, **shape), strict=True):
         assert torch.equal(made, expected)
+
+
+def by_definition(settings: Any, inputs: dict[str, Any], pixel_weights: Any) -> dict[str, list[float]]:
+    """Pixel after pixel, Gaussian after Gaussian: a Gaussian contributes where it is blended."""
+    drawn = reference.render(settings, **inputs)
+    centers, blended = drawn.pixel_positions[:, 0, 0], drawn.weights
+    sums = {name: [0.0] * len(blended) for name in Contributions._fields}
+    view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    order = view.argsort(stable=True)
+    behind = torch.zeros_like(blended)
+    behind[order] = 1 - blended[order].cumsum(0)
+    strongest = blended.argmax(0) if len(blended) else None
+    for i, (x, y) in enumerate(centers.tolist()):
+        for row in range(settings.image_height):
+            for column in range(settings.image_width):
+                through = float(blended[i, row, column])
+                if through == 0:
+                    continue
+                sums["pixels"][i] += 1
+                sums["weight"][i] += float(pixel_weights[row, column])
+                sums["blend"][i] += through
+                sums["distance"][i] += ((x - column) ** 2 + (y - row) ** 2) ** 0.5
+                sums["transmittance"][i] += float(behind[i, row, column]) + through
+                sums["near"][i] += bool(behind[i, row, column] > 0.5)
+                sums["strongest"][i] += bool(strongest[row, column] == i)
+    return sums
+
+
+SCENES = data(__file__)["scenes"]
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sums_follow_their_definition(name: str, dtype: Any) -> None:
+    count, made, options = SCENES[name]
+    inputs = {key: item for key, item in cloud(count, **made).items() if key != "shs"}
+    if dtype == torch.float32:
+        inputs = {key: item.float().double() for key, item in inputs.items()}
+    settings = look_at(37, 29, **options)
+    weights = rand(29, 37, seed=9)
+    colors = torch.zeros(len(inputs["means3D"]), 3, dtype=torch.float64)
+    expected = by_definition(settings, {**inputs, "colors_precomp": colors}, weights)
+    given = {key: item.to(dtype) for key, item in inputs.items()}
+    result = contributions(settings, **given, pixel_weights=weights.to(dtype))
+    flat = contributions(settings, **given, pixel_weights=weights.to(dtype).view(-1))
+    assert all(torch.equal(one, other) for one, other in zip(result, flat, strict=True))
+    assert result.pixels.dtype == torch.int32 and result.weight.dtype == dtype
+    for field, numbers in expected.items():
+        exact = torch.tensor(numbers, dtype=torch.float64)
+        # in float32 alpha may cross 1/255, or a pixel stop, one Gaussian earlier or later
+        room = 1e-9 if dtype == torch.float64 else 2e-3 * max(1.0, float(exact.max()) if numbers else 0.0)
+        assert torch.allclose(getattr(result, field).double(), exact, atol=room, rtol=0), field
+    used = torch.zeros(len(colors), dtype=torch.int32)
+    rasterize(
+        in_precision(settings, dtype), **given, means2D=None, colors_precomp=colors.to(dtype), used=used
+    )
+    assert torch.equal(used, result.pixels.clamp_max(1))
+    if name not in ("none", "one"):
+        assert (result.pixels > 0).sum() > 3
+
+
+def test_without_weights_their_sum_is_zero() -> None:
+    inputs = {key: item for key, item in cloud(10).items() if key != "shs"}
+    result = contributions(look_at(20, 20), **inputs)
+    assert result.weight.abs().sum() == 0 and result.pixels.sum() > 0
+
+
+def test_a_map_of_another_size_is_refused() -> None:
+    inputs = {key: item for key, item in cloud(3).items() if key != "shs"}
+    with pytest.raises(ValueError, match=r"shape \(399,\), not one number for each of 20 x 20"):
+        contributions(look_at(20, 20), **inputs, pixel_weights=torch.ones(399))
+    with pytest.raises(ValueError, match="subpixel_offset"):
+        contributions(look_at(20, 20, subpixel_offset=torch.zeros(20, 20, 2)), **inputs)
+
+
+def test_screen_positions_are_those_of_the_renderer() -> None:
+    inputs, settings = cloud(40, seed=3, spread=6.0), look_at(37, 29)
+    drawn = reference.render(settings, **inputs)
+    centers, depths = screen_positions(settings, inputs["means3D"], drawn.radii)
+    observed = drawn.radii > 0
+    assert 3 < observed.sum() < 40
+    assert torch.allclose(centers[observed], drawn.pixel_positions[observed][:, 0, 0])
+    view = inputs["means3D"] @ settings.viewmatrix[:3, 2] + settings.viewmatrix[3, 2]
+    assert torch.allclose(depths[observed], view[observed])
+    assert centers[~observed].abs().sum() == 0 and depths[~observed].abs().sum() == 0

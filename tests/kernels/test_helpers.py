@@ -49,14 +49,9 @@ def test_optimizer_equals_the_step_keeps_state_and_takes_radii():
     first, second = (torch.nn.Parameter(rand(6, 3, seed=s)) for s in (1, 2))
     untouched = torch.nn.Parameter(rand(6, 3, seed=3))
     before = untouched.detach().clone()
-    optimizer = SparseGaussianAdam(
-        [
-            {"params": [first], "lr": 0.1, "name": "xyz"},
-            {"params": [second], "lr": 0.2, "name": "scaling"},
-            {"params": [untouched], "lr": 0.3, "name": "opacity"},
-        ],
-        lr=0.0,
-    )
+    groups = ((first, 0.1, "xyz"), (second, 0.2, "scaling"), (untouched, 0.3, "opacity"))
+    groups = [{"params": [param], "lr": lr, "name": name} for param, lr, name in groups]
+    optimizer = SparseGaussianAdam(groups, lr=0.0)
     radii = torch.tensor([0, 3, 0, 12, 1, 0], dtype=torch.int32)
     by_hand = [p.detach().clone() for p in (first, second)]
     moments = [[torch.zeros(6, 3, dtype=torch.float64) for _ in range(2)] for _ in range(2)]

@@ -11,6 +11,7 @@ import torch
 
 from splatfix.kernels import nvrtc
 from splatfix.kernels.nvrtc import NoKernels
+from tests.tables import data
 
 from .compare import OnGpu
 
@@ -18,13 +19,7 @@ ON_GPU = torch.rand(3).as_subclass(OnGpu)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "file", "expected"),
-    [
-        (None, "fused_ssim._nvrtc", True),
-        (None, "splatfix.kernels.nvrtc", False),
-        ("torch", "fused_ssim._nvrtc", False),
-        ("nvrtc", "splatfix.kernels.nvrtc", True),
-    ],
+    ("chosen", "file", "expected"), data(__file__)["what_is_not_said_is_what_was_installed"]
 )
 def test_what_is_not_said_is_what_was_installed(
     chosen: str | None, file: str, expected: bool, monkeypatch: pytest.MonkeyPatch
@@ -86,29 +81,16 @@ class Library:
         return 0
 
 
-LAYOUTS = {
-    # torch's wheels for Windows hold NVIDIA's DLLs themselves
-    ("win32", "13.0"): (("torch/lib/nvrtc64_130_0.alt.dll", "torch/lib/nvrtc-builtins64_130.dll"), "torch/lib/nvrtc64_130_0.dll"),
-    ("win32", "11.8"): (("torch/lib/nvrtc-builtins64_118.dll",), "torch/lib/nvrtc64_112_0.dll"),
-    ("win32", "12.8"): (("torch/lib/nvrtc64_112_0.dll",), "nvidia/cuda_nvrtc/bin/nvrtc64_120_0.dll"),
-    ("linux", "13.0"): (
-        (
-            "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
-            *(f"nvidia/cu13/lib/{name}" for name in ("libnvrtc-builtins.alt.so.13.0", "libnvrtc.alt.so.13")),
-        ),
-        "nvidia/cu13/lib/libnvrtc.so.13",
-    ),
-    ("linux", "12.8"): (("nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.8",), "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
-    ("linux", "11.7"): (("torch/lib/libnvrtc-builtins.so",), "torch/lib/libnvrtc-672ee683.so.11.2"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("system", "cuda"), LAYOUTS)
+@pytest.mark.parametrize(("system", "cuda", "wanted", "beside"), data(__file__)["layouts"])
 def test_nvrtc_is_found_where_torch_brought_it(
-    system: str, cuda: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    system: str,
+    cuda: str,
+    wanted: str,
+    beside: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """Simulated: files of these names, and a loader that takes them."""
-    beside, wanted = LAYOUTS[system, cuda]
     for name in (*beside, wanted):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -123,11 +105,8 @@ def test_nvrtc_is_found_where_torch_brought_it(
     monkeypatch.setattr(nvrtc, "_compilers", {})
     Library.loaded = []
     compiler = nvrtc.find_compiler()
-    assert (compiler.path, compiler.version, compiler.architectures) == (
-        str(tmp_path / wanted),
-        (13, 0),
-        (75, 120),
-    )
+    assert (compiler.path, compiler.version) == (str(tmp_path / wanted), (13, 0))
+    assert compiler.architectures == (75, 120)
     assert Library.loaded[-1] == str(tmp_path / wanted)
     builtins = [name for name in Library.loaded if "builtins" in name]
     asked = [name for name in beside if "builtins" in name and ".alt." not in name]

@@ -18,25 +18,12 @@ VALUE, GRADIENT = 1e-5, 1e-4
 """Largest errors in float32."""
 
 
-cameras = st.fixed_dictionaries(
-    {
-        "width": st.integers(1, 40),
-        "height": st.integers(1, 40),
-        "fov": st.floats(0.3, 2.0),
-        "distance": st.floats(0.5, 6.0),
-        "roll": st.floats(-3.0, 3.0),
-    }
-)
+sizes = dict.fromkeys(("width", "height"), st.integers(1, 40))
+views = {"fov": st.floats(0.3, 2.0), "distance": st.floats(0.5, 6.0), "roll": st.floats(-3.0, 3.0)}
+cameras = st.fixed_dictionaries(sizes | views)
 rules = st.sampled_from([{}, {"antialiasing": True}, {"kernel_size": 0.1}, {"scale_modifier": 0.5}])
-clouds = st.fixed_dictionaries(
-    {
-        "count": st.integers(1, 12),
-        "seed": st.integers(0, 10_000),
-        "spread": st.floats(0.1, 3.0),
-        "precomputed": st.booleans(),
-        "covariance": st.booleans(),
-    }
-)
+made = {"count": st.integers(1, 12), "seed": st.integers(0, 10_000), "spread": st.floats(0.1, 3.0)}
+clouds = st.fixed_dictionaries(made | dict.fromkeys(("precomputed", "covariance"), st.booleans()))
 
 
 def compare(

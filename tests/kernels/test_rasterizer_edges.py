@@ -10,14 +10,11 @@ import torch
 from splatfix.kernels import blending, projection
 from splatfix.kernels.rasterizer import GaussianRasterizer, rasterize
 
+from .compare import leaves_of
 from .gaussian_cases import faint, one
 from .scenes import Inputs, cloud, look_at, rand
 
 SETTINGS = look_at(20, 16)
-
-
-def leaves_of(inputs: Inputs) -> Inputs:
-    return {name: tensor.clone().requires_grad_() for name, tensor in inputs.items()}
 
 
 def single(inputs: Inputs) -> Inputs:

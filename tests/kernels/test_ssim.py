@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from splatfix.kernels import ssim as module
 from splatfix.kernels.ssim import fused_ssim, fused_ssim3d
+from tests.tables import data
 
 WEIGHTS = torch.tensor([math.exp(-((i - 5) ** 2) / 4.5) for i in range(11)], dtype=torch.float64)
 WEIGHTS /= WEIGHTS.sum()
@@ -259,22 +260,12 @@ def test_compiles_into_one_graph(padding):
     assert relative(x.grad, -gradient) <= 1e-9
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "padding", "error", "says"),
-    [
-        (torch.rand(3, 8, 8), torch.rand(3, 8, 8), "same", ValueError, "unsqueeze"),
-        (torch.rand(8, 8), torch.rand(8, 8), "same", ValueError, r"\[B, C, H, W\]"),
-        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 9), "same", ValueError, "one shape"),
-        (torch.rand(1, 3, 8, 8), torch.rand(1, 1, 8, 8), "same", ValueError, "broadcast"),
-        (torch.rand(1, 3, 8, 8).half(), torch.rand(1, 3, 8, 8).half(), "same", TypeError, r"\.float\(\)"),
-        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8).double(), "same", TypeError, "one dtype"),
-        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8), "reflect", ValueError, '"valid"'),
-        (torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8), "valid", ValueError, "at least 11"),
-        (torch.rand(1, 3, 0, 8), torch.rand(1, 3, 0, 8), "same", ValueError, "empty"),
-    ],
-)
-def test_errors_say_what_to_do(first, second, padding, error, says):
-    with pytest.raises(error, match=says):
+@pytest.mark.parametrize(("shapes", "dtypes", "padding", "error", "says"), data(__file__)["errors"])
+def test_errors_say_what_to_do(shapes, dtypes, padding, error, says):
+    first, second = (
+        torch.rand(shape).to(getattr(torch, name)) for shape, name in zip(shapes, dtypes, strict=True)
+    )
+    with pytest.raises({"value": ValueError, "type": TypeError}[error], match=says):
         fused_ssim(first, second, padding)
     with pytest.raises(ValueError, match=r"\[B, C, D, H, W\]"):
         fused_ssim3d(torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8))

@@ -1,4 +1,7 @@
-"""Failures: the vocabulary, the messages that say by themselves what is wrong, and the checks that predict a class."""
+"""Failures: the vocabulary, the messages that say by themselves what is wrong, and the checks that predict a class.
+
+And records of known breakages: each is whole, and check, edit, build log and coverage read the same one.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,21 @@ import pytest
 from splatfix.checks import all_checks
 from splatfix.core.step import commands
 from splatfix.knowledge import using
+from splatfix.knowledge.breakages import Breakage, breakages, source_patterns
 from splatfix.knowledge.failures import (
     Failure,
     explain_message,
     failure_class,
     failure_classes,
     failures,
+    foreseen_by,
     messages,
 )
 from tests.tables import data
 
 TABLE = data(__file__)
 
+RECORDS = pytest.mark.parametrize("record", breakages(), ids=lambda record: record.key)
 CODES = {item.code: item for item in all_checks()}
 
 
@@ -71,3 +77,34 @@ def test_a_class_has_checks_or_a_reason(row: Failure) -> None:
     for code in row.checks:
         assert code in CODES, f"{code} is no check"
         assert row.name in CODES[code].page.rpartition("Predicts:")[2], "its page does not name the class"
+
+
+@RECORDS
+def test_a_record_is_whole(record: Breakage) -> None:
+    assert len(record.symptom) > 20 and record.sources
+    assert bool(record.edits or record.variables) != bool(record.no_edit)
+    assert not record.stops or record.find
+    assert not record.failure_class or failure_class(record.failure_class)
+    if record.check:
+        asked = record.uses or record.look_for
+        assert asked and asked.key == record.key
+        assert record.uses or record.find
+        words = record.check.summary.format(source="dgr", cause="CUDA 13.0", file="a.cu", line=3, text="x")
+        assert "{" not in words and ("dgr" in words or "a.cu:3" in words)
+
+
+@RECORDS
+def test_its_check_is_registered(record: Breakage) -> None:
+    if record.check is None:
+        assert record.look_for is None
+        return
+    assert CODES[record.check.code].title == record.check.title
+    classes = [row.name for row in foreseen_by(record.check.code)]
+    assert classes == ([record.failure_class] if record.failure_class else [])
+
+
+def test_what_checkouts_are_searched_for() -> None:
+    found = {pattern.key for pattern in source_patterns()}
+    python = {item.key for item in breakages() if item.uses}
+    assert found - python == {"cstdint", "cfloat", "cub-functors", "thrust-sequence"}
+    assert "numpy-aliases" in python

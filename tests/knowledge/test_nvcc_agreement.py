@@ -79,12 +79,8 @@ def test_ptxas_takes_ptx_as_our_rule_does(toolkit: Path, tmp_path: Path) -> None
         source = tmp_path / f"{target.sm}.ptx"
         source.write_text(f".version {isa[0]}.{isa[1]}\n.target {target.sm}\n.address_size 64\n")
         for device in plain:
-            done = subprocess.run(
-                [toolkit / "bin/ptxas", f"-arch={device.sm}", source, "-o", tmp_path / "out.cubin"],
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            argv = [toolkit / "bin/ptxas", f"-arch={device.sm}", source, "-o", tmp_path / "out.cubin"]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
             # A device is a plain number for the driver; for ptxas the "a" of the same number must be asked for.
             expected = ptx_runs_on(target, device) and not (target.variant == "a" and target.plain == device)
             assert (done.returncode == 0) == expected, (target.sm, device.sm, done.stderr)

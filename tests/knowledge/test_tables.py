@@ -26,13 +26,7 @@ from splatfix.knowledge import (
     torch_releases,
     using,
 )
-from splatfix.knowledge.archs import (
-    arch_info,
-    cubin_runs_on,
-    known_archs,
-    newest_toolkit,
-    toolkit_supports,
-)
+from splatfix.knowledge.archs import arch_info, cubin_runs_on, known_archs, newest_toolkit, toolkit_supports
 from splatfix.knowledge.cpp_extension import compare
 from splatfix.knowledge.drivers import cuda_level_of_driver
 from splatfix.knowledge.imports import repository_of
@@ -127,25 +121,7 @@ class TestOverrides:
         found = build("2.15.0", "cu126")
         assert found is not None and not found.index_verified
 
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("[nothing.here]\nx = 1", "names the table 'nothing', which does not exist. Tables: archs"),
-            ("[archs.colours.1]\nx = 1", "archs has 'colours'"),
-            ("archs = 3", "archs is 3; it must be a table"),
-            ("[archs.archs.130]\nname = 'X'", "archs.archs.130 lacks source, cc, gpus"),
-            ("[archs.archs.120]\ncc = '12.0'", "must be a version of two numbers"),
-            ("[archs.archs.120]\ntypo = true", "archs.archs.120 has 'typo'"),
-            ("[archs.archs.75]\nlast_toolkit = 'x'", "must be a version of two numbers, [12, 8] or null"),
-            (OVERRIDE.replace("archs.130", "archs.new"), "has a row whose key is not a whole number"),
-            (
-                "[breakages.cstdint.when]\ngcc = 13",
-                "breakages.cstdint.when.gcc is 13; it must be versions such as",
-            ),
-            ("[breakages.new]\ntitle = 'X'", "breakages.new lacks symptom, cure, sources."),
-            ("= broken", "is not valid TOML"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "words"), data(__file__)["faults"])
     def test_faults_are_told_in_words(self, tmp_path: Path, text: str, words: str) -> None:
         path = tmp_path / "mine.toml"
         path.write_text(text)
@@ -195,10 +171,7 @@ def read_everything() -> None:
     for row in torch_releases.releases():
         [torch_releases.wheel_obstacle(item, python=(3, 11), glibc=(2, 35)) for item in row.builds]
     toolkits.provision(13), toolkits.recipe("13.0"), toolkits.cuda_of_torch("2.11")
-    (
-        stacks.identify("simple_knn", stacks.Traits()),
-        stacks.lookalike("simple-knn"),
-    )
+    stacks.identify("simple_knn", stacks.Traits()), stacks.lookalike("simple-knn")
     host_compilers.limits((12, 8)), host_compilers.library_unreadable((11, 5), 11)
     host_compilers.oldest_gcc_of_torch("2.9"), host_compilers.compiler_check_skipped("2.9.1", None)
     breakages.breakages(), failures.failure_classes(), failures.explain_message("error", "compiler")
@@ -220,10 +193,7 @@ def test_every_section_takes_a_new_row_and_a_changed_field(name: str, section: s
         read_everything()
         mine = table(name)[section]
         assert mine[new] == row and len(mine) == len(found) + 1
-        assert name in ("recipes", "log_observations") or mine[key] == {
-            **row,
-            "note": "seen here",
-        }
+        assert name in ("recipes", "log_observations") or mine[key] == {**row, "note": "seen here"}
     assert table(name)[section] == found
 
 

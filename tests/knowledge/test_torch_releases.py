@@ -1,55 +1,21 @@
-"""Torch builds: what each carries, which run on a GPU, in what order, and by what command."""
+"""Torch builds: what each carries, which run on a GPU, in what order, and by what command; and toolkits from wheels."""
 
 import pytest
 
 from splatfix.knowledge.archs import Arch
-from splatfix.knowledge.drivers import Platform
+from splatfix.knowledge.toolkits import cuda_of_torch, provision, provisionable, recipe
 from splatfix.knowledge.torch_releases import (
     TorchRelease,
     build,
     build_runs_on,
     builds_for_arch,
-    cxx11_abi,
-    how_build_runs,
-    place,
     release,
     releases,
     wheel_obstacle,
 )
 
 
-def runs(version: str, tag: str, cc: str, platform: Platform = "linux", machine: str = "x86_64") -> str:
-    found = build(version, tag)
-    return how_build_runs(found, Arch.parse(cc), platform, machine)
-
-
-@pytest.mark.parametrize(
-    ("version", "tag", "cc", "how"),
-    [
-        ("2.9.1", "cu128", "8.9", "cubin"),  # by the 8.6 code
-        ("2.9.1", "cu128", "12.0", "cubin"),
-        ("2.9.1", "cu126", "12.0", "no"),
-        ("2.11.0", "cu128", "7.0", "no"),
-        ("2.7.1", "cu128", "12.1", "cubin"),
-        ("2.7.1", "cu118", "8.6", "unknown"),  # its list is not from a source
-    ],
-)
-def test_how_a_linux_build_runs(version: str, tag: str, cc: str, how: str) -> None:
-    assert runs(version, tag, cc) == how
-
-
-def test_other_places() -> None:
-    assert runs("2.15.0", "cu132", "11.0", machine="aarch64") == "cubin"
-    assert runs("2.9.1", "cu128", "12.0", "windows") == "unknown"
-    assert runs("2.12.1", "cu129", "12.0", "windows") == "no"  # no such wheel
-    assert runs("2.12.1", "cu126", "6.1", "windows", "AMD64") == "cubin"
-    assert place("windows", "AMD64") == "windows-x86_64" and place("linux", "arm64") == "linux-aarch64"
-
-
 def test_ptx_that_sources_dispute_is_unknown() -> None:
-    assert runs("2.9.1", "cu130", "13.0") == "unknown"
-    assert runs("2.7.1", "cu128", "13.0") == "ptx"
-    assert runs("2.14.1", "cu130", "13.0") == "no"
     found = build("2.9.1", "cu130")
     assert found is not None and build_runs_on(found, Arch(13, 0)) is None
 
@@ -111,14 +77,6 @@ class TestRanking:
         assert builds_for_arch(Arch(11, 0), machine="aarch64")[0].build.tag == "cu132"
 
 
-@pytest.mark.parametrize(
-    ("version", "new"),
-    [("2.6.0+cu124", False), ("2.6.0+cu126", True), ("2.16.0", True), ("2.5.1+cpu", None)],
-)
-def test_cxx11_abi(version: str, new: bool | None) -> None:
-    assert cxx11_abi(version) is new
-
-
 @pytest.mark.parametrize("row", releases(), ids=lambda row: row.release)
 def test_rows_hold_together(row: TorchRelease) -> None:
     assert any(item.tag == row.pypi_linux_default for item in row.builds)
@@ -148,3 +106,32 @@ def test_every_build_can_be_pinned_whole() -> None:
         "cu130",
         "cu134",
     ]
+
+
+def test_only_cuda_13_compiles() -> None:
+    assert [provisionable(major) for major in (10, 11, 12, 13, 14)] == [None, False, False, True, None]
+    twelve = provision(12)
+    assert twelve is not None and "no nvcc" in twelve.holds
+
+
+def test_recipe() -> None:
+    found = recipe("13.0.2")
+    assert found.verified
+    assert found.requirement == "cuda-toolkit[nvcc,cccl,cudart,cublas,cusparse,cusolver]==13.0.2"
+    assert found.cuda_home == "nvidia/cu13"
+    needed = [fix for fix in found.fixes if fix.needed]
+    assert [(fix.path, fix.links_to) for fix in needed] == [("lib/libcudart.so", "libcudart.so.13")]
+    assert recipe("12.8.1") is None and recipe("14.0") is None
+    newest = recipe("13.2")
+    assert newest.requirement.endswith("==13.2.*")
+    windows = recipe("13.0.2", "windows")
+    assert windows.fixes == () and not windows.verified
+
+
+def test_the_version_that_torch_depends_on() -> None:
+    assert cuda_of_torch("2.15.0") == "13.2.2"
+    assert cuda_of_torch("2.10.0") is None
+    for version in ("2.11", "2.12", "2.13", "2.14", "2.15"):
+        row, cuda = release(version), cuda_of_torch(version)
+        assert row is not None and cuda is not None
+        assert row.pypi_linux_default == "cu{}{}".format(*cuda.split(".")), version

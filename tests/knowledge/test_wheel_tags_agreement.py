@@ -7,14 +7,7 @@ import packaging._manylinux
 import packaging.tags
 import pytest
 
-from splatfix.knowledge import torch_releases
-from splatfix.knowledge.wheel_tags import (
-    WheelTarget,
-    _platforms,
-    extension_file_fits,
-    python_of_file,
-    tag_fits,
-)
+from splatfix.knowledge import torch_releases, wheel_tags
 
 PYTHONS = [(3, minor) for minor in (7, 8, 9, 10, 11, 12, 13, 14, 15)]
 GLIBCS = [(2, minor) for minor in (5, 12, 16, 17, 27, 28, 31, 35, 39, 41)]
@@ -41,41 +34,8 @@ def decided(python: tuple[int, int], platforms: list[str]) -> frozenset[str]:
 def test_the_names_of_every_linux(
     monkeypatch: pytest.MonkeyPatch, machine: str, glibc: tuple[int, int]
 ) -> None:
-    target = WheelTarget((3, 11), f"linux_{machine}", glibc)
-    assert set(_platforms(target)) == set(linux(monkeypatch, machine, glibc))
-
-
-@pytest.mark.parametrize(
-    ("tag", "fits"),
-    [
-        ("cp313-cp313t-linux_x86_64", True),
-        ("cp313-cp313-linux_x86_64", False),
-        ("cp310-abi3-linux_x86_64", False),
-        ("py3-none-any", True),
-        ("cp313", False),
-        ("cp313-cp313t-musllinux_1_2_x86_64", False),
-        ("cp313-cp313t-manylinux_2_39_x86_64", True),  # its C library is not known
-    ],
-)
-def test_a_free_threaded_python(tag: str, fits: bool) -> None:
-    assert tag_fits(tag, WheelTarget((3, 13), "linux_x86_64", free_threaded=True)) is fits
-
-
-@pytest.mark.parametrize(
-    ("platform", "tag", "fits"),
-    [
-        ("linux_x86_64", "cp312-cp312-musllinux_1_1_x86_64", True),
-        ("linux_x86_64", "cp312-cp312-manylinux_2_17_x86_64", False),
-        ("win_amd64", "cp312-cp312-win_amd64", True),
-        ("win_amd64", "cp312-cp312-win32", False),
-        ("macosx_14_0_arm64", "cp312-cp312-macosx_11_0_arm64", True),
-        ("macosx_14_0_arm64", "cp312-cp312-macosx_15_0_arm64", False),
-        ("macosx_14_0_x86_64", "cp312-cp312-macosx_10_9_universal2", True),
-        ("macosx_nonsense", "cp312-cp312-macosx_10_9_universal2", False),
-    ],
-)
-def test_other_systems(platform: str, tag: str, fits: bool) -> None:
-    assert tag_fits(tag, WheelTarget((3, 12), platform, musl=(1, 2))) is fits
+    target = wheel_tags.WheelTarget((3, 11), f"linux_{machine}", glibc)
+    assert set(wheel_tags._platforms(target)) == set(linux(monkeypatch, machine, glibc))
 
 
 def test_pips_own_list_for_this_interpreter() -> None:
@@ -86,9 +46,9 @@ def test_pips_own_list_for_this_interpreter() -> None:
     glibc = packaging._manylinux._get_glibc_version()
     supported = {str(tag) for tag in tags.get_supported()}
     machine = next(tag for tag in supported if "-linux_" in tag).rpartition("-linux_")[2]
-    target = WheelTarget(sys.version_info[:2], f"linux_{machine}", glibc if glibc[0] > 0 else None)
+    target = wheel_tags.WheelTarget(sys.version_info[:2], f"linux_{machine}", glibc if glibc[0] > 0 else None)
     assert len(supported) > 300
-    assert not [tag for tag in supported if not tag_fits(tag, target) and "armv7l" not in tag]
+    assert not [tag for tag in supported if not wheel_tags.tag_fits(tag, target) and "armv7l" not in tag]
 
 
 @pytest.mark.parametrize("row", torch_releases.releases(), ids=lambda row: row.release)
@@ -133,10 +93,5 @@ ENDINGS = {ending for _, suffixes in EXTENSION_SUFFIXES for ending in suffixes}
 def test_files_that_an_interpreter_imports(version: tuple[int, int], suffixes: tuple[str, ...]) -> None:
     abi_tag = suffixes[0].strip(".").rpartition(".")[0]
     for ending in {*ENDINGS, ".abi3.pyd", ".dll", ".py", ".so.1"}:
-        assert extension_file_fits(f"_C{ending}", abi_tag) == (ending in suffixes), ending
-    assert python_of_file(f"_C{suffixes[0]}") == version
-
-
-@pytest.mark.parametrize("name", ["_C.abi3.so", "_C.so", "libcpython-310.so"])
-def test_a_name_without_a_python(name: str) -> None:
-    assert python_of_file(name) is None
+        assert wheel_tags.extension_file_fits(f"_C{ending}", abi_tag) == (ending in suffixes), ending
+    assert wheel_tags.python_of_file(f"_C{suffixes[0]}") == version

@@ -29,18 +29,7 @@ KERNEL = data(__file__)["texts"]["kernel"]
 BINDING = data(__file__)["texts"]["binding"]
 TARGETS = ("sm_86", "sm_89", "sm_90", "sm_120", "sm_121")
 # What nvcc compiles for, and the targets that run it ("CUDA C++ Programming Guide", binary and PTX compatibility).
-BUILDS = {
-    "sm_120": "sm_120 sm_121",
-    "sm_75 sm_80 sm_86 sm_90": "sm_86 sm_89 sm_90",
-    "compute_90": "sm_90 sm_120 sm_121",
-    "sm_86": "sm_86 sm_89",
-    "sm_80 sm_120": "sm_86 sm_89 sm_120 sm_121",
-    "sm_121": "sm_121",
-    "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120": "sm_86 sm_89 sm_90 sm_120 sm_121",
-    "sm_120a": "sm_120",
-    "sm_100": "",
-    "compute_75": "sm_86 sm_89 sm_90 sm_120 sm_121",
-}
+BUILDS = data(__file__)["builds"]
 MODULES = ("found_probe", "diff_gaussian_rasterization")
 TAG = "cp311-cp311-linux_x86_64"
 
@@ -66,17 +55,9 @@ def wheels(native: Environment, cuda_site: Path, tmp_path_factory: pytest.TempPa
     ask = "import sysconfig; print(sysconfig.get_path('include'))"
     headers = ProcessRunner().run([native.python, "-c", ask], timeout=60)
     include = (torch / "include", torch / "include/torch/csrc/api/include", headers.stdout.strip())
-    compile_cpp = [
-        "g++",
-        "-c",
-        "-O0",
-        "-fPIC",
-        "-std=c++17",
-        "-w",
-        "-DTORCH_EXTENSION_NAME=_C",
-        "binding.cpp",
-    ]
-    compile_cpp += [f"-I{path}" for path in include]
+    options = [f"-I{path}" for path in include]
+    compile_cpp = ["g++", "-c", "-O0", "-fPIC", "-std=c++17", "-w", "-DTORCH_EXTENSION_NAME=_C", *options]
+    compile_cpp.append("binding.cpp")
     _run(folder, *compile_cpp, "-o", "binding.o")
     _run(folder, *compile_cpp, "-D_GLIBCXX_USE_CXX11_ABI=0", "-o", "old_abi.o")
     for number, archs in enumerate(BUILDS):

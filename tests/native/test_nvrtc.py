@@ -18,13 +18,7 @@ from tests.tables import data
 
 pytestmark = pytest.mark.native
 
-NAMES = (
-    "fused_ssim",
-    "simple_knn",
-    "diff_gaussian_rasterization@v1",
-    "diff_gaussian_rasterization_fastgs",
-    "diff_surfel_rasterization",
-)
+NAMES = data(__file__)["names"]
 CPU = data(__file__)["texts"]["cpu"]
 
 

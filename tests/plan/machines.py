@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 import splatfix.plan as plan_room
-from splatfix.context import Choice, Goal, make_context
+from splatfix.context import Choice, Context, Goal, make_context
 from splatfix.core.errors import Rejected, SplatfixError, require
 from splatfix.core.step import Step
 from splatfix.facts import EntryKind
@@ -22,6 +22,7 @@ from splatfix.model import (
     Fact,
     Facts,
     FatbinGroup,
+    Finding,
     Gpu,
     Interpreter,
     MachineFacts,
@@ -34,14 +35,15 @@ from splatfix.model import (
 )
 from splatfix.plan import (
     NO_SOURCES,
-    InstallPlan,
+    Case,
     LaneSummary,
-    Option,
     OptionKind,
     Options,
+    Plan,
     Request,
     SourceSummary,
-    plan_install,
+    best,
+    rank,
 )
 from splatfix.plan.checkout import read_sources
 from tests.checks.conftest import with_facts as changed
@@ -190,9 +192,9 @@ def installing(
     )
 
 
-def make_plan(request: Request, facts: Facts) -> InstallPlan:
+def make_plan(request: Request, facts: Facts) -> Plan:
     """The plan of an installation; a problem is raised."""
-    return plan_install(request, make_context(facts, Goal(request.targets)))
+    return require(best(Case(context=make_context(facts, Goal(request.targets)), request=request)))
 
 
 def find_options(
@@ -203,7 +205,14 @@ def find_options(
     keep: tuple[str, ...] = (),
 ) -> Options:
     """The options of these facts for a goal."""
-    return plan_room.find_options(make_context(facts, goal), lanes, sources, keep)
+    return rank(Case(context=make_context(facts, goal), lanes=tuple(lanes), sources=sources, keep=keep))
+
+
+def advised_options(
+    findings: Sequence[Finding], context: Context, sources: SourceSummary = NO_SOURCES
+) -> Options:
+    """The options with the advice that answers these findings."""
+    return plan_room.advised_options(findings, Case(context=context, sources=sources))
 
 
 def extensions(**variants: Sequence[str]) -> SourceSummary:
@@ -218,7 +227,7 @@ def rasterizer(key: str) -> SourceSummary:
     return extensions(**{row.module: (key,)})
 
 
-def plan(options: Options, kind: OptionKind) -> Option:
+def plan(options: Options, kind: OptionKind) -> Plan:
     """The available option of a kind."""
     return next(item for item in options.available if item.kind is kind)
 
@@ -256,7 +265,7 @@ def sources_in(
 StepKind = TypeVar("StepKind", bound=Step)
 
 
-def step_of(option: Option, kind: type[StepKind]) -> StepKind:
+def step_of(option: Plan, kind: type[StepKind]) -> StepKind:
     """The first step of this class."""
     return next(step for step in option.steps if isinstance(step, kind))
 

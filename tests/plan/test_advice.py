@@ -10,8 +10,8 @@ from splatfix.context import make_context
 from splatfix.core.step import PlainStep, Step, run, say, set_variable
 from splatfix.facts import with_checkout
 from splatfix.model import Distribution, Fact, Facts, Status, ToolkitChoice
-from splatfix.model.steps import Rebuild
-from splatfix.plan import OptionKind, Options, advised_options, summarise
+from splatfix.model.steps import BuildWheel
+from splatfix.plan import OptionKind, Options, summarise
 from tests.archs import goal
 from tests.checks.test_packages import package
 from tests.files import put
@@ -19,6 +19,7 @@ from tests.machines import NAMES, facts_of
 from tests.plan.machines import (
     CUDA_12,
     CUDA_13,
+    advised_options,
     argv,
     changed,
     cuda_source,
@@ -69,15 +70,15 @@ def test_warnings_that_ask_for_what_install_does_are_mended_too() -> None:
     findings = list(run_checks(context))
     wrong = next(item for item in findings if item.code == "cuda-home-wrong")
 
-    def mended(*steps: Step) -> bool:
-        warned = replace(wrong, code="no-gpu-at-build", status=Status.WARN, remedy=steps)
+    def mended(*steps: Step, code: str = "no-gpu-at-build") -> bool:
+        warned = replace(wrong, code=code, status=Status.WARN, remedy=steps)
         others = [item for item in findings if item.code != warned.code]
         advice = advised_options([*others, warned], context).advice
         assert advice
         return warned.code in advice.mended
 
     arch_list, preload = set_variable("TORCH_CUDA_ARCH_LIST", "12.0"), set_variable("LD_PRELOAD", "x.so")
-    assert mended(arch_list) and mended(run("pip", "install", "--no-build-isolation", "."))
+    assert mended(arch_list) and mended(run("pip", "install", "."), code="build-isolation-enabled")
     assert (
         not mended(arch_list, preload)
         and not mended(arch_list, run("apt", "install", "gcc"))
@@ -155,7 +156,7 @@ def test_a_submodule_that_a_package_imports_is_fetched_before_its_build(tmp_path
     findings = run_checks(context, select(("submodules-missing", "imports-missing", "cuda-home-wrong")))
     failed = [item.code for item in findings if item.status in (Status.FAIL, Status.WARN)]
     assert failed == ["cuda-home-wrong", "submodules-missing"]
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and advice.option and "external/scan is missing" in advice.option.steps[0].text
     assert advice.also_needed == () and advice.mended == ("cuda-home-wrong",)
@@ -170,10 +171,13 @@ flags = ["-std=c++14", f"-gencode=arch=compute_{archs},code=sm_{archs}"]
 """
     cuda_source(tmp_path, flags="*flags", before=before)
     context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     codes = ("cxx-standard-forced", "arch-list-ignored")
     findings = run_checks(context, select(codes))
-    clone, build = run("git", "clone", "https://example.org/scatter"), run("splatfix", "install", "./scatter")
+    clone, build = (
+        run("git", "clone", "https://example.org/scatter", kind="clone"),
+        context.install("./scatter"),
+    )
     lacking = replace(findings[0], code="imports-missing", status=Status.FAIL, remedy=(clone, build))
     advice = advised_options([*findings, lacking], context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["imports-missing"]
@@ -186,7 +190,7 @@ def test_after_a_refusal_nothing_is_asked_for_that_install_sets(tmp_path: Path) 
     asks = NO_SWITCH + "cc = torch.cuda.get_device_capability()\n"
     cuda_source(tmp_path, before=asks)
     context = make_context(with_checkout(wrapped(machine()), tmp_path, ()), goal("sm_120"))
-    sources = summarise((str(tmp_path),), context.facts, named=("HERE",))
+    sources = summarise((str(tmp_path),), context, named=("HERE",))
     findings = run_checks(context, select(("cuda-home-wrong",)))
     advice = advised_options(findings, context, sources=sources).advice
     assert advice and [item.code for item in advice.also_needed] == ["gpu-needed-to-build"]
@@ -213,4 +217,4 @@ def test_what_splatfix_fetches_is_one_command(tmp_path: Path) -> None:
     options = find_options(goal("sm_120"), healthy(), sources=sources)
     option = plan(options, OptionKind.REBUILD)
     assert option.steps[0].text == "fetch it from x" and option.steps[0].command is None
-    assert "--fetch-submodules" in argv(step_of(option, Rebuild))
+    assert "--fetch-submodules" in argv(step_of(option, BuildWheel))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from splatfix.context import make_context
 from splatfix.context.architectures import ArchChoice, Decider, choose_archs
 from splatfix.core.errors import Exit, SplatfixError, require
 from splatfix.facts import read_source
@@ -131,7 +132,7 @@ def test_without_a_variable_setup_py_is_edited_or_refused(tmp_path: Path) -> Non
     no_plan("gpu-needed-to-build", cuda_source(tmp_path / "f", before=computes))
     hidden = NO_SWITCH.replace("torch.cuda.is_available()", "is_available()")
     no_plan("gpu-needed-to-build", cuda_source(tmp_path / "d", before=hidden))
-    refusals = {name: summarise((str(tmp_path / name),), machine()).refused for name in "acd"}
+    refusals = {name: summarise((str(tmp_path / name),), make_context(machine())).refused for name in "acd"}
     assert [refusal and refusal.code for refusal in refusals.values()] == [None, *["gpu-needed-to-build"] * 2]
     told = asks + 'os.environ.get("MY_CUDA_ARCHS")\n'
     assert build_of(plan(cuda_source(tmp_path / "e", before=told))).edits

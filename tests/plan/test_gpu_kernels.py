@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from splatfix.core.proof import RungName
 from splatfix.model import Facts
 from splatfix.model.steps import MakeDropin
-from splatfix.plan import InstallPlan, OptionKind
+from splatfix.plan import OptionKind, Plan
 from tests.archs import archs, request_for
 from tests.plan.machines import (
     NEW_DRIVER,
@@ -117,7 +117,7 @@ def test_auto_leaves_native_code_that_serves(tmp_path: Path) -> None:
     torch = replace(TORCH, code=code("sm_120"))
     here = machine(torch=torch, gpus=(RTX_5080,), toolkits=(), driver=NEW_DRIVER)
 
-    def planned(*archs: str) -> InstallPlan:
+    def planned(*archs: str) -> Plan:
         return make_plan(
             request_for((source,), backend="auto"), with_extension(here, "simple_knn", code(*archs))
         )

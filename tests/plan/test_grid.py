@@ -13,9 +13,9 @@ from splatfix.knowledge.host_compilers import limits
 from splatfix.knowledge.tables import parse_version
 from splatfix.knowledge.torch_releases import build, build_runs_on, wheel_obstacle
 from splatfix.model import Code, Driver, Fact, Facts, FatbinGroup, Gpu, Toolkit, Torch
-from splatfix.model.steps import InstallTorch, ProvideToolkit, Rebuild
-from splatfix.plan import Option, OptionKind
-from splatfix.plan.backends.torch import as_torch
+from splatfix.model.steps import BuildWheel, InstallTorch, ProvideToolkit
+from splatfix.plan import OptionKind, Plan
+from splatfix.plan.to_be import as_torch
 from tests.archs import goal
 from tests.plan.machines import CUDA_13, argv, changed, compilers, find_options, machine
 
@@ -77,7 +77,7 @@ def build_machine(torch: str, driver: str, toolkits: tuple[str, ...], compiler: 
     return changed(facts, driver=Fact(Driver(driver, words), "grid"), glibc="2.35")
 
 
-def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) -> None:
+def check(facts: Facts, plan: Plan, targets: tuple[Arch, ...], driver: str) -> None:
     """One plan against the tables, asked directly."""
     new = next((step for step in plan.steps if isinstance(step, InstallTorch)), None)
     installed = facts.environment.torch.value
@@ -94,7 +94,7 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
     elif installed and installed.cuda:
         major, _, minor = installed.cuda.partition(".")
         cuda = (int(major), int(minor))
-    rebuild = next((step for step in plan.steps if isinstance(step, Rebuild)), None)
+    rebuild = next((step for step in plan.steps if isinstance(step, BuildWheel)), None)
     if rebuild is None:
         return
     assert cuda is not None, "nothing is compiled beside a torch without CUDA"
@@ -105,13 +105,14 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
     assert numbers[0] == cuda[0], "torch refuses another major"
     if any(isinstance(step, ProvideToolkit) for step in plan.steps):
         assert numbers[0] >= 13, "no compiler of an older CUDA is on PyPI"
-    sass = [Arch.parse(item) for item in rebuild.arch_list.split(";") if "+PTX" not in item]
-    ptx = [Arch.parse(item.removesuffix("+PTX")) for item in rebuild.arch_list.split(";") if "+PTX" in item]
+    arch_list = rebuild.variables["TORCH_CUDA_ARCH_LIST"]
+    sass = [Arch.parse(item) for item in arch_list.split(";") if "+PTX" not in item]
+    ptx = [Arch.parse(item.removesuffix("+PTX")) for item in arch_list.split(";") if "+PTX" in item]
     for arch in (*sass, *ptx):
         assert toolkit_supports((numbers[0], numbers[1]), arch) is not False, (numbers, arch)
     for arch in targets:
         native = any(cubin_runs_on(item, arch) for item in sass)
-        assert native or any(ptx_runs_on(item, arch) for item in ptx), (rebuild.arch_list, arch)
+        assert native or any(ptx_runs_on(item, arch) for item in ptx), (arch_list, arch)
         if not native and arch in here and plan.kind is not OptionKind.DRIVER:
             isa, level = (
                 drivers.ptx_isa_of_cuda((numbers[0], numbers[1])),
@@ -119,8 +120,8 @@ def check(facts: Facts, plan: Option, targets: tuple[Arch, ...], driver: str) ->
             )
             assert isa is None or drivers.ptx_jit_ok(isa, level) is not False
     bounds = limits((numbers[0], numbers[1]))
-    if rebuild.compiler and bounds:
-        found = next(item for item in facts.machine.compilers.value or () if item.path == rebuild.compiler)
+    if bounds and (compiler := rebuild.variables.get("CXX")):
+        found = next(item for item in facts.machine.compilers.value or () if item.path == compiler)
         assert int((found.version or "0").split(".")[0]) <= bounds.gcc_max_major
 
 
@@ -136,7 +137,7 @@ def run_cell(cell: tuple[str, str, tuple[str, ...], str, str, tuple[str, ...]]) 
     assert all(len(item.rejected_because) > 10 for item in options.rejected)
     for plan in options.available:
         check(facts, plan, targets, driver)
-    return sum(1 for plan in options.available if any(isinstance(step, Rebuild) for step in plan.steps))
+    return sum(1 for plan in options.available if any(isinstance(step, BuildWheel) for step in plan.steps))
 
 
 def test_a_part_of_the_grid() -> None:

@@ -10,7 +10,7 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.model import Fact, Facts, Gpu, MissingHeader, ToolkitChoice
 from splatfix.model.steps import InstallDependencies
-from splatfix.plan import BuildWheel, InstallPlan, InstallWheel, wheel_build
+from splatfix.plan import BuildWheel, InstallWheel, Plan, wheel_build
 from tests.archs import archs, goal, request_for
 from tests.files import put
 from tests.plan.machines import argv, make_plan, step_of
@@ -29,11 +29,11 @@ from .machines import (
 from .machines import refused as problem_of
 
 
-def plan(source: Path, facts: Facts | None = None, **asked: Any) -> InstallPlan:
+def plan(source: Path, facts: Facts | None = None, **asked: Any) -> Plan:
     return make_plan(request_for((str(source),), **{"targets": ("sm_120",), **asked}), facts or machine())
 
 
-def build_of(made: InstallPlan) -> BuildWheel:
+def build_of(made: Plan) -> BuildWheel:
     return next(step for step in made.steps if isinstance(step, BuildWheel))
 
 
@@ -164,6 +164,7 @@ PIP = {"pip": "25"}
         ("externally-managed", "", {"interpreter": SYSTEM_PYTHON}, {}),
         ("no-python-headers", "--backend nvrtc", {"interpreter": EMBEDDED_PYTHON}, {}),
         ("cpu-only-torch", "ROCm", {"torch": ROCM}, {}),
+        ("ptx-unavailable", "--dry-run --why --python /env/bin/python --target sm_120", {"toolkits": ()}, {"ptx": True}),
     ],
 )  # fmt: skip
 def test_what_stands_in_the_way(

@@ -17,8 +17,8 @@ from splatfix.core.proof import RungName
 from splatfix.core.step import PlainStep
 from splatfix.knowledge.torch_releases import replacing_words
 from splatfix.model import Distribution, Driver, Fact, Facts, Gpu, SplatPackage, Torch
-from splatfix.model.steps import Confirm, InstallTorch, Keep, ProvideToolkit, Rebuild, RunLane, UseDropins
-from splatfix.plan import LaneSummary, OptionKind, SourceSummary, summarise
+from splatfix.model.steps import BuildWheel, Confirm, InstallTorch, Keep, MakeDropin, ProvideToolkit, RunLane
+from splatfix.plan import LaneSummary, OptionKind, Plan, SourceSummary, summarise
 from tests.archs import archs, goal
 from tests.files import put
 from tests.plan.machines import (
@@ -61,6 +61,11 @@ def blackwell(driver: tuple[str, str] = NEW_DRIVER, **values: Any) -> Facts:
     return machine(**{"torch": BLACKWELL_TORCH, "gpus": (RTX_5080,), "driver": driver, **values})
 
 
+def manual(plan: Plan) -> bool:
+    """Some of its steps are for the user to do."""
+    return any(type(step) is PlainStep for step in plan.steps)
+
+
 def with_docker(facts: Facts) -> Facts:
     return changed(facts, tools={"docker": "28.0"})
 
@@ -89,13 +94,14 @@ def test_ptx_is_not_that_of_a_jetson() -> None:
     old = replace(CUDA_12, version="12.0.76", archs=("sm_80", "sm_87"), gcc_max=13)
     torch = replace(TORCH_128, knows_archs=("8.0", "8.7", "12.0"))
     options = find_options(goal("sm_120"), machine(torch=torch, toolkits=(old,)))
-    assert step_of(plan(options, OptionKind.REBUILD_PTX), Rebuild).arch_list == "8.0+PTX"
+    build = step_of(plan(options, OptionKind.REBUILD_PTX), BuildWheel)
+    assert build.variables["TORCH_CUDA_ARCH_LIST"] == "8.0+PTX"
 
 
 def test_only_cuda_13_toolkits_come_from_pypi() -> None:
     option = plan(find_options(Goal(), blackwell(toolkits=())), OptionKind.PROVIDE_TOOLKIT)
-    assert step_of(option, ProvideToolkit).cuda == "13.0" and not option.manual
-    assert "--provide-toolkit" in argv(step_of(option, Rebuild))
+    assert step_of(option, ProvideToolkit).cuda == "13.0" and not manual(option)
+    assert "--provide-toolkit" in argv(step_of(option, BuildWheel))
     machine_with_it = replace(blackwell(toolkits=()).machine, own_toolkits=Fact(("13.0",), "test"))
     cached = plan(
         find_options(Goal(), replace(blackwell(toolkits=()), machine=machine_with_it)),
@@ -104,9 +110,9 @@ def test_only_cuda_13_toolkits_come_from_pypi() -> None:
     assert "download" not in cached.steps[0].text, "it lies in the cache"
     options = find_options(Goal(), blackwell(torch=TORCH_128, toolkits=()))
     by_hand = plan(options, OptionKind.INSTALL_TOOLKIT)
-    assert by_hand.manual and "CUDA 12.8 toolkit" in by_hand.steps[0].text
+    assert manual(by_hand) and "CUDA 12.8 toolkit" in by_hand.steps[0].text
     other = plan(options, OptionKind.OTHER_TORCH)
-    assert step_of(other, InstallTorch).tag.startswith("cu13") and not other.manual
+    assert step_of(other, InstallTorch).tag.startswith("cu13") and not manual(other)
 
 
 def test_an_old_driver_is_told_and_what_follows_is_planned() -> None:
@@ -154,14 +160,14 @@ def test_a_kept_extension_keeps_its_torch_too() -> None:
     # what serves is rebuilt only where torch changes, kept or not
     for kept in ((), ("simple_knn",)):
         options = find_options(Goal(), facts, keep=kept)
-        assert step_of(plan(options, OptionKind.REBUILD), Rebuild).subjects == ("fused_ssim",)
+        assert step_of(plan(options, OptionKind.REBUILD), BuildWheel).subjects == ("fused_ssim",)
     assert "compiled against the torch here" in why_not(options, OptionKind.OTHER_TORCH)
     both = find_options(Goal(), facts, keep=("simple_knn", "fused_ssim"))
     assert OptionKind.REBUILD not in kinds(both)
     # under either spelling; and a name that keeps nothing is said
     named = SourceSummary(named=("./gs",))
     options = find_options(Goal(), facts, sources=named, keep=("Simple-KNN", "torhc"))
-    assert step_of(plan(options, OptionKind.REBUILD), Rebuild).subjects == ("fused_ssim",)
+    assert step_of(plan(options, OptionKind.REBUILD), BuildWheel).subjects == ("fused_ssim",)
     assert "simple_knn must not change" in why_not(options, OptionKind.OTHER_TORCH)
     assert set(options.notes) == {
         "--keep torhc does not match anything here",
@@ -174,14 +180,14 @@ def test_the_source_itself_tells_what_stands_in_for_it(tmp_path: Path) -> None:
     summary = summarise((str(knn),), named=("./knn",))
     assert (tuple(summary.variants), summary.replacement.names) == (("simple_knn",), ("simple_knn",))
     options = find_options(goal("sm_120"), healthy(), sources=summary)
-    step = step_of(plan(options, OptionKind.DROPIN), UseDropins)
+    step = step_of(plan(options, OptionKind.DROPIN), MakeDropin)
     assert argv(step)[:5] == ("splatfix", "install", "./knn", "--backend", "pure")
     assert plan(options, OptionKind.REBUILD).title.startswith("build "), "nothing was there to be rebuilt"
     setup = "setup(name='host', ext_modules=[CppExtension('host._C', ['a.cpp'])])\n"
     host = put(tmp_path / "host", {"a.cpp": "", "setup.py": setup})
     options = find_options(goal("sm_120"), healthy(), sources=summarise((str(host),)))
     rebuild = plan(options, OptionKind.REBUILD)
-    assert step_of(rebuild, Rebuild).text == "build host, without CUDA code"
+    assert step_of(rebuild, BuildWheel).text == "build host, without CUDA code"
     assert not any(isinstance(step, Confirm) for step in rebuild.steps)
     assert summarise((str(tmp_path / "nothing"),)).variants == {}
 
@@ -191,8 +197,8 @@ def test_older_machine_code_serves_a_sibling_without_ptx() -> None:
     spark = Gpu(0, "NVIDIA GB10", cc="12.1")
     torch = replace(TORCH_128, knows_archs=(*TORCH.knows_archs, "12.1"))
     options = find_options(Goal(), blackwell(torch=torch, gpus=(spark,), toolkits=(CUDA_12,)))
-    step = step_of(plan(options, OptionKind.REBUILD), Rebuild)
-    assert (step.targets, step.arch_list) == (archs("sm_121"), "12.0")
+    step = step_of(plan(options, OptionKind.REBUILD), BuildWheel)
+    assert (step.targets, step.variables["TORCH_CUDA_ARCH_LIST"]) == (archs("sm_121"), "12.0")
     for kind in (OptionKind.REBUILD_PTX, OptionKind.OTHER_TORCH):
         assert "not needed" in why_not(options, kind)
 

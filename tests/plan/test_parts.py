@@ -10,7 +10,7 @@ from splatfix.checks import run_checks, select
 from splatfix.context import Goal, make_context
 from splatfix.knowledge.stacks import variant
 from splatfix.model import Checkout, Distribution, Extension, Fact, Facts, Linkage, RenderCall, SplatPackage
-from splatfix.model.steps import Rebuild
+from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, summarise
 from splatfix.plan.checkout import variants_of_source
 from splatfix.plan.parts import conflict_with, other_variant
@@ -63,7 +63,7 @@ def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
     options = options_for(["mcmc"], with_rasterizer(package("mip"), dropin=dropin))
     assert "the variant mip, and mcmc is meant" in why_not(options, OptionKind.KEEP)
     rebuild = plan(options, OptionKind.REBUILD)
-    assert step_of(rebuild, Rebuild).subjects == (NAME,)
+    assert step_of(rebuild, BuildWheel).subjects == (NAME,)
     assert any("that of Mip-Splatting" in r.text for r in rebuild.reasons)
 
 
@@ -104,7 +104,7 @@ def test_whatever_check_fails_an_installed_part_it_is_not_kept(code: str, facts:
     (finding,) = run_checks(make_context(facts), select((code,), ()))
     options = options_for(["mip"], facts)
     assert finding.summary.rstrip(".") in why_not(options, OptionKind.KEEP)
-    assert step_of(plan(options, OptionKind.REBUILD), Rebuild).subjects == (NAME,)
+    assert step_of(plan(options, OptionKind.REBUILD), BuildWheel).subjects == (NAME,)
 
 
 @pytest.mark.parametrize(

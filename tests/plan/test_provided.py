@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.facts import LiveSystem
 from splatfix.facts.machine.toolkits import in_cache
-from splatfix.plan import BuildWheel, InstallPlan, ProvideToolkit
+from splatfix.plan import BuildWheel, Plan, ProvideToolkit
 from splatfix.plan.tools import provided_toolkit
 from tests.archs import request_for
 from tests.files import put
@@ -20,9 +20,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def planned(
-    folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()
-) -> InstallPlan:
+def planned(folder: Path, *, provide: bool, torch: object = TORCH, toolkits: tuple[object, ...] = ()) -> Plan:
     facts = machine(torch=torch, toolkits=toolkits)  # type: ignore[arg-type]
     return make_plan(request_for((str(cuda_source(folder)),), ("sm_120",), provide_toolkit=provide), facts)
 

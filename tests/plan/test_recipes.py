@@ -11,11 +11,21 @@ from splatfix.facts import read_checkout
 from splatfix.knowledge.stacks import recipe, recipes, stack, stacks, variant
 from splatfix.model import Fact
 from splatfix.model.option import BUILDING
-from splatfix.plan import advised_options, summarise
+from splatfix.plan import summarise
 from splatfix.plan.dropins import choose_dropins
 from tests.archs import goal
 
-from .machines import CUDA_12, CUDA_13, changed, cuda_source, machine, refused, sources_in, with_submodules
+from .machines import (
+    CUDA_12,
+    CUDA_13,
+    advised_options,
+    changed,
+    cuda_source,
+    machine,
+    refused,
+    sources_in,
+    with_submodules,
+)
 
 
 def test_every_stack_has_a_recipe_and_every_recipe_a_stack() -> None:
@@ -116,7 +126,7 @@ def test_diagnose_advises_what_install_says(key: str, tmp_path: Path) -> None:
     assert commands(caught.todo)[-1].argv == ("splatfix", "diagnose", "--repo", str(folder))
     assert all(part.note in caught.meaning for part in recipe(key).parts)  # type: ignore[union-attr]
     facts = replace(machine(toolkits=(CUDA_13,)), checkout=read_checkout(folder, ()))
-    sources = summarise((str(folder),), facts, named=(str(folder),))
+    sources = summarise((str(folder),), make_context(facts), named=(str(folder),))
     options = advised_options((), make_context(facts, goal("sm_120")), sources=sources)
     assert not {item.kind for item in options.available} & set(BUILDING)
     assert options.advice

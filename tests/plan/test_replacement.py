@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.context import make_context
 from splatfix.core.proof import RungName
 from splatfix.facts import read_checkout
 from splatfix.knowledge.dropins import DROPINS
 from splatfix.knowledge.stacks import Variant, variant
 from splatfix.model import Checkout
-from splatfix.model.steps import MakeDropin, UseDropins
-from splatfix.plan import NO_SOURCES, OptionKind, plan_install, summarise
+from splatfix.model.steps import MakeDropin
+from splatfix.plan import NO_SOURCES, OptionKind, summarise
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.replacement import replacement_for
 from tests.archs import goal, request_for
@@ -234,7 +233,7 @@ def test_what_is_offered_is_taken(tmp_path: Path, kind: str, saved: bool) -> Non
     sources = NO_SOURCES if saved else summarise(request.sources, named=request.sources)
     option = plan(find_options(goal("sm_120"), facts, sources=sources), OptionKind.DROPIN)
     made = [step for step in make_plan(request, facts).steps if isinstance(step, MakeDropin)]
-    offered = step_of(option, UseDropins)
+    offered = step_of(option, MakeDropin)
     assert list(offered.subjects) == ["@".join(filter(None, (step.module, step.variant))) for step in made]
     whole = kind in ("empty", "fetched")
     assert (RungName.TRAINS in option.proves) is whole
@@ -245,7 +244,7 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     """``--why`` said "not applicable", and --backend pure installed what is of no use without it; one judgement."""
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = request_for((str(folder),), ("sm_120",), backend="pure")
-    made = refused(plan_install, request, make_context(healthy()))
+    made = refused(make_plan, request, healthy())
     said = why_not(
         find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), OptionKind.DROPIN
     )
@@ -259,7 +258,7 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     alone = replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
     cpu = replace(request, backend="auto", targets=())
-    assert refused(plan_install, cpu, make_context(machine(torch=None))).code != "nothing-to-replace"
+    assert refused(make_plan, cpu, machine(torch=None)).code != "nothing-to-replace"
 
 
 def test_what_calls_gsplat_gets_the_drop_in_for_its_compiled_module(tmp_path: Path) -> None:

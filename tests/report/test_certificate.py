@@ -1,5 +1,6 @@
 """A certificate in words: what was trained, skipped, and not judged, each said once."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,28 +19,16 @@ from tests.files import assert_golden
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
 
-RESULT: dict[str, Any] = {
-    "iterations": 300,
-    "resolution": [320, 212],
-    "config": {"strategy": "budget", "seed": 3},
-    "heldout": {"psnr": 26.1, "ssim": 0.81234, "lpips": None, "lpips_note": "not measured: no weights"},
-    "scene_sha256": "ab12",
-    "gaussians": {"initial": 100, "final": 250},
-    "iterations_per_second": 4.5,
-    "notes": ["1 image(s) on disk are not in the reconstruction: a|b.jpg"],
-}
+RESULT: dict[str, Any] = json.loads(Path(__file__).with_name("certificate_result.json").read_text("utf-8"))
+"""Of a scene that trained."""
 
 
 def certificate(**changes: Any) -> Certificate:
-    run = SceneRun(
-        "garden",
-        (
-            Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start"),
-            Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
-        ),
-        12.0,
-        changes.pop("result", RESULT),
+    criteria = (
+        Criterion("loss-falls", Outcome.MET, "0.3 to 0.1", "below 80% of the start"),
+        Criterion("held-out-quality", Outcome.NOT_MEASURED, "26.10 dB", "no floor known"),
     )
+    run = SceneRun("garden", criteria, 12.0, changes.pop("result", RESULT))
     proof = (
         Rung(RungName.TRAINS, True, "every criterion met"),
         Rung(RungName.REPRODUCES, None, "no stored baseline was given (--baseline)"),
@@ -49,22 +38,15 @@ def certificate(**changes: Any) -> Certificate:
         Skipped("room", "data/room has images, but no reconstruction (sparse/)"),
         Skipped("stump", "not below data"),
     )
-    known = {
+    known: dict[str, Any] = {
         "verdict": Verdict.CERTIFIED,
         "summary": "It trained.",
         "reasons": (),
         "suite": "data",
-        "renderer": "torch",
-        "device": "cpu",
-        "proof": proof,
-        "kernels": (),
-        "scenes": (run,),
-        "environment": {},
-        "repeat": Command(("splatfix", "certify")),
-        "issued": "2026-01-01",
-        "seconds": 15.0,
-        "skipped": skipped,
     }
+    known |= {"renderer": "torch", "device": "cpu", "proof": proof, "kernels": (), "scenes": (run,)}
+    known |= {"environment": {}, "repeat": Command(("splatfix", "certify")), "skipped": skipped}
+    known |= {"issued": "2026-01-01", "seconds": 15.0}
     return Certificate(**known | changes)
 
 
@@ -109,13 +91,8 @@ WRONG = KernelCheck("knn", "simple_knn._C", Outcome.FAILED, 0.3, 1e-4, kind="nat
 @pytest.mark.parametrize("rendering", [markdown, on_terminal])
 def test_an_unreadable_scene_is_named_and_no_refusal(rendering: Any) -> None:
     why = "data/attic/transforms.json is not JSON. The file is damaged. Export the scene again."
-    run = SceneRun(
-        "attic",
-        (Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read"),),
-        1.0,
-        {"error": {}},
-        unreadable=why,
-    )
+    criterion = Criterion("scene-readable", Outcome.NOT_MEASURED, why, "a scene that can be read")
+    run = SceneRun("attic", (criterion,), 1.0, {"error": {}}, unreadable=why)
     subject = replace(certificate(), verdict=Verdict.UNDETERMINED, scenes=(run,))
     assert exit_code_of(subject) is Exit.UNDETERMINED
     text = rendering(subject)
@@ -135,27 +112,17 @@ def every_kind() -> Certificate:
     )
     unreadable = Criterion("scene-readable", Outcome.NOT_MEASURED, "damaged", "a scene that can be read")
     engine = {"name": "fused_ssim", "file": "fused_ssim.so", "sha256": "12ef"}
-    other = {
-        **RESULT,
-        "config": {"strategy": "budget", "seed": 4, "cap": None},
-        "implementations": {"ssim": engine},
-    }
+    config = {"strategy": "budget", "seed": 4, "cap": None}
+    other = {**RESULT, "config": config, "implementations": {"ssim": engine}}
     scenes = (
         run,
         SceneRun("study", (failed,), 3.0, other),
         SceneRun("attic", (unreadable,), 1.0, {"error": {}}, unreadable="damaged"),
     )
     proof = (Rung(RungName.BUILT, None, "all is PyTorch", needed=False), *known.proof)
-    return replace(
-        known,
-        verdict=Verdict.NOT_CERTIFIED,
-        reasons=("study: loss-falls",),
-        scenes=scenes,
-        kernels=(OURS, ABSENT, NATIVE, WRONG),
-        proof=proof,
-        environment={"python": "3.11.7", "torch": "2.9.0"},
-        sources={"a.py": "0"},
-    )
+    failing = replace(known, verdict=Verdict.NOT_CERTIFIED, reasons=("study: loss-falls",), scenes=scenes)
+    about = {"environment": {"python": "3.11.7", "torch": "2.9.0"}, "sources": {"a.py": "0"}}
+    return replace(failing, kernels=(OURS, ABSENT, NATIVE, WRONG), proof=proof, **about)
 
 
 def test_the_report_reads_as_the_golden() -> None:

@@ -1,7 +1,8 @@
-"""Lines on narrow terminals: prose wraps under its own beginning, commands wrap between words and stay runnable."""
+"""Lines and progress on terminals: prose wraps, commands stay runnable, and names of strangers are words."""
 
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from splatfix.core.step import Command, run, set_variable
+from splatfix.model.steps import BuildWheel
 from splatfix.report import console as consoles
 from splatfix.report.console import (
     escape,
@@ -24,18 +26,12 @@ from splatfix.report.console import (
     show_step,
     table,
 )
+from splatfix.report.progress import install_progress, training
 from tests.hostile.words import CONTROL, MARKUP, NAMES, UNICODE
 from tests.screens import on_screen
 
-PIP = (
-    "/home/user/my env/bin/python",
-    "-m",
-    "pip",
-    "install",
-    "torch==2.9.*",
-    "--index-url",
-    "https://x.example",
-)
+PIP = ("/home/user/my env/bin/python", "-m", "pip", "install", "torch==2.9.*")
+PIP += ("--index-url", "https://x.example")
 
 
 def printed(width: int, draw: Callable[[Console], None]) -> list[str]:
@@ -115,3 +111,57 @@ def test_bash_runs_the_command_that_is_shown(name: str, width: int) -> None:
     lines = printed(width, lambda console: show_command(console, command, indent=2, windows=False))
     done = subprocess.run(["bash"], input="\n".join(lines)[4:].encode(), capture_output=True, check=True)
     assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in command.argv[2:]]
+
+
+def terminal(stream: io.StringIO) -> Console:
+    return page(stream, 300, force_terminal=True, _environ={"TERM": "xterm"})
+
+
+def only_rich_moves_the_cursor(stream: io.StringIO) -> bool:
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|\d*A|0m)|\r\x1b\[2K|[\r\n]", "", stream.getvalue())
+    return shown.isprintable() and "\\x1b" in shown
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_scene_may_be_called_anything(live: bool) -> None:
+    stream = io.StringIO()
+    with training(terminal(stream) if live else page(stream, 300)) as show:
+        for name in ("attic [old]", "cellar[/]", *NAMES.values(), CONTROL + UNICODE):
+            show(name, {"iterations": 10, "iteration": 5, "iterations_per_second": 2.5, "loss": 0.1})
+    assert "attic [old]" in stream.getvalue() and "cellar[/]" in stream.getvalue()
+    assert not live or "iteration 5 of 10, 2.5 it/s, loss 0.1000, 0:02 left" in stream.getvalue()
+    assert only_rich_moves_the_cursor(stream) and "rm -rf ~" in stream.getvalue()
+    assert "\n    $ rm" not in stream.getvalue()
+
+
+def test_a_log_has_one_line_a_minute_and_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("splatfix.report.progress.time.monotonic", lambda: now)
+    stream = io.StringIO()
+    with training(page(stream, 300)) as show:
+        show("kernels", {})
+        for second in range(151):
+            now = 1000.0 + second
+            state = {"iteration": second, "iterations": 150, "iterations_per_second": 1.0, "rss_gb": 0.5}
+            show("study", {"scene": 2, "scenes": 3, **(state if second else {})})
+        show("study, again", {"scene": 2, "scenes": 3})
+    assert stream.getvalue().splitlines() == [
+        "kernels ...",
+        "study (scene 2 of 3) ...",
+        "study (scene 2 of 3): iteration 60 of 150, 1.0 it/s, host memory 0.50 GiB, 1:30 left",
+        "study (scene 2 of 3): iteration 120 of 150, 1.0 it/s, host memory 0.50 GiB, 0:30 left",
+        "study (scene 2 of 3): iteration 150 of 150, 1.0 it/s, host memory 0.50 GiB",
+        "study, again (scene 2 of 3) ...",
+    ]
+
+
+@pytest.mark.parametrize("made", [terminal, lambda stream: page(stream, 300)])
+def test_lines_of_a_build_are_text(made: Callable[[io.StringIO], Console]) -> None:
+    stream = io.StringIO()
+    with install_progress(made(stream), verbose=True) as progress:
+        for name in (*NAMES.values(), CONTROL + UNICODE):
+            step = BuildWheel(subject=name, source=name)
+            progress.begin(step, 1, 2, f"/log/{name}")
+            progress.doing(step, f"compiling {name}.cu")
+            progress.end(step, f"built {name}")
+    assert only_rich_moves_the_cursor(stream)

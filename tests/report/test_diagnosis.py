@@ -1,13 +1,17 @@
-"""The diagnosis for the terminal: loud findings with evidence and way out, quiet ones in a line, nothing swallowed."""
+"""The diagnosis and the plan of an installation on the terminal: loud findings with evidence and way out, nothing swallowed."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from splatfix.app.diagnose import exit_code_of
+from splatfix.app.install import shown as result_of
 from splatfix.core.errors import Exit
 from splatfix.core.step import say, set_variable
+from splatfix.install.outcome import Restored, RevertOutcome
 from splatfix.model import (
     Driver,
     EnvironmentFacts,
@@ -20,32 +24,30 @@ from splatfix.model import (
     MachineFacts,
     Status,
 )
-from splatfix.plan import Advice, AlsoNeeded, Option, OptionKind, Options
+from splatfix.model.steps import Reason
+from splatfix.plan import Advice, AlsoNeeded, BuildWheel, OptionKind, Options, Plan
 from splatfix.report import diagnosis
 from splatfix.report.diagnosis_document import counts
+from splatfix.report.installation import show_plan, show_revert
+from tests.archs import request_for
+from tests.checks.test_packages import package
+from tests.plan.machines import cuda_source, machine, make_plan, rasterizer_source
+from tests.plan.test_parts import with_rasterizer
 from tests.screens import on_screen
+from tests.tables import data
 
+_GPU = Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),), "NVML")
+_DRIVER = Fact(Driver("575.57.08", "12.9"), "NVML")
 FACTS = Facts(
-    MachineFacts(
-        "linux",
-        "x86_64",
-        distribution="Ubuntu 24.04",
-        wsl=True,
-        gpus=Fact((Gpu(0, "NVIDIA GeForce RTX 5080", cc="12.0"),), "NVML"),
-        driver=Fact(Driver("575.57.08", "12.9"), "NVML"),
-    ),
+    MachineFacts("linux", "x86_64", distribution="Ubuntu 24.04", wsl=True, gpus=_GPU, driver=_DRIVER),
     EnvironmentFacts(torch=Fact(None, "", "torch is not installed in this environment")),
     splatfix="0.1.0",
 )
 LOUD = Finding(
-    Status.FAIL,
-    "Something [is] wrong.",
-    evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),),
-    remedy=(set_variable("A", "[b]"), say("Reboot.")),
-    link="https://example.org/why",
-    code="b-check",
-    family="driver",
+    Status.FAIL, "Something [is] wrong.", code="b-check", family="driver", link="https://example.org/why"
 )
+LOUD = replace(LOUD, evidence=(Evidence("nvcc", "[13.0]", "nvcc --version"),))
+LOUD = replace(LOUD, remedy=(set_variable("A", "[b]"), say("Reboot.")))
 
 
 def shown(*findings: Finding, facts: Facts = FACTS, width: int = 60, **options: Any) -> str:
@@ -83,7 +85,7 @@ def test_what_to_do_is_said_once() -> None:
     text = shown(LOUD, options=Options((), (), (), advice=Advice(None, (needed,))))
     assert text.count("Reboot.") == 1 and text.count("export A=") == 1
     assert "nvcc --version" in text.partition("Problems")[2]
-    build = Option(OptionKind.REBUILD, "build")
+    build = Plan(OptionKind.REBUILD, "build")
     beside = Options((), (), (build,), advice=Advice(build, (needed,)))
     for text in (shown(LOUD, options=beside), shown(LOUD, replace(LOUD, code="c-check"), options=beside)):
         assert text.count("Reboot.") == 1 and text.partition("Problems")[2].count(LOUD.summary) >= 1
@@ -98,11 +100,7 @@ def test_what_to_do_is_said_once() -> None:
         ((), Exit.OK, "✓ No problems found"),
         ((Status.PASS, Status.WARN, Status.WARN, Status.SKIP), Exit.OK, "✓ No problems found, 2 warnings"),
         ((Status.PASS, Status.UNKNOWN), Exit.UNDETERMINED, "? No problem found, but 1 check undetermined"),
-        (
-            (Status.UNKNOWN, Status.FAIL, Status.CRASH),
-            Exit.FAILURE,
-            "✗ 2 problems found, 1 not determined",
-        ),
+        ((Status.UNKNOWN, Status.FAIL, Status.CRASH), Exit.FAILURE, "✗ 2 problems found, 1 not determined"),
         ((Status.CRASH,), Exit.FAILURE, "✗ 1 problem found"),
     ],
 )
@@ -114,17 +112,73 @@ def test_verdicts(statuses: tuple[Status, ...], exit_code: Exit, verdict: str) -
 
 
 @pytest.mark.parametrize(
-    ("prefix", "text", "expected"),
-    [
-        ("/home/me/conda/envs/gs", "/home/me/conda/envs/gs/lib/x.so here", "gs/lib/x.so here"),
-        ("/home/me/conda/envs/gs", "at /home/me/conda/envs/gs", "at ~/conda/envs/gs"),
-        ("/home/me/work/.venv", "/home/me/work/.venv/bin/python", "work/.venv/bin/python"),
-        ("/home/me/work/.venv", "/home/me2/work/.venv/bin", "/home/me2/work/.venv/bin"),
-        ("/usr", "/usr/bin/python", "/usr/bin/python"),
-        (r"C:\Users\me\gs\env", r"C:\Users\me\gs\env\python.exe", r"gs\env\python.exe"),
-    ],
+    ("prefix", "text", "expected"), data(__file__)["paths_are_shortened_to_the_environment_or_home"]
 )
 def test_paths_are_shortened_to_the_environment_or_home(prefix: str, text: str, expected: str) -> None:
     interpreter = Interpreter("", "3.12.3", "CPython", "cp312", "linux_x86_64", prefix, prefix, "venv", ())
     facts = Facts(FACTS.machine, EnvironmentFacts(interpreter=Fact(interpreter, "test")), splatfix="0.1.0")
     assert diagnosis.environment_paths(facts)(text) == expected
+
+
+def drawn(draw: Callable[..., None], subject: object, **options: Any) -> str:
+    return on_screen(draw, subject, width=1 << 16, **options)
+
+
+def test_two_builds_of_one_version_differ_in_words() -> None:
+    origins = {"removed_origin": "built from /a", "restored_origin": "drop-in v1"}
+    items = (
+        Restored("dgr", "0.0.0", "0.0.0", **origins),
+        Restored("dgr", "0.0.0", "0.0.0", removed_origin="built from /a"),
+        Restored("dgr", "1.0", "0.9", **origins),
+        Restored("dgr", "1.0", ""),
+    )
+    assert drawn(show_revert, RevertOutcome("0001", "/env", items)).splitlines()[1:] == [
+        "  dgr 0.0.0 (built from /a) removed; dgr 0.0.0 (drop-in v1) was restored",
+        "  dgr 0.0.0 (built from /a) removed; dgr 0.0.0 (not by splatfix) was restored",
+        "  dgr 1.0 removed; dgr 0.9 was restored",
+        "  dgr 1.0 removed; it was not installed before",
+    ]
+
+
+def test_no_line_names_hundreds_of_files(tmp_path: Path) -> None:
+    source = cuda_source(tmp_path / "big")
+    for number in range(90):
+        (source / f"a_long_name_of_a_kernel_{number}.cu").write_text("float x = FLT_MAX;")
+    plan = make_plan(request_for((str(source),), ("sm_120",)), machine())
+    (build,) = (step for step in plan.steps if isinstance(step, BuildWheel))
+    assert max(len(edit.files) for edit in build.edits) >= 90
+    assert max(map(len, drawn(show_plan, plan, why=True).splitlines())) < 500
+
+
+def test_the_plan_of_many_extensions_says_each_thing_once(tmp_path: Path) -> None:
+    """torch-ngp's five took 62 lines, with the same six variables under each."""
+    folders = [cuda_source(tmp_path / name, name, '"-std=c++14"') for name in ("aa", "bb", "cc", "dd", "ee")]
+    plan = make_plan(request_for(tuple(map(str, folders)), ("sm_120",)), machine())
+    text = drawn(show_plan, plan, next_step=say("Install it"))
+    assert len(text.splitlines()) <= 20
+    assert text.count("TORCH_CUDA_ARCH_LIST=") == text.count("CUDA_HOME=") == 1
+    assert drawn(show_plan, plan, verbose=True).count("TORCH_CUDA_ARCH_LIST=") == 5
+    assert "aa/setup.py, bb/setup.py and 3 more" in text
+    partly = replace(
+        plan, steps=(*plan.steps, replace(plan.steps[0], subject="ff", variables={"MAX_JOBS": "1"}))
+    )
+    assert drawn(show_plan, partly, next_step=say("Install it")).count("CUDA_HOME=") == 1
+    carried_out = drawn(show_plan, plan)
+    assert len(carried_out.splitlines()) <= 7
+    assert "TORCH_CUDA_ARCH_LIST=12.0" in carried_out and "edits cxx-standard-17" in carried_out
+
+
+def test_plan_shows_a_replaced_rasterizer_of_other_stack(tmp_path: Path) -> None:
+    source = rasterizer_source(tmp_path / "dgr", "mcmc")
+    for variant, is_other in (("mip", True), ("mcmc", False)):
+        plan = make_plan(request_for((str(source),), ("sm_120",)), with_rasterizer(package(variant)))
+        assert ("Mip-Splatting" in drawn(show_plan, plan)) is is_other
+
+
+def test_a_plan_without_steps_says_why_nothing_is_to_do() -> None:
+    """``--backend auto`` where what is installed serves, and nothing can be built."""
+    reasons, kind = (Reason("it serves"),), OptionKind.KEEP
+    plan = Plan(kind, kind.title(), steps=(), reasons=reasons, python="p", prefix="/env")
+    assert "because it serves" in drawn(show_plan, plan)
+    result = result_of(plan)
+    assert (result.exit_code, result.data()["plan"]["kind"], result.data()["outcome"]) == (0, "keep", None)

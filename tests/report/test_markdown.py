@@ -114,14 +114,11 @@ def test_no_form_but_json_tells_the_home(form: str, monkeypatch: pytest.MonkeyPa
     failed = Criterion("loss-trend", Outcome.FAILED, HOME_IN, "at most -0.46", HOME_IN)
     (run,) = certificate().scenes
     facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
-    found = certificate(
-        verdict=Verdict.NOT_CERTIFIED,
-        scenes=(replace(run, scene="/home/ada/scene", criteria=(failed,)),),
-        kernels=(KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),),
-        reasons=(HOME_IN,),
-        environment={"python": "/home/ada/env/bin/python"},
-        repeat=Command(("splatfix", "certify", "--python", "/home/ada/env/bin/python")),
-    )
+    python = "/home/ada/env/bin/python"
+    told = {"environment": {"python": python}, "reasons": (HOME_IN,), "verdict": Verdict.NOT_CERTIFIED}
+    told["repeat"] = Command(("splatfix", "certify", "--python", python))
+    told["kernels"] = (KernelCheck("ssim", "fused_ssim", Outcome.FAILED, detail=HOME_IN),)
+    found = certificate(scenes=(replace(run, scene="/home/ada/scene", criteria=(failed,)),), **told)
     forms: dict[str, Callable[[], str]] = {
         "html": lambda: certificate_page(found, facts, tmp_path, None, BinaryMatrix()),
         **forms_of(found, None),

@@ -1,4 +1,4 @@
-"""The table of defaults in the documentation is the trainer's."""
+"""The defaults that the documentation states are the trainer's, and the quality of the presets is measured again."""
 
 import math
 from dataclasses import fields
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from smoke_trainer.config import PAPER_ITERATIONS, DensifyConfig, LearningRates, TrainConfig, scaled_to
+from smoke_trainer import config
+from smoke_trainer.__main__ import config_from, parser
+from smoke_trainer.train import train
+from splatfix.certify.scenes import find_samples
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "trainer.md").read_text(encoding="utf-8")
 ROWS = [
@@ -20,7 +23,7 @@ OWN = {"cap_max", "budget", "reset_at_start", "grow_below3d"}
 
 
 def value_of(name: str) -> float:
-    result: object = scaled_to(TrainConfig("scene", PAPER_ITERATIONS, Path("out")))
+    result: object = config.scaled_to(config.TrainConfig("scene", config.PAPER_ITERATIONS, Path("out")))
     for part in name.split("."):
         result = getattr(result, part)
     assert isinstance(result, (int, float))
@@ -33,8 +36,8 @@ def test_the_page_states_the_default(name: str) -> None:
 
 
 def test_every_default_of_the_method_is_on_the_page() -> None:
-    requested = {f"lrs.{field.name}" for field in fields(LearningRates)}
-    requested |= {f"densify.{field.name}" for field in fields(DensifyConfig) if field.name not in OWN}
+    requested = {f"lrs.{field.name}" for field in fields(config.LearningRates)}
+    requested |= {f"densify.{field.name}" for field in fields(config.DensifyConfig) if field.name not in OWN}
     assert requested <= set(FIELDS)
 
 
@@ -43,3 +46,25 @@ def test_a_value_that_differs_from_the_reference_has_a_note() -> None:
     assert [row[3] for row in differing] == ["`densify.max_radius`"]
     assert all("(1)" in row[0] and math.isinf(float(row[2])) for row in differing)
     assert "\n(1) " in PAGE
+
+
+def test_every_sample_has_a_standard_preset_with_a_floor():
+    assert set(config.PRESETS["standard"]) == {sample.name for sample in find_samples()}
+    for preset in config.PRESETS.values():
+        assert all(entry.psnr_floor > 15.0 for entry in preset.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "scene"),
+    [(preset, scene) for preset in config.PRESETS for scene in sorted(config.PRESETS[preset])],
+)
+def test_a_preset_exceeds_its_floor(preset, scene, tmp_path):
+    arguments = [scene, "--preset", preset, "--seed", "7", "--out", str(tmp_path / scene)]
+    document = train(config_from(parser().parse_args(arguments))).document
+    assert document["heldout"]["psnr"] > config.PRESETS[preset][scene].psnr_floor
+    if preset == "quick":
+        assert document["heldout"]["psnr"] > document["initial_heldout"]["psnr"] + 6.0
+        counts = document["gaussians"]
+        assert counts["cloned"] > 0 and counts["split"] > 0 and counts["pruned"] > 0
+        assert document["opacity_resets"] == 1

@@ -81,9 +81,8 @@ def test_remove_takes_moments_and_state_along():
     before = {name: (model.params[name].detach().clone(), moments(model, name).clone()) for name in GROUPS}
     assert ops.remove(model, state, ~mask) == 2
     for name, (rows, average) in before.items():
-        assert torch.equal(model.params[name], rows[mask]) and torch.equal(
-            moments(model, name), average[mask]
-        )
+        assert torch.equal(model.params[name], rows[mask])
+        assert torch.equal(moments(model, name), average[mask])
     assert state["count"].tolist() == [0, 2, 3, 5]
     assert_in_step(model, state)
 
@@ -218,10 +217,8 @@ def test_large_is_measured_by_the_scenes_extent(extent, counts):
 def test_refine_start_and_stop_are_excluded(name):
     acted = []
     for iteration in (10, 20, 25, 30, 40, 50):
-        model, strategy = (
-            model_of(40),
-            strategy_of(name, count=40, refine_start_iter=20, refine_stop_iter=40, budget=9.0),
-        )
+        model, limits = model_of(40), {"refine_start_iter": 20, "refine_stop_iter": 40, "budget": 9.0}
+        strategy = strategy_of(name, count=40, **limits)
         step(strategy, iteration, model, output_of([1.0] * 40))
         if len(model) != 40:
             acted.append(iteration)

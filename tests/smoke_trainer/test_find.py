@@ -32,9 +32,8 @@ def data(tmp_path: Path) -> Path:
     colmap(root / "360_v2" / "garden")
     colmap(root / "tandt_db" / "db" / "playroom")
     with_file(root / "nerf_synthetic" / "lego", "transforms_train.json")
-    (root / "nerf_synthetic" / "lego" / "train" / "sparse").mkdir(
-        parents=True
-    )  # inside a scene: its own business
+    # inside a scene: its own business
+    (root / "nerf_synthetic" / "lego" / "train" / "sparse").mkdir(parents=True)
     with_file(root / "nerfstudio" / "room", "transforms.json")  # somebody's own room
     (root / "photos" / "of" / "a" / "holiday").mkdir(parents=True)
     return root
@@ -42,18 +41,10 @@ def data(tmp_path: Path) -> Path:
 
 def test_public_scenes_come_first_then_others_by_name(data):
     result = survey(data)
-    assert [(scene.name, scene.layout) for scene in result.scenes] == [
-        ("garden", "colmap"),
-        ("truck", "colmap"),
-        ("playroom", "colmap"),
-        ("lego", "blender"),
-        ("room", "nerfstudio"),
-    ]
-    assert [scene.folder.relative_to(data).as_posix() for scene in result.scenes][:3] == [
-        "360_v2/garden",
-        "truck",
-        "tandt_db/db/playroom",
-    ]
+    assert [scene.name for scene in result.scenes] == ["garden", "truck", "playroom", "lego", "room"]
+    assert [scene.layout for scene in result.scenes] == ["colmap"] * 3 + ["blender", "nerfstudio"]
+    folders = [scene.folder.relative_to(data).as_posix() for scene in result.scenes]
+    assert folders[:3] == ["360_v2/garden", "truck", "tandt_db/db/playroom"]
     public = {scene.name: scene.public for scene in result.scenes}
     assert public["garden"] is PUBLIC_SCENES["garden"]
     assert public["lego"] is None and public["room"] is None
@@ -132,12 +123,8 @@ def test_the_list_for_people_and_for_programs(data, capsys):
     assert main([str(data), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     garden = document["scenes"][0]
-    assert (garden["name"], garden["dataset"], garden["divisor"], garden["budget"]) == (
-        "garden",
-        "Mip-NeRF 360, outdoor",
-        4,
-        15.0,
-    )
+    expected = {"name": "garden", "dataset": "Mip-NeRF 360, outdoor", "divisor": 4, "budget": 15.0}
+    assert garden.items() >= expected.items()
     assert {row["name"] for row in document["skipped"]} >= {"stump", "bonsai"}
     assert main([str(data)]) == 0
     printed = capsys.readouterr().out

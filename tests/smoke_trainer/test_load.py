@@ -1,4 +1,4 @@
-"""From folder to scene: layout, split, sizes, missing files."""
+"""From folder to scene: layout, split, sizes, missing and damaged files."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from smoke_trainer.data.load import SAMPLES, find_scene, load_scene
 from smoke_trainer.errors import SceneError, UsageError
 from smoke_trainer.train import train
 from splatfix.certify.scenes import check_sample, find_samples
+from tests.hostile.scenes import load_damaged
 from tests.smoke_trainer.tiny import LAYOUTS, poses_of
 
 
@@ -236,3 +237,9 @@ def test_every_bundled_scene_loads_without_a_note(name):
     assert scene.notes == ()
     assert len(scene.test) == (len(scene.train) + len(scene.test) + 7) // 8
     assert len(scene.points.xyz) >= 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_damaged_file_is_read_or_refused(layout, seed, scene_folder):
+    load_damaged(scene_folder(layout), seed)

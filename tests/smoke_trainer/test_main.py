@@ -1,6 +1,7 @@
-"""The command line: exit codes, progress, and errors that a person can act on."""
+"""The command line: exit codes, progress, errors that a person can act on, packages that are missing, and a closed pipe."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,12 @@ import torch
 from smoke_trainer.__main__ import config_from, main, parser
 from smoke_trainer.config import PRESETS, TrainConfig
 from smoke_trainer.data.find import PUBLIC_SCENES
-from splatfix.core.toml import parse_toml
+from smoke_trainer.data.load import SAMPLES
+from smoke_trainer.errors import PackageMissing
+from smoke_trainer.process import BROKEN_PIPE, require
+from tests.tables import data
 
-ERRORS = parse_toml(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, capsys):
@@ -35,7 +39,7 @@ def test_a_run_from_the_command_line_with_json_progress(scene_folder, tmp_path, 
     assert (out / "point_cloud" / "iteration_12" / "point_cloud.ply").is_file()
 
 
-@pytest.mark.parametrize(("arguments", "exit_code", "code", "names"), ERRORS["errors"])
+@pytest.mark.parametrize(("arguments", "exit_code", "code", "names"), data(__file__)["errors"])
 def test_errors_have_a_code_and_name_the_cause(
     arguments: str, exit_code: int, code: str, names: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,19 +168,57 @@ def test_help_needs_no_torch():
 
 def test_it_runs_from_a_staged_copy_with_the_kernels_only(scene_folder, tmp_path):
     """Certification puts smoke_trainer and splatfix/kernels alone on the path of the target environment."""
-    root = Path(__file__).resolve().parents[2]
     stage = tmp_path / "stage"
-    shutil.copytree(root / "smoke_trainer", stage / "smoke_trainer", ignore=shutil.ignore_patterns("samples"))
-    shutil.copytree(root / "splatfix" / "kernels", stage / "splatfix" / "kernels")
-    shutil.copy(root / "splatfix" / "__init__.py", stage / "splatfix" / "__init__.py")
+    shutil.copytree(ROOT / "smoke_trainer", stage / "smoke_trainer", ignore=shutil.ignore_patterns("samples"))
+    shutil.copytree(ROOT / "splatfix" / "kernels", stage / "splatfix" / "kernels")
+    shutil.copy(ROOT / "splatfix" / "__init__.py", stage / "splatfix" / "__init__.py")
     command = [sys.executable, "-m", "smoke_trainer", str(scene_folder("colmap-binary")), "--iterations", "3"]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")],
-        cwd=stage,
-        env={"PYTHONPATH": str(stage), "PATH": "", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command += ["--out", str(tmp_path / "out")]
+    env = {"PYTHONPATH": str(stage), "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=stage, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "result.json").read_text())["status"] == "ok"
+
+
+@pytest.mark.parametrize("words", [["nope"], ["figurine", "--preset", "quick"]])
+def test_without_torch_numpy_and_pillow_the_trainer_says_so(words, tmp_path):
+    # -S: without site-packages, as in a fresh venv
+    argv = [sys.executable, "-S", "-m", "smoke_trainer", *words, "--out", str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert f"error[package-missing]: {sys.executable} lacks torch, numpy, Pillow\n" in done.stderr
+    assert f"{sys.executable} -m pip install torch numpy Pillow" in done.stderr
+
+
+def test_only_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(PackageMissing) as caught:
+        require()
+    assert caught.value.message.endswith("lacks Pillow")
+    require(("torch", "numpy"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "libcudnn.so.9"),
+        ("raise OSError('libgomp.so.1: wrong ELF class')", "wrong ELF class"),
+        ("import no_such_part_of_torch", "no_such_part_of_torch"),
+    ],
+)
+def test_a_package_that_does_not_load_is_told_apart(line, words, tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(PackageMissing, match=r"torch is installed for .* but cannot be loaded") as caught:
+        require(("torch",))
+    assert words in caught.value.message
+
+
+def test_a_closed_pipe_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "smoke_trainer.data", str(SAMPLES)]
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")

@@ -86,7 +86,7 @@ def test_sh_degree_rises_to_its_maximum_and_no_further():
 
 def test_every_group_has_its_own_rate_and_epsilon():
     groups = {group["name"]: group for group in born().optimizer.param_groups}
-    assert {name: group["lr"] for name, group in groups.items()} == {
+    rates = {
         "xyz": 1.6e-4,
         "f_dc": 2.5e-3,
         "f_rest": 1.25e-4,
@@ -94,6 +94,7 @@ def test_every_group_has_its_own_rate_and_epsilon():
         "scaling": 5e-3,
         "rotation": 1e-3,
     }
+    assert {name: group["lr"] for name, group in groups.items()} == rates
     assert all(group["eps"] == 1e-15 for group in groups.values())
 
 

@@ -1,4 +1,4 @@
-"""The renderer protocol: cameras as matrices, our kernel, and the nine packages that share one name."""
+"""The renderer protocol: cameras as matrices, our kernel, nine packages of one name, and what a report says that ran."""
 
 import re
 import sys
@@ -6,6 +6,7 @@ import types
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ import torch
 
 from smoke_trainer.data.load import load_scene
 from smoke_trainer.errors import RendererUnavailable
+from smoke_trainer.identity import engine_in_use
 from smoke_trainer.model import Splats
 from smoke_trainer.renderers import GsplatRenderer, InriaRenderer, RenderCamera, make_renderer, variant_of
 from splatfix.certify.prerequisites import NOT_CALLED
-from splatfix.kernels import rasterizer
+from splatfix.kernels import nvrtc, rasterizer
 from splatfix.knowledge.stacks import variants
+from tests.tables import data
 
 CPU = torch.device("cpu")
 B = rasterizer.GaussianRasterizationSettings._fields[:12]
@@ -119,13 +122,8 @@ def fake_module(fields: Sequence[str], extra: Sequence[str] = (), arity: int = 2
             inputs = {"means2D": means2D, "scales": scales, "rotations": rotations}
             known = rasterizer.GaussianRasterizationSettings._fields
             ours = {key: value for key, value in self.settings._asdict().items() if key in known}
-            drawn = rasterizer.rasterize(
-                rasterizer.GaussianRasterizationSettings(**ours),
-                means3D,
-                opacities=opacities,
-                shs=shs,
-                **inputs,
-            )
+            settings = rasterizer.GaussianRasterizationSettings(**ours)
+            drawn = rasterizer.rasterize(settings, means3D, opacities=opacities, shs=shs, **inputs)
             return (drawn.color, drawn.radii, *([None] * (arity - 2)))
 
     if "dc" in extra:
@@ -250,3 +248,24 @@ def test_gsplats_answer_is_brought_into_the_protocol(axes, camera_and_view):
     count = drawn.color.numel()
     expected = count * np.hypot(view.camera.width / 2, view.camera.height / 2)
     assert drawn.grad2d().tolist() == pytest.approx([expected] * 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("module", "carrier", "kernel"), data(__file__)["cuda_kernels_are_named_where_they_ran"]
+)
+def test_cuda_kernels_are_named_where_they_ran(
+    module: str, carrier: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: dict[str, str] = {}
+    monkeypatch.setitem(sys.modules, carrier, SimpleNamespace(ran=ran))
+    assert engine_in_use(module, "torch-cuda") == "torch-cuda"
+    ran[kernel] = "nvrtc"
+    assert engine_in_use(module, "torch-cuda") == "nvrtc"
+    ran[kernel] = "torch: no driver"
+    assert engine_in_use(module, "torch-cuda") == "torch-cuda"
+
+
+def test_without_them_nothing_is_renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "ran", {})  # other tests of this process ran some
+    for module in ("gsplat", "fused_ssim", "splatfix.kernels.knn"):
+        assert engine_in_use(module, "cuda") == "cuda"

@@ -134,18 +134,16 @@ def _compiled() -> Path:
     if not library.is_file():
         with tempfile.TemporaryDirectory() as work:
             Path(work, "signatures.inc").write_text(bindings, encoding="utf-8")
-            cpp_extension.load(
-                "standin",
-                [str(HERE / "extension.cpp")],
-                extra_cflags=["-O0", f"-I{work}"],
-                build_directory=work,
-                is_python_module=False,
-            )
+            options = {
+                "extra_cflags": ["-O0", f"-I{work}"],
+                "build_directory": work,
+                "is_python_module": False,
+            }
+            cpp_extension.load("standin", [str(HERE / "extension.cpp")], **options)
             folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(Path(work, "standin.so"), folder / f"standin.{os.getpid()}")
-            (folder / f"standin.{os.getpid()}").replace(
-                library
-            )  # whole, also beside another process that compiles
+            # whole, also beside another process that compiles
+            own = shutil.copy2(Path(work, "standin.so"), folder / f"standin.{os.getpid()}")
+            Path(own).replace(library)
     return library
 
 
@@ -214,25 +212,14 @@ def _rasterizer(variant: str) -> str:
             return "torch.zeros(0) if settings.pixel_weights is None else settings.pixel_weights"
         return f"settings.{name}" if name in settings else name
 
-    return _filled_in(
-        "rasterizer.jinja",
-        row=row,
-        variant=variant,
-        function=function,
-        prefix=row["rasterizer_class"].removesuffix("Rasterizer"),
-        fields=[(name, _KINDS.get(name, "torch.Tensor")) for name in settings],
-        inputs=[_INPUTS.get(name, name) for name in forward],
-        results=row["returns"],
-        arguments=list(map(argument, takes)),
-        back_arguments=list(map(argument, back_takes)),
-        gives=gives,
-        back_gives=back_gives,
-        kept=[
-            name for name in dict.fromkeys([*takes, *gives]) if name in back_takes and name not in settings
-        ],
-        forward=forward,
-        optional=[name for name in forward if name in _OPTIONAL],
-    )
+    kept = [name for name in dict.fromkeys([*takes, *gives]) if name in back_takes and name not in settings]
+    calls = {"arguments": list(map(argument, takes)), "back_arguments": list(map(argument, back_takes))}
+    calls |= {"gives": gives, "back_gives": back_gives, "results": row["returns"], "kept": kept}
+    names = {"function": function, "prefix": row["rasterizer_class"].removesuffix("Rasterizer")}
+    inputs = {"forward": forward, "optional": [name for name in forward if name in _OPTIONAL]}
+    inputs["inputs"] = [_INPUTS.get(name, name) for name in forward]
+    fields = [(name, _KINDS.get(name, "torch.Tensor")) for name in settings]
+    return _filled_in("rasterizer.jinja", row=row, variant=variant, fields=fields, **names, **calls, **inputs)
 
 
 def _filled_in(template: str, **values: Any) -> str:
@@ -249,20 +236,10 @@ _KINDS = {
     "settings": "object",
 }
 """Of the settings that are no tensors."""
-_OPTIONAL = {
-    "dc",
-    "shs",
-    "colors_precomp",
-    "scales",
-    "rotations",
-    "cov3D_precomp",
-    "all_map",
-    "view2gaussian_precomp",
-}
+_OPTIONAL = {"dc", "shs", "colors_precomp", "scales", "rotations"}
+_OPTIONAL |= {"cov3D_precomp", "all_map", "view2gaussian_precomp"}
 
 
 def _names(text: str) -> tuple[list[str], list[str]]:
-    takes, _, gives = text.partition("->")
-    return [word.partition(":")[0] for word in takes.split()], [
-        word.partition(":")[0] for word in gives.split()
-    ]
+    takes, gives = ([word.partition(":")[0] for word in part.split()] for part in text.split("->"))
+    return takes, gives

@@ -13,14 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NO_IMAGE = (
-    "CUDA error: no kernel image is available for execution on the device\n"
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
-)
-ILLEGAL = (
-    "CUDA error: an illegal memory access was encountered\n"
-    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect."
-)
+_ELSEWHERE = "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be"
+_ELSEWHERE += " incorrect."
+NO_IMAGE = f"CUDA error: no kernel image is available for execution on the device{_ELSEWHERE}"
+ILLEGAL = f"CUDA error: an illegal memory access was encountered{_ELSEWHERE}"
 EMPTY = torch.zeros(0)
 
 _numbers = itertools.count(1000)
@@ -104,17 +100,9 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
         harmonics = [leaves[name] for name in ("dc", "sh") if name in leaves]
 
         def draw(colors: Tensor | None, shs: Tensor | None, means2d: Tensor, at: Any) -> rasterizer.Rendered:
-            return rasterizer.rasterize(
-                at,
-                leaves["means3D"],
-                means2d,
-                leaves["opacities"],
-                shs=shs,
-                colors_precomp=colors,
-                scales=scales,
-                rotations=leaves.get("rotations"),
-                cov3D_precomp=leaves.get("cov3D"),
-            )
+            shape = (scales, leaves.get("rotations"), leaves.get("cov3D"))
+            given = (leaves["means3D"], means2d, leaves["opacities"], shs, colors, *shape)
+            return rasterizer.rasterize(at, *given)
 
         shs = torch.cat(harmonics, 1) if harmonics else None
         if variant == "2dgs-surfel":
@@ -127,12 +115,8 @@ def _rasterize(variant: str, given: dict[str, Any]) -> dict[str, Any]:
             plain.update(dict.fromkeys(("geometry", "binning", "image"), EMPTY), radii=disc.radii)
             return dict(plain, rendered=_keep(leaves, kept))
         drawn = draw(leaves.get("colors"), shs, leaves["means2D"], settings)
-        images = {
-            "color": drawn.color,
-            "depth": drawn.depth,
-            "alpha": drawn.alpha,
-            "invdepths": drawn.invdepth,
-        }
+        images = {"color": drawn.color, "depth": drawn.depth}
+        images |= {"alpha": drawn.alpha, "invdepths": drawn.invdepth}
         if variant == "gof":  # normal, depth, alpha, distortion: ours has no normals
             blank = torch.zeros_like(drawn.alpha)
             images["color"] = torch.cat([drawn.color, *(blank,) * 3, drawn.depth, drawn.alpha, blank])
@@ -160,17 +144,9 @@ _UNUSED = (
 
 def _rasterize_backward(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     leaves, images = _under_way.pop(given["rendered"])
-    pairs = [
-        (image, given[f"grad_{name}"])
-        for name, image in images.items()
-        if f"grad_{name}" in given and image.requires_grad
-    ]
-    result = torch.autograd.grad(
-        [image for image, _ in pairs],
-        list(leaves.values()),
-        [gradient.reshape(image.shape) for image, gradient in pairs],
-        allow_unused=True,
-    )
+    drawn = {name: image for name, image in images.items() if f"grad_{name}" in given and image.requires_grad}
+    upstream = [given[f"grad_{name}"].reshape(image.shape) for name, image in drawn.items()]
+    result = torch.autograd.grad(list(drawn.values()), list(leaves.values()), upstream, allow_unused=True)
     gradients: dict[str, Any] = {
         name: torch.zeros_like(leaf) if gradient is None else gradient
         for (name, leaf), gradient in zip(leaves.items(), result, strict=True)
@@ -194,15 +170,11 @@ def _triangles(variant: str, given: dict[str, Any]) -> dict[str, Any]:
     with torch.enable_grad():
         corners = leaves["triangles_points"].reshape(count, -1, 3)
         spread = (corners - corners.mean(1, keepdim=True)).norm(dim=2).mean(1, keepdim=True)
+        scales = (0.5 * spread * leaves["sigma"].reshape(-1, 1)).expand(-1, 3)
+        rotations = torch.tensor([[1.0, 0.0, 0.0, 0.0]]).expand(count, -1)
+        colored = (leaves["opacities"], leaves.get("sh"), leaves.get("colors"))
         drawn = rasterizer.rasterize(
-            settings,
-            corners.mean(1),
-            leaves["means2D"],
-            leaves["opacities"],
-            shs=leaves.get("sh"),
-            colors_precomp=leaves.get("colors"),
-            scales=(0.5 * spread * leaves["sigma"].reshape(-1, 1)).expand(-1, 3),
-            rotations=torch.tensor([[1.0, 0.0, 0.0, 0.0]]).expand(count, -1),
+            settings, corners.mean(1), leaves["means2D"], *colored, scales, rotations
         )
         images = {"color": drawn.color, "depth": drawn.depth}
     plain = {name: image.detach() for name, image in images.items()}

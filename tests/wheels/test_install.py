@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.install import with_wheels
+from splatfix.app.install import planned
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt
-from splatfix.context import make_context
+from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
+from splatfix.core.errors import require
 from splatfix.facts import gather
 from splatfix.install import execute, revert
 from splatfix.install.environment import Environment
 from splatfix.install.journal import Journal
 from splatfix.model import Fact, Facts
 from splatfix.model.steps import FetchWheel
-from splatfix.plan import BuildWheel, OptionKind, Request, find_options, summarise
+from splatfix.plan import BuildWheel, Case, OptionKind, Plan, Request, rank, summarise
 from splatfix.wheels import web as web_module
 from splatfix.wheels.web import without_login
 from tests.archs import goal, request_for
 from tests.conftest import Splatfix
 from tests.install.environments import fat_binary, make_environment, pip, run_in, snapshot, write_extension
-from tests.plan.machines import BLACKWELL_TORCH, changed, cuda_source, healthy, machine, refused
+from tests.plan.machines import BLACKWELL_TORCH, changed, cuda_source, find_options, healthy, machine, refused
 
 from .forge import serving, torch_in, write_page, write_wheel
 
@@ -56,7 +57,20 @@ def wanted(folder: Path, **options: str) -> Request:
 
 
 def found(request: Request, facts: Facts, *indexes: str) -> Prebuilt:
-    return find_prebuilt(replace(request, indexes=tuple(map(without_login, indexes))), facts, indexes)
+    context = make_context(facts, Goal(request.targets))
+    return find_prebuilt(replace(request, indexes=tuple(map(without_login, indexes))), context, indexes)
+
+
+def with_wheels(request: Request, facts: Facts, wheels: Prebuilt) -> Plan:
+    """The plan with these wheels."""
+    case = Case(
+        context=make_context(facts, Goal(request.targets)),
+        request=request,
+        prebuilt=wheels.steps,
+        not_prebuilt=wheels.rejected,
+        no_wheel=wheels.problem if request.backend == "wheels" else None,
+    )
+    return require(planned(case, named=True))
 
 
 def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -> None:
@@ -64,10 +78,9 @@ def test_a_folder_with_a_wheel_needs_no_build_tools_and_no_gpu(tmp_path: Path) -
     request = wanted(tmp_path, backend="wheels")
     write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
     wheels = found(request, facts, str(tmp_path / "wheels"))
-    context = make_context(facts, goal("sm_120"))
-    assert with_wheels(request, context, wheels).kind is OptionKind.WHEEL
+    assert with_wheels(request, facts, wheels).kind is OptionKind.WHEEL
     native = replace(request, backend="native")
-    assert refused(with_wheels, native, context, NO_WHEELS).code == "no-matching-toolkit"
+    assert refused(with_wheels, native, facts, NO_WHEELS).code == "no-matching-toolkit"
 
 
 @pytest.mark.parametrize("name", ["", "tiny_probe", "tiny-probe==1.0"])
@@ -82,7 +95,7 @@ def test_a_proven_wheel_is_installed_and_undone(served: Path, tmp_path: Path, na
         server.login = "Basic dTpwQHNzd29yZC1vZi1taW5l"
         address = server.address.replace("://", "://u:p%40ssword-of-mine@")
         wheels = found(request, facts, address + "/")
-        plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+        plan = with_wheels(request, facts, wheels)
         assert plan.kind is OptionKind.WHEEL and not any(isinstance(step, BuildWheel) for step in plan.steps)
         assert "cannot be read (--no-find compiles it)" in "".join(plan.notes)
         outcome = execute(plan, facts, fetchers=wheels.fetchers)
@@ -136,7 +149,7 @@ def test_a_wheel_that_is_another_once_it_is_fetched_is_not_installed(served: Pat
             said = {"code": "120", "symbols": (), "name": "tiny_probe", **other}
             server.other = write_wheel(tmp_path / str(number), wheel.name, **said)
             wheels = found(request, facts, server.address + "/")
-            plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+            plan = with_wheels(request, facts, wheels)
             error = refused(execute, plan, facts, fetchers=wheels.fetchers)
             assert error.code == ("wheel-not-fetched" if digests or "MiB" in words else "another-wheel")
             assert words in error.what and snapshot(environment) == before
@@ -147,16 +160,16 @@ def test_without_a_proven_wheel_it_is_built_and_why(tmp_path: Path) -> None:
     request = wanted(tmp_path)
     write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "90", symbols=())
     wheels = found(request, facts, str(tmp_path / "wheels"))
-    plan = with_wheels(request, make_context(facts, goal("sm_120")), wheels)
+    plan = with_wheels(request, facts, wheels)
     assert plan.kind is OptionKind.REBUILD
     assert found(replace(request, find=False), facts) is NO_WHEELS
     (why,) = (item.why for item in plan.considered if "prebuilt wheel of tiny_probe" in item.what)
     assert "1 of 1 fatbin has no code for sm_120" in why
     only = replace(request, backend="wheels")
-    error = refused(with_wheels, only, make_context(facts, goal("sm_120")), wheels)
+    error = refused(with_wheels, only, facts, wheels)
     assert "1 of 1 fatbin has no code" in error.what
     assert (error.code, error.exit_code) == ("no-wheel", 1)
-    error = refused(with_wheels, only, make_context(facts, goal("sm_120")), NO_WHEELS)
+    error = refused(with_wheels, only, facts, NO_WHEELS)
     assert error.exit_code == 3
 
 
@@ -164,14 +177,14 @@ def test_a_found_wheel_ranks_before_a_build(tmp_path: Path) -> None:
     facts, request = healthy(), wanted(tmp_path)
     write_wheel(tmp_path / "wheels", "tiny_probe-1.0-cp311-cp311-linux_x86_64.whl", "120", symbols=())
     wheels = found(request, facts, str(tmp_path / "wheels"))
-    summary = summarise(request.sources, facts, named=request.sources)
+    summary = summarise(request.sources, make_context(facts), named=request.sources)
     context = make_context(facts, goal("sm_120"))
-    options = find_options(context, (), replace(summary, prebuilt=wheels.steps))
+    options = rank(Case(context=context, sources=summary, prebuilt=wheels.steps))
     kinds = [option.kind for option in options.available]
     assert kinds.index(OptionKind.WHEEL) + 1 == kinds.index(OptionKind.REBUILD)
     (step, *_) = options.available[kinds.index(OptionKind.WHEEL)].steps
     assert isinstance(step, FetchWheel) and step.command and "--backend" in step.command.argv
-    looked = find_options(context, (), replace(summary, prebuilt={}))
+    looked = rank(Case(context=context, sources=summary, prebuilt={}))
     (rejected,) = (item for item in looked.rejected if item.kind is OptionKind.WHEEL)
     assert "no wheel is proven for tiny_probe" in rejected.rejected_because
 
@@ -200,7 +213,7 @@ def test_strangers_are_asked_only_where_they_are_named(
     assert len(asked) == 3 and asked[1] == "https://wheels.astral.sh/simple/cu130/tiny-probe/"
     asked.clear()
     found(replace(request, offline=True), facts, "comfy-forge")
-    find_options(make_context(facts, goal("sm_120")))
+    find_options(goal("sm_120"), facts)
     assert asked == []
     error = refused(found, request, facts, "no-such-index")
     assert (error.code, error.exit_code) == ("unknown-index", 2)

@@ -31,8 +31,7 @@ from splatfix.knowledge.stacks import recipe, variant
 from splatfix.knowledge.tables import source_of, table
 from splatfix.knowledge.torch_releases import TorchBuild, build_runs_on, releases
 from splatfix.model import Fact, Facts
-from splatfix.plan import NO_SOURCES
-from splatfix.plan.assessment import assess, driver_objection
+from splatfix.plan.case import Case, driver_objection
 from tools.machines import description
 from tools.machines.parts import simulate
 
@@ -121,25 +120,25 @@ class Answer:
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    options: dict[str, Any] = to_json(options_for(make_context(facts), NO_SOURCES, ()))
+    options: dict[str, Any] = to_json(options_for(make_context(facts)))
     return Answer(options, plain_pip(facts))
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:
     """Why the torch that ``pip install torch`` brings does not run here, with its source; "" where it does."""
-    assessment = assess(make_context(facts))
-    if assessment.context.platform == "windows":
+    case = Case(context=make_context(facts))
+    if case.context.platform == "windows":
         source = str(table("torch_releases")["source"]["releases"])
         return "pip install torch brings a build without CUDA on Windows", source
-    python = assessment.context.python
+    python = case.context.python
     assert python is not None, "simulated machines have one"
     release = next(item for item in reversed(releases()) if item.supports_python(python))
     build: TorchBuild = next(item for item in release.builds if item.tag == release.pypi_linux_default)
     name = f"pip install torch brings {build.torch.removesuffix('.*')} {build.tag}"
-    (arch,) = assessment.context.archs
+    (arch,) = case.context.archs
     if build_runs_on(build, arch, "linux", facts.machine.machine) is False:
         return f"{name}, which has no code for {arch.sm}", build.source
-    objection = driver_objection(assessment, ".".join(map(str, build.cuda)))
+    objection = driver_objection(case, ".".join(map(str, build.cuda)))
     source = source_of_floors(build.cuda, ())
     if objection.ok is False:
         return f"{name}: {objection.reason}", source
@@ -189,13 +188,14 @@ def _option(option: Mapping[str, Any], texts: Table) -> list[Any]:
     for step in option["steps"]:
         if step.get("kind") == "install-torch":
             torch = step
-        elif step.get("kind") == "rebuild":
+        elif step.get("kind") == "build-wheel":
             build = step
+    variables = build.get("variables", {})
     summary = (
         f"{torch['version']} {torch['tag']}" if torch else "",
         build.get("cuda", ""),
-        build.get("compiler", ""),
-        build.get("arch_list", ""),
+        variables.get("CXX", ""),
+        variables.get("TORCH_CUDA_ARCH_LIST", ""),
     )
     return [
         texts(option["title"]),

@@ -126,5 +126,5 @@ def bring(headers: Sequence[MissingHeader]) -> list[Step]:
     for header in headers:
         if header.clone:
             text = f"Build and install {header.header} first, as its README says"
-            steps.append(run("git", "clone", "--recursive", header.clone, text=text))
+            steps.append(run("git", "clone", "--recursive", header.clone, text=text, kind="clone"))
     return steps

@@ -151,7 +151,7 @@ def _install_missing(context: Context, requirements: list[str], missing: Missing
         steps.append(pip(context.facts, "install", *arguments))
     for item in missing.repositories:
         text = f"{item.module} is compiled against torch"
-        steps.append(run("git", "clone", "--recursive", item.address, text=text))
+        steps.append(run("git", "clone", "--recursive", item.address, text=text, kind="clone"))
         steps.append(context.install(item.clone))
     steps += from_git(context.facts, missing)
     if missing.unknown:

@@ -169,7 +169,7 @@ def bringing(context: Context, address: str, source: str) -> tuple[Step, ...]:
     install = context.install(source)
     if not address:
         return (install,)
-    return (run("git", "clone", "--recursive", address), install)
+    return (run("git", "clone", "--recursive", address, kind="clone"), install)
 
 
 def _broken(context: Context, package: SplatPackage | None) -> str:

@@ -23,7 +23,7 @@ check = checks_of("checkout")
 _STANDARDS = {"11": 11, "14": 14, "17": 17, "1z": 17, "20": 20, "2a": 20}
 
 
-@check("build-isolation-enabled", "pip builds the sources where torch is")
+@check("build-isolation-enabled", "pip builds the sources where torch is", done_by_install=True)
 def build_isolation(context: Context, this: Check) -> Iterator[Finding]:
     """The setup.py of a splatting extension imports torch. pip builds in a fresh environment that has none ("No module named
     'torch'"), or, where pyproject.toml names torch, another torch than the one installed, so that the extension does not

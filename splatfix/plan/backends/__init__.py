@@ -1,1 +1,1 @@
-"""One file a backend: what it would do for a machine, as an ``Option``, and for sources at hand, as an ``InstallPlan``."""
+"""One file a backend: its plan for a machine, and for sources that were read what ``install`` executes; or a rejection."""

@@ -1,64 +1,63 @@
 """A container lane: it brings its own torch, shows what this GPU does with a known stack, and changes nothing here."""
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
+from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.core.step import Command
 from splatfix.knowledge.torch_releases import build, build_runs_on
-from splatfix.model.option import LaneSummary, Limit, NotApplicable, Option, OptionKind
+from splatfix.model.option import LaneSummary, Limit, OptionKind, Plan
 from splatfix.model.steps import Reason, RunLane
-from splatfix.plan.assessment import Assessment, driver_objection
-from splatfix.plan.backends.torch import cuda_of
+from splatfix.plan.case import Case, driver_objection, not_applicable
 from splatfix.plan.compose import make_option
+from splatfix.plan.to_be import cuda_of
 
 
-def container(assessment: Assessment, lanes: Sequence[LaneSummary]) -> Option:
-    """The first lane with a GPU that serves the targets."""
-    machine = assessment.context.facts.machine
+def container(case: Case) -> Plan | Rejected:
+    """Run the first lane with a GPU that serves the targets."""
+    machine = case.context.machine
     if machine.container and "docker" not in machine.tools:
-        raise NotApplicable(f"this is a {machine.container} container already; call splatfix on its host")
+        return not_applicable(f"this is a {machine.container} container already; call splatfix on its host")
     if machine.system != "linux" or machine.machine not in ("x86_64", "AMD64"):
-        raise NotApplicable(
+        return not_applicable(
             f"the lanes are made for Linux x86_64, this is {machine.system} {machine.machine}"
         )
     if "docker" not in machine.tools:
-        raise NotApplicable("docker was not found on this machine")
+        return not_applicable("docker was not found on this machine")
     against: list[str] = []
-    for lane in lanes:
+    for lane in case.lanes:
         if not lane.gpu:
             continue
-        objection, unsure = _objection(assessment, lane)
+        objection, unsure = _objection(case, lane)
         if not objection:
             command = Command(("splatfix", "certify", "--container", lane.name))
             reason = Reason(
                 "torch and everything else come from the image; only the driver is this machine's"
             )
             step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-            option = make_option(assessment, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
+            option = make_option(case, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
             limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
             proves = tuple(rung for rung in option.proves if rung is not limit.rung)
             return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))
         against.append(f"lane {lane.name}: {objection}")
-    raise NotApplicable("; ".join(against) or "no lane with a GPU is defined")
+    return not_applicable("; ".join(against) or "no lane with a GPU is defined")
 
 
-def _objection(assessment: Assessment, lane: LaneSummary) -> tuple[str, list[str]]:
-    """Why a lane does not serve the targets, or "" and what is not known about it."""
+def _objection(case: Case, lane: LaneSummary) -> tuple[str, list[str]]:
+    """Say why a lane does not serve the targets, or "" and what is not known about it."""
     release = build(lane.torch.rpartition("==")[2])
-    if not assessment.here:
-        return f"this machine has no {assessment.names} GPU to pass in", []
+    if not case.here:
+        return f"this machine has no {case.names} GPU to pass in", []
     if release is None:
         return "", [f"what GPU code {lane.torch} carries"]
     unsure = []
-    for arch in assessment.context.archs:
+    for arch in case.context.archs:
         runs = build_runs_on(release, arch)
         if runs is False:
             return f"{lane.torch} has no code for {arch.sm}", []
         if runs is None:
             unsure.append(f"whether {lane.torch} runs on {arch.sm}")
-    driver = driver_objection(assessment, cuda_of(release))
+    driver = driver_objection(case, cuda_of(release))
     if driver.ok is False:
         return driver.reason, unsure
     if driver.ok is None:

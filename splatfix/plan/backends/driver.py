@@ -4,74 +4,74 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted
 from splatfix.facts import EntryKind
 from splatfix.knowledge import drivers
 from splatfix.knowledge.drivers import driver_words
-from splatfix.model import Driver, Fact, Facts
-from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model import Driver
+from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import Reason
-from splatfix.plan.assessment import Assessment
 from splatfix.plan.backends.torch import torch_of_newer_driver
+from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.compose import make_option
+from splatfix.plan.to_be import context_to_be
 
 
-def driver(assessment: Assessment, first_with: Callable[[Facts], Option | None], *, opened: bool) -> Option:
-    """Upgrade the driver.
+def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: bool) -> Plan | Rejected:
+    """Upgrade the driver; then what is possible with it.
 
     Args:
-        first_with: the first option to native code with other facts.
-        opened: some option for native code is available under the driver that is here.
+        first_native: the first plan for native code of another case.
+        opened: some plan for native code is possible under the driver that is here.
     """
-    if not assessment.here:
-        raise NotApplicable("no target GPU is in this machine, so its driver does not matter")
-    if assessment.repairs:
-        raise NotApplicable("what the driver needs is the first step of every option that uses the GPU")
-    if assessment.driver is None:
-        raise NotApplicable("the version of the driver is not known")
-    need = _need(assessment, opened=opened)
+    if not case.here:
+        return not_applicable("no target GPU is in this machine, so its driver does not matter")
+    if case.repairs:
+        return not_applicable("what the driver needs is the first step of every option that uses the GPU")
+    if case.driver is None:
+        return not_applicable("the version of the driver is not known")
+    need = _need(case, opened=opened)
     if need is None:
-        raise NotApplicable(f"driver {assessment.driver_version} is new enough for what is installed")
+        return not_applicable(f"driver {case.driver_version} is new enough for what is installed")
     version, why, source = need
-    for arch in assessment.context.archs:
+    for arch in case.context.archs:
         last = drivers.gpu_last_branch(arch)
         if last and version[0] > last[0]:
-            raise NotApplicable(f"{why}, but driver {last[0]} is the last for {arch.sm}")
+            return not_applicable(f"{why}, but driver {last[0]} is the last for {arch.sm}")
     which = "the NVIDIA driver"
-    if assessment.context.facts.machine.wsl:
+    if case.context.machine.wsl:
         which = "the Windows driver (WSL2 uses it)"
     upgrade = say(f"upgrade {which} to {driver_words(version)} or newer, then reboot")
     level = drivers.cuda_level_at_least(version)
     newer = Driver(driver_words(version), dotted(level or ()) or None)
-    facts = assessment.context.facts
-    machine = replace(facts.machine, driver=Fact(newer, "as it would be"))
-    following = first_with(replace(facts, machine=machine))
+    following = first_native(replace(case, context=context_to_be(case.context, driver=newer)))
     if following is None:
-        return make_option(assessment, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
+        return make_option(case, OptionKind.DRIVER, (upgrade,), (Reason(why, source),))
     reasons = (Reason(f"{why}; then: {following.title}", source), *following.reasons)
     steps = (upgrade, *following.steps)
-    option = make_option(assessment, OptionKind.DRIVER, steps, reasons, following.unsure)
-    return replace(option, proves=following.proves, cannot_prove=following.cannot_prove)
+    plan = make_option(case, OptionKind.DRIVER, steps, reasons, following.unsure)
+    return replace(plan, proves=following.proves, cannot_prove=following.cannot_prove)
 
 
-def _need(assessment: Assessment, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
-    """The oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
+def _need(case: Case, *, opened: bool) -> tuple[tuple[int, ...], str, str] | None:
+    """Return the oldest driver that would do, what asks for it, and its source, where that is newer than the one here; of several
     the one that asks for most."""
     needs: list[tuple[tuple[int, ...], str, str]] = []
-    for target in assessment.context.targets:
+    for target in case.context.targets:
         floor = drivers.gpu_driver_floor(target.arch)
         if target.here and floor:
             source = drivers.source_of_floors(None, [target.arch])
             needs.append((floor, f"{target.arch.sm} needs driver {driver_words(floor)}", source))
-    if cuda := assessment.context.torch_cuda:
-        floor = drivers.runtime_floor(cuda, assessment.context.platform or "linux")
+    if cuda := case.context.torch_cuda:
+        floor = drivers.runtime_floor(cuda, case.context.platform or "linux")
         if floor:
             source = drivers.source_of_floors(cuda, ())
             text = f"torch's CUDA {dotted(cuda)} needs driver {driver_words(floor)}"
             needs.append((floor, text, source))
     # extensions whose only hope on a target is PTX newer than the driver compiles (error 222)
-    for part in assessment.parts:
+    for part in case.parts:
         versions = []
         for group in part.code:
             for entry in group.entries:
@@ -81,21 +81,21 @@ def _need(assessment: Assessment, *, opened: bool) -> tuple[tuple[int, ...], str
         branch = drivers.first_branch_of_cuda(of_ptx) if of_ptx else None
         if branch is None:
             continue
-        for arch in assessment.context.archs:
-            verdict = assessment.context.judge(part.code, arch)
+        for arch in case.context.archs:
+            verdict = case.context.judge(part.code, arch)
             if verdict.too_new_ptx and not verdict.missing:
                 reason = f"{part.name} has PTX that only driver {branch} or newer compiles for {arch.sm}"
                 needs.append(((branch,), reason, ""))
     newest = max(needs, default=None, key=lambda need: need[0])
-    if newest and assessment.driver and assessment.driver < newest[0]:
+    if newest and case.driver and case.driver < newest[0]:
         return newest
     if opened:
         return None
     # where no option is left at all, the driver may be what keeps another torch away
-    later = torch_of_newer_driver(assessment)
+    later = torch_of_newer_driver(case)
     if later is None:
         return None
     build, floor = later
-    torch = f"torch {build.torch} {build.tag}, which serves {assessment.names}"
-    source = drivers.source_of_floors(build.cuda, assessment.context.archs)
+    torch = f"torch {build.torch} {build.tag}, which serves {case.names}"
+    source = drivers.source_of_floors(build.cuda, case.context.archs)
     return floor, f"{torch}, needs driver {driver_words(floor)}", source

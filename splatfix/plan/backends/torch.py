@@ -6,11 +6,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from splatfix.context import Goal, make_context
 from splatfix.context.torch_wheels import builds_for_all, install_command, no_wheels, preference
+from splatfix.core.errors import Rejected
 from splatfix.core.versions import release
 from splatfix.knowledge import Arch, drivers
-from splatfix.knowledge.cpp_extension import behaviour
 from splatfix.knowledge.drivers import Platform, driver_words
 from splatfix.knowledge.host_compilers import oldest_gcc_of_torch
 from splatfix.knowledge.torch_releases import (
@@ -20,18 +19,19 @@ from splatfix.knowledge.torch_releases import (
     build_runs_on,
     wheel_obstacle,
 )
-from splatfix.model import Torch
-from splatfix.model.option import NotApplicable, Option, OptionKind
+from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import InstallTorch, Reason
-from splatfix.plan.assessment import (
-    Assessment,
+from splatfix.plan.backends.native import build_steps
+from splatfix.plan.case import (
+    Case,
     driver_objection,
     names_of_archs,
+    not_applicable,
     own_driver_starts,
     torch_obstacles,
 )
-from splatfix.plan.backends.native import rebuild_steps
 from splatfix.plan.compose import make_option
+from splatfix.plan.to_be import as_torch, cuda_of, for_targets
 from splatfix.plan.tools import Tools, tools_for
 
 _CODE = {
@@ -52,82 +52,82 @@ class Offer(Struct, frozen=True):
         return self.ranked.build
 
 
-def other_torch(assessment: Assessment) -> Option:
-    """The published build that serves every target under this driver and Python, and asks least of the machine."""
-    if obstacle := why_torch_stays(assessment):
-        raise NotApplicable(obstacle)
-    torch = assessment.context.torch
-    against, _ = torch_obstacles(assessment)
+def other_torch(case: Case) -> Plan | Rejected:
+    """Install the published build that serves every target under this driver and Python, and asks least of the machine."""
+    if obstacle := why_torch_stays(case):
+        return not_applicable(obstacle)
+    torch = case.context.torch
+    against, _ = torch_obstacles(case)
     tools = None
     if torch and not against:
-        tools = tools_for(assessment.context, torch)
+        tools = tools_for(case.context, torch)
     if torch is None or tools is None:
-        offers = offers_for(assessment)
+        offers = offers_for(case)
         if not offers:
-            raise NotApplicable(_why_no_build(assessment))
-        return _option(assessment, offers)
+            return not_applicable(_why_no_build(case))
+        return _option(case, offers)
     # a torch that serves the targets is replaced only by what asks less of this machine, and by no older release
-    serves = f"not needed: torch {torch.version} has code for {assessment.names}"
+    serves = f"not needed: torch {torch.version} has code for {case.names}"
     if tools.cost == 0:
-        raise NotApplicable(f"{serves}, and a toolkit for it is here")
+        return not_applicable(f"{serves}, and a toolkit for it is here")
     installed = release(torch.version)[:2]
-    offers = [offer for offer in offers_for(assessment) if release(offer.build.release)[:2] >= installed]
+    offers = [offer for offer in offers_for(case) if release(offer.build.release)[:2] >= installed]
     least = min((offer.tools for offer in offers), key=lambda item: item.cost, default=None)
     if least is None:
-        raise NotApplicable(serves)
+        return not_applicable(serves)
     if tools.cost <= least.cost:
         asks = "an installed toolkit"
         if least.manual:
             asks = "a toolkit or compiler that you install"
         elif least.before:
             asks = "a toolkit from PyPI wheels"
-        raise NotApplicable(f"{serves}, and another build would ask as much of this machine ({asks})")
-    return _option(assessment, offers)
+        return not_applicable(f"{serves}, and another build would ask as much of this machine ({asks})")
+    return _option(case, offers)
 
 
-def _option(assessment: Assessment, offers: Sequence[Offer]) -> Option:
-    best = best_offer(assessment, offers)
+def _option(case: Case, offers: Sequence[Offer]) -> Plan:
+    best = best_offer(case, offers)
     build = best.build
-    version, step = install_command(build, assessment.context.facts)
-    carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {assessment.names}"
-    driver = driver_objection(assessment, cuda_of(build))
+    version, step = install_command(build, case.context.facts)
+    carries = f"torch {version} {build.tag} carries {_CODE[best.ranked.runs]} for {case.names}"
+    driver = driver_objection(case, cuda_of(build))
     reasons = [Reason(carries, build.source)]
     why_driver = driver.reason
     if not driver.ok:
-        oldest = oldest_driver(build, assessment.context.archs, assessment.context.platform or "linux")
+        oldest = oldest_driver(build, case.context.archs, case.context.platform or "linux")
         why_driver = f"where it runs, the driver must be {oldest} or newer" if oldest else ""
     if why_driver:
-        reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, assessment.context.archs)))
+        reasons.append(Reason(why_driver, drivers.source_of_floors(build.cuda, case.context.archs)))
     reasons += best.tools.reasons
     # what else could be taken, and what else changes with it
     as_cheap = [offer.build for offer in offers if offer is not best and offer.tools.cost == best.tools.cost]
     if as_cheap:
         names = ", ".join(f"torch {other.torch} {other.tag}" for other in as_cheap[:3])
         reasons.append(Reason(f"alternatives: {names}"))
-    if lost := _lost_here(assessment, build):
+    if lost := _lost_here(case, build):
         reasons.append(Reason(lost))
-    rebuilt = {*(canonicalize_name(name) for name in assessment.subjects), *COMPANIONS, "torch"}
-    extensions = assessment.context.facts.environment.extensions.value or ()
+    rebuilt = {*(canonicalize_name(name) for name in case.subjects), *COMPANIONS, "torch"}
+    extensions = case.context.facts.environment.extensions.value or ()
     names_linked = {item.distribution for item in extensions if item.links_torch and item.distribution}
     if linked := ", ".join(sorted(name for name in names_linked if canonicalize_name(name) not in rebuilt)):
         reasons.append(Reason(f"also to be rebuilt, compiled against the installed torch: {linked}"))
     unsure = []
     if best.ranked.runs == "unknown":
         unsure.append(f"what GPU code torch {build.torch} {build.tag} carries for this platform")
-    if assessment.context.python is None:
+    if case.context.python is None:
         unsure.append(f"which Python the environment has, so whether torch {build.torch} has a wheel for it")
-    if assessment.here and driver.ok is None:
+    if case.here and driver.ok is None:
         unsure.append(driver.reason)
     options = []
     if best.tools.downloaded:
         options.append("--provide-toolkit")
     install = InstallTorch(command=step.command, version=version, tag=build.tag)
-    steps = (install, *rebuild_steps(assessment, best.tools, *options, everything=True))
-    return make_option(assessment, OptionKind.OTHER_TORCH, steps, reasons, unsure)
+    steps = (install, *build_steps(case, best.tools, *options, everything=True))
+    return make_option(case, OptionKind.OTHER_TORCH, steps, reasons, unsure)
 
 
 def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform = "linux") -> str:
-    """The oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
+    """Return the oldest NVIDIA driver under which a build runs on these GPUs; "" where the tables do not say."""
     floors = [drivers.runtime_floor(build.cuda, platform), *map(drivers.gpu_driver_floor, archs)]
     known = [floor for floor in floors if floor]
     if not known:
@@ -135,48 +135,48 @@ def oldest_driver(build: TorchBuild, archs: Sequence[Arch], platform: Platform =
     return driver_words(max(known))
 
 
-def _why_no_build(assessment: Assessment) -> str:
-    builds = other_builds(assessment)
+def _why_no_build(case: Case) -> str:
+    builds = other_builds(case)
     text = "no torch build in the tables supports"
     if builds:
         text = "no toolkit works here with any torch build that would fit"
-    text += f" {assessment.names} on {assessment.context.platform} {assessment.context.facts.machine.machine}"
-    if assessment.context.python:
-        text += f" with Python {assessment.context.python[0]}.{assessment.context.python[1]}"
-    if assessment.context.glibc:
-        text += f" and glibc {assessment.context.glibc[0]}.{assessment.context.glibc[1]}"
-    if later := torch_of_newer_driver(assessment):
+    text += f" {case.names} on {case.context.platform} {case.context.machine.machine}"
+    if case.context.python:
+        text += f" with Python {case.context.python[0]}.{case.context.python[1]}"
+    if case.context.glibc:
+        text += f" and glibc {case.context.glibc[0]}.{case.context.glibc[1]}"
+    if later := torch_of_newer_driver(case):
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
-        return f"{text} under driver {assessment.driver_version}; {newer}"
+        return f"{text} under driver {case.driver_version}; {newer}"
     if not builds:
         # where only this Python or this glibc stands in the way
         for name in ("python", "glibc"):
-            for item in other_builds(assessment, leaving_out=name)[:1]:
+            for item in other_builds(case, leaving_out=name)[:1]:
                 obstacle = wheel_obstacle(
                     item.build,
-                    assessment.context.platform or "linux",
-                    assessment.context.facts.machine.machine,
-                    python=assessment.context.python,
-                    glibc=assessment.context.glibc,
+                    case.context.platform or "linux",
+                    case.context.machine.machine,
+                    python=case.context.python,
+                    glibc=case.context.glibc,
                 )
                 if obstacle:
                     return f"{text}: {obstacle.rstrip('.')}"
-    if alone := _one_at_a_time(assessment):
+    if alone := _one_at_a_time(case):
         each = f"{', '.join(alone)}; name one with --target"
         return f"{text} at once; in environments of their own they are served: {each}"
     return text
 
 
-def _one_at_a_time(assessment: Assessment) -> list[str]:
-    """For each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
-    if len(assessment.context.targets) < 2:
+def _one_at_a_time(case: Case) -> list[str]:
+    """Say for each of several targets what serves it alone, as ``sm_61 by torch 2.8.0 cu126``; [] where one has nothing."""
+    if len(case.context.targets) < 2:
         return []
     served = []
-    for target in assessment.context.targets:
-        alone = replace(assessment, context=make_context(assessment.context.facts, Goal((target.arch,))))
-        if assessment.context.torch is not None and not torch_obstacles(alone)[0]:
-            served.append(f"{target.arch.sm} by torch {assessment.context.torch.version}, which is installed")
+    for target in case.context.targets:
+        alone = replace(case, context=for_targets(case.context, (target.arch,)))
+        if case.context.torch is not None and not torch_obstacles(alone)[0]:
+            served.append(f"{target.arch.sm} by torch {case.context.torch.version}, which is installed")
         elif offers := offers_for(alone):
             build = best_offer(alone, offers).build
             served.append(f"{target.arch.sm} by torch {build.torch} {build.tag}")
@@ -185,13 +185,13 @@ def _one_at_a_time(assessment: Assessment) -> list[str]:
     return served
 
 
-def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
-    """Which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
-    platform, machine = assessment.context.platform or "linux", assessment.context.facts.machine.machine
-    others = assessment.not_asked_for
+def _lost_here(case: Case, build: TorchBuild) -> str:
+    """Say which GPUs of this machine that were not asked for the build does not serve, and why; "" for none known."""
+    platform, machine = case.context.platform or "linux", case.context.machine.machine
+    others = case.not_asked_for
     lost = [arch for arch in others if build_runs_on(build, arch, platform, machine) is False]
     reason = f"torch {build.torch} {build.tag} has no code for it"
-    driver = own_driver_starts(assessment, cuda_of(build))
+    driver = own_driver_starts(case, cuda_of(build))
     if driver.ok is False:
         lost, reason = list(others), driver.reason
     if not lost:
@@ -202,56 +202,56 @@ def _lost_here(assessment: Assessment, build: TorchBuild) -> str:
     )
 
 
-def why_torch_stays(assessment: Assessment) -> str:
-    """What rules out another torch before any is looked for; "" where nothing does."""
-    if "torch" in assessment.keep:
+def why_torch_stays(case: Case) -> str:
+    """Say what rules out another torch before any is looked for; "" where nothing does."""
+    if "torch" in case.keep:
         return "torch must not change (--keep torch)"
     kept = []
-    for part in assessment.parts:
-        if part.installed and not part.dropin and part.name in assessment.kept:
+    for part in case.parts:
+        if part.installed and not part.dropin and part.name in case.kept:
             kept.append(part.name)
     if kept:
         return f"{', '.join(kept)} must not change (--keep), and was compiled against the torch here"
-    if assessment.context.platform is None:
-        return f"PyTorch publishes no CUDA build for {assessment.context.facts.machine.system}"
-    return no_wheels(assessment.context.facts)
+    if case.context.platform is None:
+        return f"PyTorch publishes no CUDA build for {case.context.machine.system}"
+    return no_wheels(case.context.facts)
 
 
-def offers_for(assessment: Assessment) -> list[Offer]:
-    """Other builds that serve every target under this driver, and beside which the extensions can be compiled."""
+def offers_for(case: Case) -> list[Offer]:
+    """List other builds that serve every target under this driver, and beside which the extensions can be compiled."""
     offers: list[Offer] = []
     tools_by_traits: dict[Hashable, Tools | None] = {}
-    for ranked in other_builds(assessment):
+    for ranked in other_builds(case):
         torch = as_torch(ranked.build)
         # the traits that decide on toolkit and compiler: dozens of builds share them, and the choice is slow
         traits = (torch.cuda, torch.knows_archs, oldest_gcc_of_torch(torch.version))
         if traits not in tools_by_traits:
-            tools_by_traits[traits] = tools_for(assessment.context, torch)
+            tools_by_traits[traits] = tools_for(case.context, torch)
         tools = tools_by_traits[traits]
         if tools is not None:
             offers.append(Offer(ranked, tools))
     return offers
 
 
-def other_builds(assessment: Assessment, *, leaving_out: str = "") -> list[RankedBuild]:
-    """Builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
+def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
+    """List builds, the installed one left out, that serve every target, best first; unknown ones only where none is known to.
 
     Args:
         leaving_out: what is not asked: ``driver``, ``python`` or ``glibc``; it tells what stands in the way.
     """
-    driver = assessment.driver
+    driver = case.driver
     if leaving_out == "driver":
         driver = None
     for include_unknown in (False, True):
         every = builds_for_all(
-            assessment.context.archs,
-            assessment.context.facts,
+            case.context.archs,
+            case.context.facts,
             driver=driver,
             leaving_out=leaving_out,
             include_unknown=include_unknown,
         )
         others = every
-        if torch := assessment.context.torch:
+        if torch := case.context.torch:
             others = [
                 item
                 for item in every
@@ -262,42 +262,27 @@ def other_builds(assessment: Assessment, *, leaving_out: str = "") -> list[Ranke
     return []
 
 
-def cuda_of(build: TorchBuild) -> str:
-    """CUDA of a published build, as torch.version.cuda says it."""
-    return ".".join(map(str, build.cuda))
-
-
-def as_torch(build: TorchBuild) -> Torch:
-    """What the facts would say of a published build, once it is installed."""
-    version = build.torch.replace("*", "0") + f"+{build.tag}"
-    torch = Torch(version, cuda_of(build), None, "")
-    rules = behaviour(version)
-    if rules is None:
-        return torch
-    return replace(torch, knows_archs=rules.supported_arches)
-
-
-def best_offer(assessment: Assessment, offers: Sequence[Offer]) -> Offer:
-    """What asks least of the machine; among equals what is known to run, is no step back, and is nearest to what is here."""
+def best_offer(case: Case, offers: Sequence[Offer]) -> Offer:
+    """Choose what asks least of the machine; of equals what is known to run, is no step back, and is nearest to what is here."""
 
     def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
         is_unknown = offer.ranked.runs == "unknown"
         return (
             is_unknown,
-            preference(assessment.context.facts, offer.build, assessment.context.archs),
+            preference(case.context.facts, offer.build, case.context.archs),
             offer.tools.cost,
         )
 
     return min(offers, key=rank)
 
 
-def torch_of_newer_driver(assessment: Assessment) -> tuple[TorchBuild, tuple[int, ...]] | None:
-    """The build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
-    if assessment.driver is None or why_torch_stays(assessment) or offers_for(assessment):
+def torch_of_newer_driver(case: Case) -> tuple[TorchBuild, tuple[int, ...]] | None:
+    """Return the build that only a newer driver starts, with its oldest driver, where no build serves under the driver here."""
+    if case.driver is None or why_torch_stays(case) or offers_for(case):
         return None
-    for item in other_builds(assessment, leaving_out="driver"):
-        floor = drivers.runtime_floor(item.build.cuda, assessment.context.platform or "linux")
-        too_new = floor is not None and assessment.driver < floor
-        if floor and too_new and tools_for(assessment.context, as_torch(item.build)):
+    for item in other_builds(case, leaving_out="driver"):
+        floor = drivers.runtime_floor(item.build.cuda, case.context.platform or "linux")
+        too_new = floor is not None and case.driver < floor
+        if floor and too_new and tools_for(case.context, as_torch(item.build)):
             return item.build, floor
     return None

@@ -25,15 +25,9 @@ HERE = Path(__file__).parent
 _SEEDS = itertools.count(1)
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-CALLERS = (
-    "ssim_cuda",
-    "knn_cuda",
-    "rasterizer_cuda",
-    "surfels_cuda",
-    "contributions_cuda",
-    "gsplat_cuda",
-)
+CALLERS = ("ssim_cuda", "knn_cuda", "rasterizer_cuda", "surfels_cuda", "contributions_cuda", "gsplat_cuda")
 """The files of `splatfix.kernels` that ask for CUDA kernels."""
+OPTIONS = "-std=c++17 -O1 -fwrapv -Wall -Wno-unknown-pragmas -Werror -shared -fPIC"
 _KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\) )?(\w+)\(')
 _ENTRY = """
 extern "C" int emulate(
@@ -86,17 +80,8 @@ def _library(text: str, flags: tuple[str, ...]) -> ctypes.CDLL:
         with tempfile.TemporaryDirectory() as folder:
             file, built = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             file.write_text(source)
-            options = [
-                "-std=c++17",
-                "-O1",
-                "-fwrapv",
-                "-Wall",
-                "-Wno-unknown-pragmas",
-                "-Werror",
-                "-shared",
-                "-fPIC",
-            ]
-            argv = [COMPILER, *options, *flags, f"-I{SOURCES}", f"-I{HERE}", str(file), "-o", str(built)]
+            options = [*OPTIONS.split(), *flags, f"-I{SOURCES}", f"-I{HERE}"]
+            argv = [COMPILER, *options, str(file), "-o", str(built)]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert not done.returncode, done.stderr[:4000]
             shutil.copy(built, library.with_suffix(f".{Path(folder).name}"))
@@ -117,12 +102,7 @@ class Emulated:
         self.seed = seed
 
     def launch(
-        self,
-        kernel: str,
-        grid: Sequence[int],
-        threads: int,
-        arguments: Sequence[Any],
-        first_block: int = 0,
+        self, kernel: str, grid: Sequence[int], threads: int, arguments: Sequence[Any], first_block: int = 0
     ) -> None:
         """Run a kernel, or its blocks from `first_block` on; raises `KernelError` with all that it did wrong."""
         if not all(0 < size <= most for size, most in zip(grid, (2**31 - 1, 65535, 65535), strict=False)):
@@ -134,17 +114,9 @@ class Emulated:
         three = ctypes.c_uint * 3
         message = ctypes.create_string_buffer(8000)
         seed = next(_SEEDS) if self.seed is None else self.seed
-        result = self._library.emulate(
-            kernel.encode(),
-            three(*(*grid, 1, 1)[:3]),
-            three(threads, 1, 1),
-            first_block,
-            pointers,
-            ctypes.c_size_t(len(kept)),
-            seed,
-            message,
-            ctypes.c_size_t(len(message)),
-        )
+        sizes = three(*(*grid, 1, 1)[:3]), three(threads, 1, 1), first_block
+        given, room = (pointers, ctypes.c_size_t(len(kept))), ctypes.c_size_t(len(message))
+        result = self._library.emulate(kernel.encode(), *sizes, *given, seed, message, room)
         if result:
             words = message.value.decode() or "there is no such kernel"
             raise KernelError(f"{kernel} (seed {seed}): {words}")

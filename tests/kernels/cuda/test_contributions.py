@@ -12,6 +12,8 @@ from ..compare import BOTH, assert_close, gaussians_of, in_precision
 from ..gaussian_cases import with_opacities
 from ..scenes import Inputs, cloud, look_at, rand
 
+pytestmark = pytest.mark.usefixtures("emulated")
+
 
 def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, weighted: bool = True) -> None:
     weights = rand(settings.image_height, settings.image_width, seed=3).to(dtype) if weighted else None
@@ -32,22 +34,22 @@ def compare(settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, w
 
 @BOTH
 @pytest.mark.parametrize("options", [{}, {"compact_box": 0.5}, {"antialiasing": True}], ids=str)
-def test_sums(options: dict[str, Any], dtype: torch.dtype, emulated: None) -> None:
+def test_sums(options: dict[str, Any], dtype: torch.dtype) -> None:
     compare(look_at(50, 37, **options), cloud(60), dtype)
     compare(look_at(33, 20, **options), cloud(60, covariance=True), dtype, weighted=False)
 
 
 @BOTH
-def test_pixels_that_stop(dtype: torch.dtype, emulated: None) -> None:
+def test_pixels_that_stop(dtype: torch.dtype) -> None:
     compare(look_at(24, 20), with_opacities(cloud(400, spread=0.3), 0.9), dtype)
 
 
-def test_one(emulated: None) -> None:
+def test_one() -> None:
     compare(look_at(20, 20), cloud(1))
     assert not contributions_cuda.sums(look_at(8, 8), gaussians_of(cloud(0), colors=1), None)[0].numel()
 
 
-def test_more_pixels_than_single_precision_counts(monkeypatch: pytest.MonkeyPatch, emulated: None) -> None:
+def test_more_pixels_than_single_precision_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of Gaussians that 2^24 pixels of a large image have taken before."""
     before, zeros = 1 << 24, torch.zeros
     call = (

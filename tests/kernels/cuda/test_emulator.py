@@ -5,26 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.tables import data
+
 from .emulator import Emulated, KernelError, needs_compiler
 
 pytestmark = needs_compiler
 
 KERNELS = (Path(__file__).parent / "sabotage.cu").read_text()
-WRONG = {
-    "no_barrier": "race on held|held.{1,5} is read before it is written",  # as the threads' order has it
-    "all_write_one": "race on argument 1",
-    "add_without_atomic": "race on argument 1",
-    "add_and_read": "race on argument 1",
-    "reads_the_neighbour": "race on argument 1",
-    "reads_outside": "argument 0 is read outside",
-    "writes_outside": "argument 1 is touched outside",
-    "shared_outside": "held[63] is outside",
-    "shared_unwritten": "is read before it is written",
-    "half_at_a_barrier": "32 threads did not come",
-    "two_barriers": "or to another one",
-    "lanes_apart": "lanes of a warp are at different places",
-    "lanes_in_part": "not the whole warp",
-}
+WRONG = data(__file__)["wrong"]
 
 
 @pytest.fixture(scope="module")

@@ -75,28 +75,15 @@ def draw_used(view: Any, *inputs: Tensor) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("dropin", "render", "scene", "names", "outputs", "columns"),
+    ("dropin", "render", "is_flat"),
     [
-        (
-            ("diff-gaussian-rasterization", "v1"),
-            rasterizer_cuda.rasterize,
-            cloud,
-            ARGUMENTS,
-            [(0,), (0, 4)],
-            [3, 4],
-        ),
-        (("diff-gaussian-rasterization", "mcmc"), draw_used, cloud, ARGUMENTS, [(0,), (0, 4)], [3, 4]),
-        (("diff-surfel-rasterization",), surfels_cuda.rasterize, discs, SURFELS, [(0,)], [3]),
+        ("diff-gaussian-rasterization v1", rasterizer_cuda.rasterize, False),
+        ("diff-gaussian-rasterization mcmc", draw_used, False),
+        ("diff-surfel-rasterization", surfels_cuda.rasterize, True),
     ],
 )
 def test_what_an_installation_compiles_is_what_a_training_asks_for(
-    dropin: tuple[str, ...],
-    render: Any,
-    scene: Any,
-    names: Any,
-    outputs: Any,
-    columns: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    dropin: str, render: Any, is_flat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code that a drop-in brings along is found by its options: others would be compiled again, unnoticed."""
     requested: list[Any] = []
@@ -106,10 +93,13 @@ def test_what_an_installation_compiles_is_what_a_training_asks_for(
         return emulated_module(name, defines, like)
 
     use_kernels(module, monkeypatch)
-    for some, width in itertools.product(outputs, columns):
-        pulled(render, look_at(20, 20), scene(5), torch.float64, some, width, names)
-    sources = [Path(name).name for name in dropin_of(*dropin).cuda if name.endswith(".cu")]
-    carried = [(name, options) for name in sources for options in variants_of(dropin_of(*dropin), name)]
+    inputs, names = (discs(5), SURFELS) if is_flat else (cloud(5), ARGUMENTS)
+    # Gaussians with depth, and with absolute gradients, are code of their own
+    for some, width in itertools.product([(0,), (0, 4)][: 2 - is_flat], [3, 4][: 2 - is_flat]):
+        pulled(render, look_at(20, 20), inputs, torch.float64, some, width, names)
+    brought = dropin_of(*dropin.split())
+    sources = [Path(name).name for name in brought.cuda if name.endswith(".cu")]
+    carried = [(name, options) for name in sources for options in variants_of(brought, name)]
     assert all(one in requested for one in carried) and all(one in carried for one in requested)
 
 
@@ -153,11 +143,7 @@ class Frame(NamedTuple):
 
 
 def drawing(
-    draw: Callable[..., Any],
-    made: dict[str, Tensor],
-    columns: int = 3,
-    reported: str = "rasterizer",
-    **options: Any,
+    draw: Callable[..., Any], made: Any, columns: int = 3, reported: str = "rasterizer", **options: Any
 ) -> Frame:
     """Every output of a rasterizer with such a `means2D`."""
 
@@ -183,9 +169,8 @@ def sums(view: Any, means2D: Tensor, **given: Tensor) -> Any:
 
 
 IMAGES = {"image": rand(1, 3, 20, 30), "other": rand(1, 3, 20, 30, seed=1)}
-WEIGHED = {name: value for name, value in cloud(40).items() if name != "shs"} | {
-    "pixel_weights": rand(30, 40)
-}
+WEIGHED = {**cloud(40), "pixel_weights": rand(30, 40)}
+del WEIGHED["shs"]
 UNMOVED = {"kernel_size": 0.1, "subpixel_offset": torch.zeros(30, 40, 2)}
 MOVED = {"kernel_size": 0.1, "subpixel_offset": rand(30, 40, 2) - 0.5}
 GSPLAT = (
@@ -269,7 +254,6 @@ def test_offsets_that_move_farther_than_the_last_ones(
     for one, two in zip(result, rasterize(double, means2D=None, **inputs), strict=True):
         near(one, two)
     assert rasterizer_cuda._moved == 6.0
+    broken = view._replace(subpixel_offset=torch.full((30, 40, 2), torch.nan))
     with pytest.raises(ValueError, match="subpixel_offset"):
-        rasterize(
-            view._replace(subpixel_offset=torch.full((30, 40, 2), torch.nan)), means2D=None, **moved(inputs)
-        )
+        rasterize(broken, means2D=None, **moved(inputs))

@@ -12,9 +12,12 @@ from torch import Tensor
 from splatfix.kernels import gsplat_csrc
 from splatfix.kernels.gsplat_cuda import KERNELS, refusal
 from splatfix.kernels.nvrtc import NoKernels
+from tests.tables import data
 
 from ..compare import BOTH, assert_close
 from ..scenes import rand
+
+pytestmark = pytest.mark.usefixtures("emulated")
 
 WIDTH, HEIGHT = 52, 41
 PINHOLE, ORTHOGRAPHIC, FISHEYE = 0, 1, 2
@@ -86,14 +89,8 @@ def cloud(count: int = 60, batches: int = 1, cameras: int = 2, spread: float = 1
     intrinsics = torch.zeros(batches, cameras, 3, 3, dtype=torch.float64)
     intrinsics[..., 0, 0], intrinsics[..., 1, 1], intrinsics[..., 2, 2] = 50.0, 45.0, 1
     intrinsics[..., 0, 2], intrinsics[..., 1, 2] = 24.0, 22.5
-    return {
-        "means": means,
-        "quats": quats,
-        "scales": scales,
-        "opacities": rand(batches, count, seed=6),
-        "viewmats": viewmats,
-        "Ks": intrinsics,
-    }
+    gaussians = {"means": means, "quats": quats, "scales": scales, "opacities": rand(batches, count, seed=6)}
+    return gaussians | {"viewmats": viewmats, "Ks": intrinsics}
 
 
 def shapes(made: Scene, covariances: bool) -> list[Any]:
@@ -114,7 +111,7 @@ def upstream(results: Sequence[Tensor | None]) -> list[Any]:
 @BOTH
 @pytest.mark.parametrize("triangle", [True, False])
 @pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dtype) -> None:
     quats, scales = signed(3, 70, 4), 0.1 + rand(3, 70, 3)
     made = agree("quat_scale_to_covar_preci_fwd", dtype, quats, scales, *wanted, triangle)
     agree("quat_scale_to_covar_preci_bwd", dtype, quats, scales, triangle, *upstream(made))
@@ -123,7 +120,7 @@ def test_covariances(wanted: tuple[bool, bool], triangle: bool, dtype: torch.dty
 @BOTH
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("degree", range(5))
-def test_harmonics(degree: int, masked: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_harmonics(degree: int, masked: bool, dtype: torch.dtype) -> None:
     directions, coefficients = 3 * signed(2, 40, 3), signed(2, 40, 25, 3, seed=1)
     masks = rand(2, 40, seed=2) > 0.5 if masked else None
     (colors,) = agree("spherical_harmonics_fwd", dtype, degree, directions, coefficients, masks)
@@ -133,7 +130,7 @@ def test_harmonics(degree: int, masked: bool, dtype: torch.dtype, emulated: None
 
 
 @BOTH
-def test_relocation(dtype: torch.dtype, emulated: None) -> None:
+def test_relocation(dtype: torch.dtype) -> None:
     binomials = torch.zeros(51, 51, dtype=torch.float64)
     binomials[0, 0] = 1
     for n in range(1, 51):
@@ -146,7 +143,7 @@ def test_relocation(dtype: torch.dtype, emulated: None) -> None:
 
 @BOTH
 @pytest.mark.parametrize("rows", [False, True])
-def test_adam(rows: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_adam(rows: bool, dtype: torch.dtype) -> None:
     state = [signed(70, 3, seed=1), 0.1 * signed(70, 3, seed=2), rand(70, 3, seed=3)]
     valid = rand(70, seed=4) > 0.5 if rows else None
     expected = [item.to(dtype).double().clone() for item in state]
@@ -171,7 +168,7 @@ CAMERAS = {
 @BOTH
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("name", CAMERAS)
-def test_projection(name: str, compensated: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_projection(name: str, compensated: bool, dtype: torch.dtype) -> None:
     batches, cameras, model, covariances = CAMERAS[name]
     made = cloud(batches=batches, cameras=cameras)
     given, views = shapes(made, covariances), (made["viewmats"], made["Ks"])
@@ -187,7 +184,7 @@ def test_projection(name: str, compensated: bool, dtype: torch.dtype, emulated: 
 
 @BOTH
 @pytest.mark.parametrize("name", CAMERAS)
-def test_packed_projection(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_packed_projection(name: str, dtype: torch.dtype) -> None:
     batches, cameras, model, covariances = CAMERAS[name]
     made = cloud(batches=batches, cameras=cameras)
     given, views = shapes(made, covariances), (made["viewmats"], made["Ks"])
@@ -201,7 +198,7 @@ def test_packed_projection(name: str, dtype: torch.dtype, emulated: None) -> Non
 @BOTH
 @pytest.mark.parametrize("isotropic", [False, True])
 @pytest.mark.parametrize("batches", [1, 2])
-def test_projection_of_surfels(batches: int, isotropic: bool, dtype: torch.dtype, emulated: None) -> None:
+def test_projection_of_surfels(batches: int, isotropic: bool, dtype: torch.dtype) -> None:
     made = cloud(batches=batches)
     given = (made["means"], made["quats"], made["scales"], made["viewmats"], made["Ks"], WIDTH, HEIGHT)
     seen = agree("projection_2dgs_fused_fwd", dtype, *given, 0.3, 0.1, 100.0, 0.0, isotropic)
@@ -218,7 +215,7 @@ def tiles_of(tile_size: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("tile_size", [5, 8, 16])
-def test_tiles(tile_size: int, packed: bool, emulated: None) -> None:
+def test_tiles(tile_size: int, packed: bool) -> None:
     """Two of one depth, one behind the camera, one that a warp lists, one outside."""
     means2d, radii = 60 * signed(3, 40, 2), (20 * rand(3, 40, 2, seed=1)).int()
     depths = 5 * rand(3, 40, seed=2)
@@ -266,22 +263,12 @@ def ellipses(count: int = 60, tile_size: int = 16, faint: bool = False) -> list[
     return [means2d, conics, made["opacities"].expand(2, count).contiguous(), *pairs]
 
 
-PIXELS: dict[str, dict[str, Any]] = {
-    "colors": {},
-    "depth": {"channels": 1},
-    "with depth, background": {"channels": 4, "background": True},
-    "seven channels, absolute": {"channels": 7, "absolute": True},
-    "twenty channels, background": {"channels": 20, "background": True},
-    "small tiles, masks, background": {"tile_size": 8, "masks": True, "background": True, "absolute": True},
-    "large tiles": {"tile_size": 32, "masks": True},
-    "hundreds on a tile": {"count": 600, "faint": True, "slack": 3.0},
-    "full": {"count": 600, "background": True, "slack": 3.0},
-}
+PIXELS: dict[str, dict[str, Any]] = data(__file__)["pixels"]
 
 
 @BOTH
 @pytest.mark.parametrize("name", PIXELS)
-def test_pixels(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_pixels(name: str, dtype: torch.dtype) -> None:
     pixels(dtype, **PIXELS[name])
 
 
@@ -309,7 +296,7 @@ def pixels(
 
 @BOTH
 @pytest.mark.parametrize("turns", [(0, 10**10), (0, 1), (1, 2)])
-def test_indices(turns: tuple[int, int], dtype: torch.dtype, emulated: None) -> None:
+def test_indices(turns: tuple[int, int], dtype: torch.dtype) -> None:
     means2d, conics, opacities, offsets, pairs = ellipses(400, 8, faint=True)
     given = (means2d, conics, opacities, WIDTH, HEIGHT, 8, offsets, pairs)
     left = 0.2 + rand(2, HEIGHT, WIDTH)
@@ -317,20 +304,12 @@ def test_indices(turns: tuple[int, int], dtype: torch.dtype, emulated: None) -> 
     assert len(gaussians)
 
 
-SURFELS: dict[str, dict[str, Any]] = {
-    "with depth": {"channels": 4},
-    "with depth, background, masks": {"channels": 4, "background": True, "masks": True},
-    "absolute": {"channels": 4, "absolute": True},
-    "one channel": {"channels": 1},
-    "six channels": {"channels": 6, "background": True},
-    "small tiles": {"channels": 3, "tile_size": 8},
-    "hundreds on a tile": {"channels": 4, "count": 600, "faint": True, "slack": 3.0},
-}
+SURFELS: dict[str, dict[str, Any]] = data(__file__)["surfels"]
 
 
 @BOTH
 @pytest.mark.parametrize("name", SURFELS)
-def test_pixels_of_surfels(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_pixels_of_surfels(name: str, dtype: torch.dtype) -> None:
     surfels(dtype, **SURFELS[name])
 
 
@@ -382,7 +361,7 @@ REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_kernels_do_not_serve(name: str, emulated: None) -> None:
+def test_what_the_kernels_do_not_serve(name: str) -> None:
     words, call = REFUSED[name]
     with pytest.raises(NoKernels, match=words):
         call()

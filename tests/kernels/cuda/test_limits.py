@@ -150,13 +150,7 @@ def test_projection_of_surfels(given: str) -> None:
         else:
             made = [new(COUNT, 2), new(COUNT), new(COUNT, 9), new(COUNT, 3)]
             inputs = [None, None, at.place(transforms)]
-            outputs = [
-                at.place(new(COUNT, 3)),
-                *map(at.place, made[:2]),
-                None,
-                None,
-                *map(at.place, made[2:]),
-            ]
+            outputs = [*map(at.place, (new(COUNT, 3), *made[:2])), None, None, *map(at.place, made[2:])]
         rest = [FRAME.camera, at.place(radii), at.place(sums), at.count, 70, 50, 1.0, 3, 2]
         at.rows("project_surfels_backward", 128, [at.place(means), *inputs, *rest, *outputs])
         return made
@@ -253,13 +247,8 @@ def test_contributions() -> None:
         at.tile("contribute", [*at.pairs(order), at.place(splats), None, 16, 16, *map(at.place, made)])
         return made
 
-    hold(
-        work,
-        "contributions.cu",
-        "(long long)numbers[k] * 3",
-        "(long long)numbers[k] * 4",
-        "(long long)strongest * 3",
-    )
+    indices = [*(f"(long long)numbers[k] * {columns}" for columns in (3, 4)), "(long long)strongest * 3"]
+    hold(work, "contributions.cu", *indices)
 
 
 def test_ssim() -> None:

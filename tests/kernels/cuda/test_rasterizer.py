@@ -22,6 +22,8 @@ from ..scenes import Inputs, cloud, look_at, rand
 from ..test_rasterizer import GRADIENT, VALUE
 from .emulator import Emulated, needs_compiler, text_with, use_kernels
 
+pytestmark = pytest.mark.usefixtures("emulated")
+
 
 def compare(
     settings: Any, inputs: Inputs, dtype: torch.dtype = torch.float64, slack: float = 1.0, **options: Any
@@ -33,7 +35,7 @@ def compare(
 
 @BOTH
 @pytest.mark.parametrize("name", CASES)
-def test_they_follow_pytorch(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_they_follow_pytorch(name: str, dtype: torch.dtype) -> None:
     case = CASES[name]()
     slack = case.slack
     if dtype == torch.float64:
@@ -45,28 +47,26 @@ def test_they_follow_pytorch(name: str, dtype: torch.dtype, emulated: None) -> N
 
 @BOTH
 @pytest.mark.parametrize("options", [{"scale_modifier": 0.7}, {"antialiasing": True}, {"kernel_size": 0.1}])
-def test_upstream_gradients(options: dict[str, Any], dtype: torch.dtype, emulated: None) -> None:
+def test_upstream_gradients(options: dict[str, Any], dtype: torch.dtype) -> None:
     compare(look_at(50, 37, upstream_gradients=True, **options), cloud(40), dtype)
 
 
 @BOTH
 @pytest.mark.parametrize("outputs", [(0,), (2,), (3,), (4,), (0, 4)], ids=str)
-def test_gradient_of_some_outputs(outputs: tuple[int, ...], dtype: torch.dtype, emulated: None) -> None:
+def test_gradient_of_some_outputs(outputs: tuple[int, ...], dtype: torch.dtype) -> None:
     compare(look_at(40, 30), cloud(50), dtype, outputs=outputs)
 
 
 @pytest.mark.parametrize(
     "channels", [1, pytest.param(8, marks=pytest.mark.slow), pytest.param(19, marks=pytest.mark.slow)]
 )
-def test_channels(channels: int, emulated: None) -> None:
+def test_channels(channels: int) -> None:
     """In float64 only: every number of channels is a compilation."""
     inputs = cloud(30, precomputed=True) | {"colors_precomp": rand(30, channels)}
     compare(look_at(40, 30, bg=rand(channels)), inputs)
 
 
-def test_gradients_of_harmonics_that_nobody_sees_are_zero(
-    emulated: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_of_harmonics_that_nobody_sees_are_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel writes all of them, so their memory may hold anything before."""
     monkeypatch.setattr(torch, "empty_like", lambda like: torch.full_like(like, 7))
     inputs = cloud(40, spread=8.0)
@@ -75,7 +75,7 @@ def test_gradients_of_harmonics_that_nobody_sees_are_zero(
 
 
 @BOTH
-def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype, emulated: None) -> None:
+def test_more_than_a_turn_of_gaussians_on_a_tile(dtype: torch.dtype) -> None:
     """Pixels see 700 of them: three turns of the backward pass."""
     inputs = faint(700, 0.02, spread=0.3)
     result = compare(look_at(24, 20), with_opacities(inputs, inputs["opacities"] + 0.005), dtype, slack=3)
@@ -110,9 +110,7 @@ def test_lists_that_are_not_as_counted(listed: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "size", [(1, 16 * 32767), (1, 16 * 32768), (16 * 32767, 1), (16 * 32768, 1)], ids=str
 )
-def test_as_many_tiles_as_a_key_counts(
-    size: tuple[int, int], emulated: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_tiles_as_a_key_counts(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 16 and of 32 bits: every Gaussian is in the list of the tile that it is in the middle of."""
     monkeypatch.setattr(rasterizer_cuda, "_ROOM", 5.0)  # some are counted that are not listed
     inputs = cloud(300, size=(1e-5, 1e-4))
@@ -145,7 +143,7 @@ def test_more_tiles_than_can_be_counted(size: tuple[int, int]) -> None:
     assert rasterizer_cuda.frame_of(largest, like).tiles[1] == size[1] // 16 - 1
 
 
-def test_more_pairs_than_can_be_counted(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pairs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rasterizer_cuda, "_MOST_PAIRS", 10)
     with pytest.raises(RuntimeError, match="render it in parts"):
         compare(look_at(40, 30), cloud(40), torch.float32)

@@ -18,6 +18,8 @@ from ..scenes import Inputs, cloud, discs, look_at, rand
 from ..surfel_cases import CASES
 from . import test_rasterizer as gaussians
 
+pytestmark = pytest.mark.usefixtures("emulated")
+
 COLOR, *MAPS = (0, *range(2, 9))
 """What `map_by_map` gives: color, radii, and depth, alpha, normal (three), median and distortion."""
 
@@ -37,19 +39,19 @@ SPLATS = pytest.mark.parametrize(
 
 @BOTH
 @pytest.mark.parametrize("name", CASES)
-def test_they_follow_pytorch(name: str, dtype: torch.dtype, emulated: None) -> None:
+def test_they_follow_pytorch(name: str, dtype: torch.dtype) -> None:
     case = CASES[name]()
     compare(case.settings, case.inputs, dtype, case.slack)
 
 
 @BOTH
 @pytest.mark.parametrize("output", [COLOR, *MAPS])
-def test_gradient_of_each(output: int, dtype: torch.dtype, emulated: None) -> None:
+def test_gradient_of_each(output: int, dtype: torch.dtype) -> None:
     compare(look_at(40, 30), discs(25, seed=1), dtype, outputs=(output,))
 
 
 @BOTH
-def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: None) -> None:
+def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype) -> None:
     """Faint ones, so that pixels see hundreds of them."""
     inputs = discs(600, seed=4, spread=0.4)
     inputs = with_opacities(inputs, inputs["opacities"] * 0.02 + 0.006)
@@ -60,7 +62,7 @@ def test_more_than_a_turn_of_surfels_on_a_tile(dtype: torch.dtype, emulated: Non
 @BOTH
 @SPLATS
 def test_what_is_not_finite_is_left_out(
-    compare: Callable[..., Drawn], scene: Callable[..., Inputs], dtype: torch.dtype, emulated: None
+    compare: Callable[..., Drawn], scene: Callable[..., Inputs], dtype: torch.dtype
 ) -> None:
     inputs = scene(20)
     inputs["means3D"][1, 0] = float("nan")
@@ -73,15 +75,13 @@ def test_what_is_not_finite_is_left_out(
 
 
 @pytest.mark.parametrize("channels", [1, 8])
-def test_channels(channels: int, emulated: None) -> None:
+def test_channels(channels: int) -> None:
     inputs = discs(30, seed=7, precomputed=True) | {"colors_precomp": rand(30, channels)}
     compare(look_at(40, 30, bg=rand(channels)), inputs)
 
 
 @SPLATS
-def test_one_that_a_warp_lists(
-    compare: Callable[..., Drawn], scene: Callable[..., Inputs], emulated: None
-) -> None:
+def test_one_that_a_warp_lists(compare: Callable[..., Drawn], scene: Callable[..., Inputs]) -> None:
     """More tiles than a thread lists alone, beside small ones in the same warp."""
     inputs = scene(40, size=(0.01, 0.05))
     inputs["scales"][7] = 3.0

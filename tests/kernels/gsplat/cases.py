@@ -91,12 +91,5 @@ def flat(
     radii = torch.ceil(3.33 * covariance.diagonal(dim1=-2, dim2=-1).sqrt()).to(torch.int32)
     opacities = uniform(images, count) if opacity is None else torch.full((images, count), opacity).double()
     radii[:, ::7] = 0  # culled
-    return Flat(
-        means2d,
-        conics,
-        uniform(images, count, channels),
-        opacities,
-        radii,
-        1.0 + 5.0 * uniform(images, count),
-        uniform(images, channels),
-    )
+    colors, depths = uniform(images, count, channels), 1.0 + 5.0 * uniform(images, count)
+    return Flat(means2d, conics, colors, opacities, radii, depths, uniform(images, channels))

@@ -12,20 +12,12 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc, gsplat_cuda, nvrtc
+from tests.tables import data
 
 from ..compare import OnGpu, assert_close
 from .cases import SIZE, World, world
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "classic": {},
-    "antialiased": {"rasterize_mode": "antialiased"},
-    "RGB+ED": {"render_mode": "RGB+ED"},
-    "RGB+D": {"render_mode": "RGB+D", "rasterize_mode": "antialiased"},
-    "D": {"render_mode": "D"},
-    "harmonics": {"sh_degree": 2},
-    "background": {"backgrounds": torch.tensor([[0.1, 0.5, 0.9], [0.7, 0.2, 0.3]])},
-    "chunks": {"channel_chunk": 2},
-}
+OPTIONS = data(__file__)["options"]
 
 
 def test_every_name_is_here(gsplat: ModuleType) -> None:
@@ -79,18 +71,16 @@ def test_rasterization(gsplat: ModuleType, name: str, packed: bool) -> None:
     """Against gsplat's own `_rasterization`, whose gradients are autograd's; the poses of the cameras are among them."""
     from gsplat.rendering import _rasterization
 
-    options = OPTIONS[name]
+    options = dict(OPTIONS[name])
+    if "backgrounds" in options:
+        options["backgrounds"] = torch.tensor(options["backgrounds"])
     if packed and "backgrounds" in options:
         pytest.skip("gsplat 1.5.3 takes no backgrounds of several images with packed=True")
     scene = world().to(torch.float32)
     # what gsplat's reference has no rule for: it cuts boxes at 3.33 sigma whatever the opacity
     scene = scene._replace(opacities=scene.opacities.clamp_min(0.999))
     generator = torch.Generator().manual_seed(1)
-    colors = (
-        torch.rand(80, 9, 3, generator=generator)
-        if "sh_degree" in options
-        else torch.rand(80, 3, generator=generator)
-    )
+    colors = torch.rand(80, *[9] * ("sh_degree" in options), 3, generator=generator)
     leaves = leaves_of(scene, colors)
     camera = {"Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1], "near_plane": 0.2}
     theirs = _rasterization(**leaves, **camera, **options)
@@ -150,22 +140,9 @@ def test_what_is_refused_says_so(gsplat: ModuleType) -> None:
     """By the name of the function, the option that asked for it, and what to do."""
     scene = world().to(torch.float32)
     given = {**leaves_of(scene, torch.rand(80, 3)), "Ks": scene.Ks, "width": SIZE[0], "height": SIZE[1]}
-    surfels = gsplat.rasterization_2dgs
-    for function, options, words in (
-        (
-            gsplat.rasterization,
-            {"with_ut": True, "packed": False},
-            ("projection_ut_3dgs_fused", "with_ut=True"),
-        ),
-        (
-            gsplat.rasterization,
-            {"with_ut": True, "camera_model": "ftheta", "packed": False},
-            ("projection_ut_3dgs_fused", "f-theta", "undistort"),
-        ),
-        (surfels, {"packed": True}, ("projection_2dgs_packed_fwd", "packed=True of 2DGS", "packed=False")),
-    ):
+    for function, options, words in data(__file__)["refused"]:
         with pytest.raises(NotImplementedError) as refused:
-            function(**given, **options)
+            getattr(gsplat, function)(**given, **options)
         assert all(word in str(refused.value) for word in (*words, "compile gsplat itself"))
     for direction in ("fwd", "bwd"):
         with pytest.raises(NotImplementedError, match="with_eval3d=True"):

@@ -9,7 +9,7 @@ import torch
 
 from splatfix.kernels import gsplat_csrc_14
 
-from ..compare import assert_close
+from ..compare import assert_all_close, assert_close
 from .cases import SIZE, world
 from .test_face import check_names, leaves_of, weighted
 
@@ -43,8 +43,7 @@ def test_rasterization(older: ModuleType, packed: bool) -> None:
     from gsplat.cuda._torch_impl import _world_to_cam
 
     target = _world_to_cam(leaves["means"], covars, leaves["viewmats"])
-    for result, wanted in zip(made, target, strict=True):
-        assert_close("view", result, wanted, 1e-6)
+    assert_all_close("view", made, target, 1e-6)
     same = [weighted(images, leaves) for images in (made, target)]
     assert set(same[0]) == set(same[1]) == {"means", "quats", "scales", "viewmats"}
     for key, wanted in same[1].items():
@@ -67,8 +66,7 @@ def test_the_radius(older: ModuleType) -> None:
     differing = (found[0] != expected[0]) & (expected[0] > 0)
     assert not differing.any() and (found[0] > 0).sum() > 40
     seen = found[0] > 0
-    for result, target in zip(found[1:], expected[1:], strict=True):
-        assert_close("field", result[seen], target[seen], 1e-9)
+    assert_all_close("field", (one[seen] for one in found[1:]), [one[seen] for one in expected[1:]], 1e-9)
     packed = older.fully_fused_projection(
         scene.means, None, scene.quats, scene.scales, *camera, packed=True, **options
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from splatfix.kernels import helpers
 
-from ..compare import BOTH, assert_close
+from ..compare import BOTH, assert_all_close, assert_close
 from .cases import world
 from .test_rasterizer import GRADIENT, VALUE
 
@@ -38,10 +38,7 @@ def test_covariances(gsplat: ModuleType, wanted: tuple[bool, bool], triu: bool, 
         pairs = [(r, w) for r, w in zip(results, weights, strict=True) if r is not None and w is not None]
         return torch.autograd.grad(sum((r * w.to(r.dtype)).sum() for r, w in pairs), of)
 
-    for name, result, target in zip(
-        ("quats", "scales"), pulled(made, ours), pulled(expected, leaves), strict=True
-    ):
-        assert_close(name, result, target, GRADIENT[dtype])
+    assert_all_close(("quats", "scales"), pulled(made, ours), pulled(expected, leaves), GRADIENT[dtype])
 
 
 @BOTH
@@ -80,9 +77,8 @@ def test_relocation(gsplat: ModuleType, dtype: torch.dtype) -> None:
 
     opacities, scales = torch.tensor([0.001, 0.3, 0.9, 0.999], dtype=dtype), torch.rand(4, 3, dtype=dtype)
     given = (opacities, scales, torch.tensor([1, 2, 7, 51]), helpers.binomial_table().to(dtype))
-    for made, expected in zip(
-        compute_relocation(*given), helpers.compute_relocation(*given, 51), strict=True
-    ):
+    both = compute_relocation(*given), helpers.compute_relocation(*given, 51)
+    for made, expected in zip(*both, strict=True):
         assert made.dtype == dtype and torch.equal(made, expected)
 
 

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc as module
+from tests.tables import data
 
-from ..compare import BOTH, assert_close
+from ..compare import BOTH, assert_all_close, assert_close
 from .cases import SIZE, World, world
 from .test_rasterizer import GRADIENT, VALUE
 
+TABLE = data(__file__)
 MODELS = ["pinhole", "ortho", "fisheye"]
 LEAVES = ("means", "quats", "scales", "viewmats")
 NAMES = ("means2d", "depths", "conics", "compensations")
@@ -88,8 +90,7 @@ def test_projection(gsplat: ModuleType, form: str, model: str, dtype: torch.dtyp
     for results, of, tolerance in ((fields, expected, 1e-4), (fields[:3], expected[:3], guarded)):
         gradients = pulled(results, list(ours.values()), seen)
         targets = pulled(of, list(precise.values()), seen)
-        for name, result, target in zip(given, gradients, targets, strict=True):
-            assert_close(name, result, target, tolerance)
+        assert_all_close(given, gradients, targets, tolerance)
 
     visible = (found > 0).all(-1)
     where = visible.view(-1, *visible.shape[-2:]).nonzero().unbind(1)
@@ -105,8 +106,7 @@ def test_projection(gsplat: ModuleType, form: str, model: str, dtype: torch.dtyp
         return torch.autograd.grad(loss, list(ours.values()))
 
     dense = weighted([field[visible] for field in project()[1:]])
-    for name, result, target in zip(given, weighted(packed[4:]), dense, strict=True):
-        assert_close(name, result, target, 1e-6)
+    assert_all_close(given, weighted(packed[4:]), dense, 1e-6)
     if form != "batches":  # whose sparse gradients gsplat's own Python gives the wrong size
         for name, result, target in zip(
             given, weighted(project(packed=True, sparse_grad=True)[4:]), dense, strict=True
@@ -125,76 +125,30 @@ def test_from_view_space(gsplat: ModuleType, model: str, dtype: torch.dtype) -> 
     in_view = theirs._world_to_cam(scene.means, covars, scene.viewmats)
     in_front = (in_view[0][..., 2] > 0.2).all(0)
     given = [item[:, in_front].to(dtype) for item in in_view]
-    reference = {
-        "pinhole": theirs._persp_proj,
-        "ortho": theirs._ortho_proj,
-        "fisheye": theirs._fisheye_proj,
-    }[model]
+    reference = {"pinhole": theirs._persp_proj, "ortho": theirs._ortho_proj, "fisheye": theirs._fisheye_proj}[
+        model
+    ]
     theirs_in = [item.double().clone().requires_grad_() for item in given]
     expected = reference(*theirs_in, scene.Ks.to(dtype).double(), *SIZE)
     ours_in = [item.clone().requires_grad_() for item in given]
     made = gsplat.proj(*ours_in, scene.Ks.to(dtype), *SIZE, model)
-    for result, target in zip(made, expected, strict=True):
-        assert_close(model, result, target, VALUE[dtype])
+    assert_all_close(model, made, expected, VALUE[dtype])
     everything = torch.ones(given[0].shape[:2], dtype=torch.bool)
-    for result, target in zip(
-        pulled(made, ours_in, everything), pulled(expected, theirs_in, everything), strict=True
-    ):
-        assert_close(model, result, target, max(GRADIENT[dtype], 2e-6))
+    both = pulled(made, ours_in, everything), pulled(expected, theirs_in, everything)
+    assert_all_close(model, *both, max(GRADIENT[dtype], 2e-6))
 
 
-def _one(**changes: Any) -> dict[str, Any]:
+def _one(changes: dict[str, Any]) -> dict[str, Any]:
     """A Gaussian in the middle of an image of 40 x 40 pixels, sigma 1.01 pixels with the blur, at the depth 5."""
-    given: dict[str, Any] = {
-        "means": torch.tensor([[0.0, 0.0, 0.0]]),
-        "covars": None,
-        "quats": torch.tensor([[1.0, 0.0, 0.0, 0.0]]),
-        "scales": torch.full((1, 3), 0.0425),
-        "opacities": None,
-        "viewmats": torch.eye(4)[None],
-        "Ks": torch.tensor([[[100.0, 0, 20], [0, 100, 20], [0, 0, 1]]]),
-        "width": 40,
-        "height": 40,
-        "eps2d": 0.3,
-        "near_plane": 0.01,
-        "far_plane": 1e10,
-        "radius_clip": 0.0,
-        "calc_compensations": False,
-        "camera_model": module.PINHOLE,
-    }
-    given["viewmats"][0, 2, 3] = 5.0
-    return {**given, **changes}
+    given = {**TABLE["one"], **changes, "camera_model": module.PINHOLE}
+    return {name: torch.tensor(item) if isinstance(item, tuple) else item for name, item in given.items()}
 
 
-@pytest.mark.parametrize(
-    ("changes", "radii"),
-    [
-        ({}, [4, 4]),
-        ({"opacities": torch.tensor([1.0])}, [4, 4]),  # sqrt(2 ln 255) is 3.329, hardly less than 3.33
-        ({"opacities": torch.tensor([0.05])}, [3, 3]),
-        ({"opacities": torch.tensor([0.0039])}, [0, 0]),
-        ({"opacities": torch.tensor([0.0045]), "calc_compensations": True}, [0, 0]),
-        ({"near_plane": 5.0}, [4, 4]),
-        ({"near_plane": 5.01}, [0, 0]),
-        ({"far_plane": 5.0}, [4, 4]),
-        ({"far_plane": 4.99}, [0, 0]),
-        ({"radius_clip": 4.0}, [0, 0]),
-        ({"radius_clip": 3.9}, [4, 4]),
-        ({"scales": torch.tensor([[0.0425, 0.2, 0.1]])}, [4, 14]),
-        ({"scales": torch.tensor([[0.0425, 0.2, 0.1]]), "radius_clip": 4.0}, [4, 14]),
-        ({"means": torch.tensor([[1.2, 0.0, 0.0]]), "scales": torch.zeros(1, 3)}, [0, 0]),  # x 44, radius 2
-        ({"means": torch.tensor([[1.05, 0.0, 0.0]]), "scales": torch.zeros(1, 3)}, [2, 2]),  # x 41
-        ({"means": torch.tensor([[0.0, 0.0, -9.0]])}, [0, 0]),
-        ({"eps2d": 0.0, "scales": torch.zeros(1, 3)}, [0, 0]),
-        ({"quats": torch.zeros(1, 4)}, [0, 0]),
-        ({"means": torch.full((1, 3), torch.nan)}, [0, 0]),
-        ({"scales": torch.full((1, 3), torch.inf)}, [0, 0]),
-    ],
-)
-def test_what_is_culled(changes: dict[str, Any], radii: list[int]) -> None:
-    given = _one(**changes)
+@pytest.mark.parametrize(("changes", "radii"), TABLE["culled"])
+def test_what_is_culled(changes: dict[str, Any], radii: tuple[int, int]) -> None:
+    given = _one(changes)
     found, *fields = module.projection_ewa_3dgs_fused_fwd(*given.values())
-    assert found.tolist() == [[radii]]
+    assert found.tolist() == [[list(radii)]]
     assert all(bool(torch.isfinite(field).all()) for field in fields if field is not None)
     packed = module.projection_ewa_3dgs_packed_fwd(*given.values())
     assert packed[0].tolist() == [0, int(radii[0] > 0)] and packed[0].dtype == torch.int32
@@ -228,10 +182,8 @@ def test_surfels(gsplat: ModuleType, form: str, dtype: torch.dtype) -> None:
     seen = (found > 0).all(-1) & (radii > 0).all(-1)
     assert seen.sum() > 20
     assert (found != radii).any(-1).sum() <= (1 if dtype == torch.float32 else 0)
-    for name, result, target in zip(
-        ("means2d", "depths", "transforms", "normals"), fields, expected, strict=True
-    ):
-        assert_close(name, result[seen], target[seen], VALUE[dtype])
+    names = ("means2d", "depths", "transforms", "normals")
+    assert_all_close(names, (one[seen] for one in fields), [one[seen] for one in expected], VALUE[dtype])
     gradients = pulled(fields, [*ours[:3], ours.viewmats], seen)
     targets = pulled(expected, [*precise[:3], precise.viewmats], seen)
     for name, result, target in zip(LEAVES, gradients, targets, strict=True):

@@ -10,26 +10,13 @@ import torch
 from torch import Tensor
 
 from splatfix.kernels import gsplat_csrc as module
+from tests.tables import data
 
-from ..compare import BOTH, assert_close
+from ..compare import BOTH, assert_all_close, assert_close
 from . import reference
 from .cases import Flat, flat
 
-CASES: dict[str, dict[str, Any]] = {
-    "plain": {"count": 60, "size": (37, 29), "images": 2},
-    "one pixel": {"count": 9, "size": (1, 1), "channels": 1},
-    "one Gaussian": {"count": 1, "size": (20, 9), "opacity": 0.7},
-    "none": {"count": 0, "size": (20, 9)},
-    "opaque": {"count": 60, "size": (24, 24), "opacity": 1.0},
-    "hardly seen": {"count": 40, "size": (24, 24), "opacity": 0.0045},
-    "thin": {"count": 40, "size": (40, 24), "spread": (0.55, 60.0)},  # eps2d lets none be thinner
-    "points": {"count": 200, "size": (16, 16), "spread": (0.55, 0.6)},
-    "without eps2d": {"count": 60, "size": (40, 24), "spread": (0.01, 60.0), "opacity": 0.1},
-    "tiles of 4": {"count": 30, "size": (17, 13), "tile": 4, "channels": 2},
-    "tiles of 20": {"count": 30, "size": (45, 33), "tile": 20},
-    "33 channels": {"count": 20, "size": (24, 16), "channels": 33},
-    "deep": {"count": 1500, "size": (16, 16), "spread": (2.0, 5.0), "opacity": 0.02},
-}
+CASES: dict[str, dict[str, Any]] = data(__file__)["cases"]
 VALUE = {torch.float32: 1e-5, torch.float64: 1e-9}
 GRADIENT = {torch.float32: 1e-4, torch.float64: 1e-8}
 
@@ -78,10 +65,7 @@ def test_pixels_and_gradients(case: str, dtype: torch.dtype) -> None:
     assert (last_ids != expected.last_ids).sum() <= (2 if dtype == torch.float32 else 0)
     upstream = [weight.to(dtype) for weight in weights]
     found = module.rasterize_to_pixels_3dgs_bwd(*given, alphas, last_ids, *upstream, True)
-    for name, result, target in zip(
-        ("means2d", "conics", "colors", "opacities"), found[1:], gradients, strict=True
-    ):
-        assert_close(name, result, target, slope)
+    assert_all_close(("means2d", "conics", "colors", "opacities"), found[1:], gradients, slope)
     assert_close("absolute", found[0].view(-1, 2), absolute, slope)
 
     # what the forward pass left behind on `last_ids` only saves work
@@ -146,14 +130,9 @@ def test_indices_in_a_range(case: str, dtype: torch.dtype) -> None:
     through = torch.ones(len(scene.means2d), size[1], size[0], dtype=dtype)
     for first, last in ((0, 1), (1, 1000)):
         inputs = [item.double() for item in scene[:4]]
+        ranks = (first * batch, last * batch)
         expected = reference.draw(
-            *inputs,
-            size,
-            tile,
-            offsets,
-            flatten_ids,
-            ranks=(first * batch, last * batch),
-            transmittances=through,
+            *inputs, size, tile, offsets, flatten_ids, ranks=ranks, transmittances=through
         )
         gaussians, pixels = module.rasterize_to_indices_3dgs(
             first, last, through, *scene[:2], scene.opacities, *size, tile, offsets, flatten_ids

@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-_OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--hide-scrollbars",
-    "--remote-debugging-pipe",
-)
+_OPTIONS = "--headless --no-sandbox --disable-gpu --no-first-run --hide-scrollbars --remote-debugging-pipe"
 
 
 class Page:
@@ -54,13 +47,8 @@ class Page:
     def open(self, page: Path | str, width: int = 1200) -> None:
         """Load a file, or an address, as a window of that width shows it."""
         self.events.clear()
-        self(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self("Emulation.setDeviceMetricsOverride", **size)
         for address in ("about:blank", page.as_uri() if isinstance(page, Path) else page):
             self("Page.navigate", url=address)
         loaded = "location.href != 'about:blank' && document.readyState == 'complete'"
@@ -114,7 +102,7 @@ def browser(profile: Path) -> Iterator[Page]:
     # the shell puts the pipes where Chromium expects them
     script = f'exec "$@" 3<&{to_child} 4>&{from_child}'
     process = subprocess.Popen(
-        ["bash", "-c", script, "chromium", PROGRAM, *_OPTIONS, f"--user-data-dir={profile}"],
+        ["bash", "-c", script, "chromium", PROGRAM, *_OPTIONS.split(), f"--user-data-dir={profile}"],
         pass_fds=(to_child, from_child),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

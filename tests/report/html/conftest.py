@@ -1,14 +1,14 @@
 """A report folder with one scene, and a certificate of it."""
 
+import io
 import json
-import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from PIL import Image
 
 from splatfix.certify.model import Criterion, KernelCheck, Outcome, SceneRun
 from splatfix.context.coverage import Coverage
@@ -27,30 +27,19 @@ Render = Callable[..., str]
 
 def png(width: int, height: int, pixel: Callable[[int, int], tuple[int, int, int]]) -> bytes:
     """A PNG, eight bits of red, green and blue."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    picture, file = Image.new("RGB", (width, height)), io.BytesIO()
+    picture.putdata([pixel(x, y) for y in range(height) for x in range(width)])
+    picture.save(file, "PNG")
+    return file.getvalue()
 
 
 def metrics() -> str:
     """A metrics.jsonl."""
-    rows = (
-        {
-            "iteration": step,
-            "loss": 1 / step,
-            "psnr": 20 + step / 10,
-            "gaussians": 100 * step,
-            "opacity_reset": step == 20,
-            "ms": {"densify": 1.0, "data": 1.0, "forward": 10.0, "backward": 30.0, "optimizer": 2.0},
-            "rss_gb": 0.3,
-        }
-        for step in range(1, 31)
-    )
+    ms = {"densify": 1.0, "data": 1.0, "forward": 10.0, "backward": 30.0, "optimizer": 2.0}
+    rows = []
+    for step in range(1, 31):
+        row = {"iteration": step, "loss": 1 / step, "psnr": 20 + step / 10, "gaussians": 100 * step}
+        rows.append(row | {"opacity_reset": step == 20, "ms": ms, "rss_gb": 0.3})
     return "\n".join(map(json.dumps, rows))
 
 
@@ -77,14 +66,10 @@ def render(tmp_path: Path, scene: SceneRun) -> Render:
     """The page of a certificate of the scene, with changes to the certificate."""
 
     def made(matrix: BinaryMatrix = MATRIX, **changes: Any) -> str:
-        made = certificate(
-            suite="quick",
-            kernels=(KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours"),),
-            scenes=(scene,),
-            skipped=(),
-            repeat=Command(("splatfix", "certify", "--suite", "quick")),
-            issued="2026-01-01T00:00:00+00:00",
-        )
+        kernel = KernelCheck("ssim", "splatfix", Outcome.MET, 1e-8, 1e-6, kind="ours")
+        repeat = Command(("splatfix", "certify", "--suite", "quick"))
+        made = certificate(suite="quick", kernels=(kernel,), scenes=(scene,), skipped=(), repeat=repeat)
+        made = replace(made, issued="2026-01-01T00:00:00+00:00")
         facts = Facts(MachineFacts("linux", "x86_64"), EnvironmentFacts(), "0")
         return certificate_page(replace(made, **changes), facts, tmp_path, None, matrix)
 

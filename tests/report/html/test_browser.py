@@ -12,10 +12,7 @@ from tests.report.certificates import varied
 from tests.report.html.browser import PROGRAM, Page, browser
 from tests.report.html.conftest import Render
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(PROGRAM is None, reason="no Chromium"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(PROGRAM is None, reason="no Chromium")]
 
 
 @pytest.fixture(scope="module")

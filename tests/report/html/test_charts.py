@@ -8,6 +8,7 @@ from splatfix.certify.record import TrainingRecord
 from splatfix.report.html.charts import lines, nice_ticks
 from splatfix.report.html.metrics import Metrics, Values, read_metrics, reduced
 from splatfix.report.html.scenes import charts
+from tests.tables import data
 
 
 def test_a_peak_of_one_iteration_survives_reduction() -> None:
@@ -19,16 +20,7 @@ def test_a_peak_of_one_iteration_survives_reduction() -> None:
     assert min(point.low for point in points if point) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 1.0, [0.0, 0.25, 0.5, 0.75, 1.0]),
-        (0.0, 23.5, [0.0, 10.0, 20.0, 30.0]),
-        (3.0, 3.0, None),
-        (0.0, 0.0, None),
-        (-2.0, -2.0, None),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "expected"), data(__file__)["ticks_hold_what_is_shown"])
 def test_ticks_hold_what_is_shown(low: float, high: float, expected: list[float] | None) -> None:
     ticks = nice_ticks(low, high)
     assert ticks[0] <= low and ticks[-1] >= high and len(ticks) >= 2

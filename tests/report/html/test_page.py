@@ -81,12 +81,8 @@ def test_the_first_cause_is_the_first_thing_to_do(render: Render, scene: SceneRu
     codes = ("throughput-steady", "loss-falls", "held-out-quality", "parameters-move")
     failed = tuple(Criterion(code, Outcome.FAILED, "x", "y", advice=f"mend {code}.") for code in codes)
     altered = Criterion("code-as-installed", Outcome.FAILED, "x", "y", advice="mend the file.")
-    document = render(
-        verdict=Verdict.NOT_CERTIFIED,
-        reasons=("code-as-installed: x",),
-        scenes=(replace(scene, criteria=failed),),
-        diagnosis=(altered,),
-    )
+    told = {"verdict": Verdict.NOT_CERTIFIED, "reasons": ("code-as-installed: x",), "diagnosis": (altered,)}
+    document = render(scenes=(replace(scene, criteria=failed),), **told)
     todo = [f"mend {what}." for what in ("the file", codes[3], codes[1], codes[2], codes[0])]
     assert sorted(todo, key=document.index) == todo
 
@@ -97,19 +93,19 @@ def test_nothing_from_outside_is_markup(render: Render, scene: SceneRun, tmp_pat
     result["implementations"] = {HOSTILE: {"name": HOSTILE, "sha256": HOSTILE}}
     criterion = Criterion(HOSTILE, Outcome.FAILED, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     hostile = replace(scene, scene=HOSTILE, criteria=(criterion,), result=result)
+    texts = {"summary": HOSTILE, "suite": HOSTILE, "reasons": (HOSTILE,), "verdict": Verdict.NOT_CERTIFIED}
+    texts |= {
+        "environment": {HOSTILE: HOSTILE},
+        "repeat": Command((HOSTILE,)),
+        "skipped": (Skipped(HOSTILE, HOSTILE),),
+    }
     unsure = Coverage(HOSTILE, True, "ptx", (), (), True, 1)
     document = render(
         BinaryMatrix((HOSTILE,), (BinaryFit(HOSTILE, HOSTILE, (unsure,)),), (HOSTILE,)),
-        verdict=Verdict.NOT_CERTIFIED,
-        summary=HOSTILE,
-        reasons=(HOSTILE,),
-        suite=HOSTILE,
         scenes=(hostile, replace(hostile, log=HOSTILE, images=(HOSTILE,))),
         proof=(Rung(RungName.TRAINS, False, HOSTILE),),
         kernels=(KernelCheck(HOSTILE, HOSTILE, Outcome.FAILED, detail=HOSTILE),),
-        environment={HOSTILE: HOSTILE},
-        repeat=Command((HOSTILE,)),
-        skipped=(Skipped(HOSTILE, HOSTILE),),
+        **texts,
     )
     outline = Outline(document)
     assert [tag for tag, _ in outline.seen].count("script") == 1

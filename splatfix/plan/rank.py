@@ -1,0 +1,348 @@
+"""The ranking: every option of a machine, the least invasive first, and the best plan for a request, which ``install`` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
+
+from splatfix.context import NotHere, OtherOption
+from splatfix.context.commands import make_environment, python_option, removed_by
+from splatfix.core.errors import Exit, Rejected
+from splatfix.core.step import say
+from splatfix.knowledge import cubin_runs_on
+from splatfix.model import Considered, Finding
+from splatfix.model.option import (
+    BUILDING,
+    NO_SOURCES,
+    REPLACING,
+    OptionKind,
+    Options,
+    Plan,
+    RejectedOption,
+    Replacement,
+    SourceSummary,
+)
+from splatfix.model.steps import WITHOUT_COMPILER
+from splatfix.plan.advice import advise
+from splatfix.plan.backends.container import container
+from splatfix.plan.backends.driver import driver
+from splatfix.plan.backends.keep import keep
+from splatfix.plan.backends.native import build_sources, native
+from splatfix.plan.backends.nvrtc import make_dropins_on_gpu, nvrtc
+from splatfix.plan.backends.pure import make_dropins, pure
+from splatfix.plan.backends.torch import other_torch
+from splatfix.plan.backends.wheels import wheels
+from splatfix.plan.case import Case, names_of_archs, not_applicable
+from splatfix.plan.checkout import NoFolder
+from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.installed import mend_plan, mended_by_name
+from splatfix.plan.parts import NativePart
+from splatfix.plan.requirements import NoCuda, usable_python
+from splatfix.plan.summary import read_named
+from splatfix.plan.to_be import context_to_be, for_targets
+
+# The backends, the least invasive first; what is kept comes before them, a driver after them.
+_BACKENDS: Mapping[OptionKind, Callable[[Case], Plan | Rejected]] = {
+    OptionKind.WHEEL: wheels,
+    OptionKind.REBUILD: partial(native, kind=OptionKind.REBUILD),
+    OptionKind.REBUILD_PTX: partial(native, kind=OptionKind.REBUILD_PTX),
+    OptionKind.NVRTC: nvrtc,
+    OptionKind.PROVIDE_TOOLKIT: partial(native, kind=OptionKind.PROVIDE_TOOLKIT),
+    OptionKind.INSTALL_TOOLKIT: partial(native, kind=OptionKind.INSTALL_TOOLKIT),
+    OptionKind.OTHER_TORCH: other_torch,
+    OptionKind.CONTAINER: container,
+    OptionKind.DROPIN: pure,
+}
+
+
+def rank(case: Case) -> Options:
+    """Rank every option of a case, the least invasive first, and say why the others are rejected.
+
+    Changes nothing and looks at nothing but the case: recorded facts give the same answer anywhere.
+    """
+    if problem := case.context.no_target:
+        # no NVIDIA GPU and none named: native code has nothing to be built for, drop-ins need none
+        reason = " ".join([problem.what, *(step.text for step in problem.todo)])
+        kinds = [kind for kind in OptionKind if kind not in (OptionKind.DROPIN, OptionKind.WHEEL)]
+        answers: dict[OptionKind, Plan | Rejected] = dict.fromkeys(kinds, not_applicable(reason))
+        # --target auto beside a named GPU, on a machine without one, promises something that is not there
+        case = replace(case, context=for_targets(case.context))
+        answers[OptionKind.DROPIN] = pure(_in_environment_to_be(case))
+        return _options(answers)
+    answers = dict(_answers(case))
+    native_kinds = [kind for kind, answer in answers.items() if isinstance(answer, Plan)]
+    opened = bool(set(native_kinds) - {OptionKind.CONTAINER, *REPLACING})
+    answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
+    options = _options(answers)
+    return replace(
+        options,
+        targets=case.context.archs,
+        subjects=case.subjects,
+        notes=tuple(_notes(case, opened=opened)),
+    )
+
+
+def advised_options(findings: Sequence[Finding], case: Case) -> Options:
+    """Rank the options, with the advice that answers the failures among these findings.
+
+    The advised option is the first: what would come before it is rejected, as it leaves the failures as they are.
+    """
+    options = rank(case)
+    advice = advise(findings, options, case)
+    available, rejected = list(options.available), list(options.rejected)
+    while advice.option and available[0] != advice.option:
+        kind = available.pop(0).kind
+        rejected.append(RejectedOption(kind, kind.title(), "it leaves what failed as it is"))
+    return replace(options, available=tuple(available), rejected=tuple(rejected), advice=advice)
+
+
+def _options(answers: Mapping[OptionKind, Plan | Rejected]) -> Options:
+    plans, rejected = [], []
+    for kind, answer in answers.items():
+        if isinstance(answer, Plan):
+            plans.append(answer)
+        else:
+            rejected.append(RejectedOption(kind, kind.title(), answer.what))
+    return Options((), (), tuple(plans), tuple(rejected))
+
+
+def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
+    yield OptionKind.KEEP, keep(case)
+    case = _in_environment_to_be(case)
+    refused = case.sources.refused
+    if any(part.installed for part in case.parts):
+        refused = None  # what is there can be built again from where it came
+    for kind, backend in _BACKENDS.items():
+        # nobody has looked for wheels: only a build or an install that was asked for asks the network
+        if kind is OptionKind.WHEEL and case.prebuilt is None:
+            continue
+        if refused and kind in BUILDING:
+            yield kind, not_applicable(refused.what.rstrip("."))
+        else:
+            yield kind, backend(case)
+
+
+def _first_native(case: Case) -> Plan | None:
+    """Return the first plan that does without drop-ins."""
+    if case.context.no_target:
+        return None
+    for kind, answer in _answers(case):
+        if isinstance(answer, Plan) and kind not in REPLACING:
+            return answer
+    return None
+
+
+def _in_environment_to_be(case: Case) -> Case:
+    """Return the case where the Python refuses installations (PEP 668): an environment with nothing in it is made first."""
+    python = case.context.interpreter
+    if python is None or not python.externally_managed:
+        return case
+    return replace(
+        case,
+        context=context_to_be(case.context, new_environment=True),
+        parts_to_be=tuple(NativePart(part.name, part.variant) for part in case.parts),
+        first=(make_environment(python), *case.repairs),
+    )
+
+
+def _notes(case: Case, *, opened: bool) -> Iterator[str]:
+    if not opened and len(case.context.targets) > 1:
+        yield f"no native option covers {case.names} together: name one at a time with --target"
+    if case.away:
+        they = "are not in this machine: they"
+        if len(case.away) == 1:
+            they = "is not in this machine: it"
+        yield f"{names_of_archs(case.away)} {they} can be built for here but must be verified elsewhere"
+    # GPUs of this machine that run none of the code for the targets
+    lost = []
+    for own in case.not_asked_for:
+        if not any(cubin_runs_on(arch, own) for arch in case.context.archs):
+            lost.append(own)
+    if lost and any(part.code for part in case.parts):
+        own_gpus = names_of_archs(lost)
+        yield f"a rebuild has code for the named targets only: to keep this machine's own {own_gpus}, add --target auto"
+    kept, named = case.kept, case.sources.named
+    if kept and named and len(kept) < len(case.parts):
+        sources, names = " ".join(named), ", ".join(kept)
+        yield f"{sources} may hold {names} too: name the folders of the others in its place"
+    known = {"torch", *(canonicalize_name(name) for name in case.subjects)}
+    for name in case.keep:
+        if canonicalize_name(name) not in known:
+            yield f"--keep {name} does not match anything here"
+
+
+# For a request
+
+
+class Ranking(Struct, frozen=True):
+    """Every option of a machine, and what ``install`` would execute for a request."""
+
+    options: Options
+    best: Plan | Rejected | None = None
+    """The plan for the sources, or what stands against it; None where no source is meant, or the options say it all."""
+
+
+def rank_request(case: Case, *, named: bool) -> Ranking | Rejected:
+    """Rank every option for the sources of a request; rejected where these are wrongly named.
+
+    Args:
+        named: the user named a source; else it is the current folder, and only a CUDA extension there is meant.
+    """
+    answer = best(case, shows_options=True)
+    wrongly_named = isinstance(answer, Rejected) and answer.exit_code is Exit.USAGE
+    if isinstance(answer, Rejected) and wrongly_named and named:
+        # the name of a drop-in is no folder to build, and options serve it all the same
+        if isinstance(answer, NoFolder) and case.sources.replacement.dropins:
+            return Ranking(rank(case))
+        return answer
+    is_source = named or not isinstance(answer, Plan) or bool(answer.targets)
+    # a current folder that nobody named and that is no source has no say in what the options are about
+    if wrongly_named or not is_source:
+        case = replace(case, sources=NO_SOURCES)
+    options = rank(case)
+    if isinstance(answer, Plan) and is_source:
+        return Ranking(options, answer)
+    if isinstance(answer, Plan) or case.sources.fetch:  # the options begin with what completes the sources
+        return Ranking(options)
+    if case.sources.prepare:
+        answer = replace(answer, todo=())
+    elif not isinstance(answer, NotHere):  # what refuses the source itself no option cures
+        available = []
+        for plan in options.available:
+            if plan.kind in BUILDING:
+                plan = replace(plan, proves=())
+            available.append(plan)
+        options = replace(options, available=tuple(available))
+    if not named:
+        return Ranking(options)
+    return Ranking(options, answer)
+
+
+def best(case: Case, *, shows_options: bool = False) -> Plan | Rejected:
+    """Return the plan that ``install`` executes: the best among those that the request's backend and options allow.
+
+    Changes nothing; reads the sources of the request.
+
+    Args:
+        shows_options: all options are shown beside it, so that a rejection needs not name the command that shows them.
+    """
+    request, facts = case.request, case.context.facts
+    if case.no_wheel:
+        plan: Plan | Rejected = case.no_wheel
+    elif mended_by_name(request):
+        plan = mend_plan(request, case.context)
+    elif request.backend in ("native", "wheels", "auto"):
+        plan = _native(case)
+    elif request.backend in WITHOUT_COMPILER:
+        plan = _replaced(case)
+    else:
+        choices = ", ".join(["native", "wheels", *WITHOUT_COMPILER, "auto"])
+        problem, todo = f"{request.backend!r} is not a backend.", (say(f"Choose {choices}."),)
+        plan = Rejected(code="unknown-backend", what=problem, todo=todo, exit_code=Exit.USAGE)
+    if isinstance(plan, OtherOption) and not shows_options:
+        argv = ("--dry-run", "--why", *python_option(facts))
+        return replace(plan, todo=(*plan.todo, request.install(*argv, text="See all options")))
+    if isinstance(plan, Rejected):
+        return plan
+    notes = list(plan.notes)
+    if command := removed_by(facts):
+        note = (
+            f"`{command}` removes again what is not in the project's lock file: install it again after that"
+        )
+        if command == "uv sync":  # Poetry builds in isolation whatever it is told
+            note += ", or name it in pyproject.toml's `no-build-isolation-package`, beside torch's index"
+        notes.append(f"{note} (docs/commands/install.md has the lines)")
+    return replace(plan, considered=(*plan.considered, *case.not_prebuilt), notes=tuple(notes))
+
+
+def _native(case: Case) -> Plan | Rejected:
+    """Return the plan by the compiler, or wheels. Where this machine rules that out, ``auto`` goes on: what serves is there
+    already, else the drop-ins by NVRTC, else pure; and where torch is none for CUDA, a rejection names these."""
+    request, auto = case.request, case.request.backend == "auto"
+    # a name that has a wheel is no folder to read
+    folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
+    read = read_named(replace(request, sources=folders), case.context.facts)
+    if isinstance(read, SourceSummary):
+        case = replace(case, sources=read)
+        answer = build_sources(case)
+        goes_on = isinstance(answer, NoCuda) or (auto and isinstance(answer, NotHere))
+    else:
+        answer, goes_on = read, auto and isinstance(read, NoFolder)
+    if isinstance(answer, Plan) or not goes_on:
+        return answer
+    considered = Considered("native build", answer.what)
+    if auto and not isinstance(answer, NoFolder) and (kept := _kept(case)):
+        return replace(kept, considered=(considered,))
+    replacement = choose_dropins(request.sources, case.context.checkout)
+    # where a part must be built natively, nothing else serves
+    if isinstance(replacement, Rejected) or replacement.native:
+        return answer
+    if not auto:
+        return _with_next_best(answer, case, replacement)
+    plan, passed_over = _best_dropins(case, replacement)
+    if plan is None and isinstance(answer, NoFolder):
+        return make_dropins(case, replacement)  # which says what its host or Python lacks
+    if plan is None:
+        return answer
+    note = f"{WITHOUT_COMPILER[plan.backend]}, because a native build is not possible here: {answer.what}"
+    return replace(plan, considered=(considered, *passed_over), notes=(note, *plan.notes))
+
+
+def _replaced(case: Case) -> Plan | Rejected:
+    """Return the plan by the backend of drop-ins that was named; its rejection names the best of the others."""
+    replacement = choose_dropins(case.request.sources, case.context.checkout, case.request)
+    if isinstance(replacement, Rejected):
+        return replacement
+    if case.request.backend == "pure":
+        return make_dropins(case, replacement)
+    plan = make_dropins_on_gpu(case, replacement)
+    if isinstance(plan, Rejected):
+        return _with_next_best(plan, case, replacement)
+    return plan
+
+
+def _best_dropins(case: Case, replacement: Replacement) -> tuple[Plan | None, tuple[Considered, ...]]:
+    """Return the first plan without a compiler that is possible here, besides the backend that was asked for, and what was
+    passed over."""
+    passed_over: list[Considered] = []
+    for backend, make in (("nvrtc", make_dropins_on_gpu), ("pure", make_dropins)):
+        if backend == case.request.backend:
+            continue
+        plan = make(case, replacement)
+        if isinstance(plan, Plan):
+            return plan, tuple(passed_over)
+        passed_over.append(Considered(WITHOUT_COMPILER[backend], plan.what))
+    return None, tuple(passed_over)
+
+
+def _with_next_best(rejected: Rejected, case: Case, replacement: Replacement) -> Rejected:
+    """Add the command for the first backend without a compiler that is possible here."""
+    plan, _ = _best_dropins(case, replacement)
+    if plan is None:
+        return rejected
+    request = replace(case.request, backend=plan.backend)
+    python = python_option(case.context.facts)
+    again = request.command(*request.sources, more=python, text="Next best here")
+    return replace(rejected, todo=(*rejected.todo, again))
+
+
+def _kept(case: Case) -> Plan | None:
+    """Return the plan to do nothing, where what is installed of the sources is known to have native code for every target."""
+    if case.context.no_target or not any(part.code for part in case.parts):
+        return None
+    python, plan = usable_python(case.context.facts), keep(case)
+    if isinstance(python, Rejected) or isinstance(plan, Rejected) or plan.unsure:
+        return None
+    return Plan(
+        plan.kind,
+        plan.title,
+        reasons=plan.reasons,
+        targets=plan.targets,
+        python=python.executable,
+        prefix=python.prefix,
+        request=case.request,
+    )

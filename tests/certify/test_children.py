@@ -1,0 +1,138 @@
+"""Children of a certification: what the end of a kernel's or a trainer's means, their variables, and how long they may take."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from splatfix.certify import Outcome
+from splatfix.certify.advice import advised, explained
+from splatfix.certify.criteria.stack import judge_stack
+from splatfix.certify.kernels import AFTER_A_HANG, IMPLEMENTATIONS, KERNEL_TIMEOUT, check_kernels
+from splatfix.certify.model import Criterion
+from splatfix.certify.record import TrainingRecord
+from splatfix.certify.scenes import samples_folder
+from splatfix.certify.smoke import ended_early, list_scenes
+from splatfix.certify.smoke_training import OWN_ADVICE
+from splatfix.core.runner import Completed
+from tests.plan.machines import refused
+
+EVERY = [module for _, module in IMPLEMENTATIONS]
+
+
+class Hanging:
+    """A machine on which some kernels hang; every other one is right after a second."""
+
+    def __init__(self, *hang: str) -> None:
+        self.hang, self.waited = hang, 0.0
+
+    def run(self, argv: Any, *, timeout: float, **_: Any) -> Completed:
+        if "-c" in argv:
+            names = sorted({module.partition(".")[0] for module in EVERY})
+            return Completed((), 0, "\n".join(names), "", 0.1)
+        _, _, kernel, module, *_ = argv
+        if module in self.hang:
+            self.waited += timeout
+            return Completed((), None, "", "", timeout + 0.1, f"no answer within {timeout:g} s")
+        row = {"name": kernel, "implementation": module, "kind": "native", "word": "drawn by lot"}
+        told = [{**row, "outcome": outcome} for outcome in ("failed", "met")]
+        # and what a module prints that fails, and would be taken for right
+        lies = [
+            {**told[1], "word": "guessed", "outcome": "failed"},
+            {**told[1], "word": "", "outcome": "failed"},
+        ]
+        return Completed((), 0, "\n".join(["{}", "[" * 9999, *map(json.dumps, (*told, *lies))]), "", 1.0)
+
+
+@pytest.mark.parametrize("hang", [EVERY[1:2], EVERY[1:6:2], EVERY[1:]])
+def test_only_the_first_hang_is_waited_for(tmp_path: Path, hang: list[str]) -> None:
+    machine = Hanging(*hang)
+    found = {item.implementation: item for item in check_kernels(machine, "python", "cuda", tmp_path, {})}  # type: ignore[arg-type]
+    assert machine.waited == KERNEL_TIMEOUT + AFTER_A_HANG * (len(hang) - 1)
+    first, *others = hang
+    assert found[first].outcome is Outcome.FAILED
+    for name in others:
+        assert found[name].outcome is Outcome.NOT_MEASURED and first in found[name].detail
+    assert all(found[name].outcome is Outcome.MET for name in EVERY if name not in hang)
+
+
+class Answer:
+    """A runner that answers with one document and keeps the child's variables."""
+
+    def __init__(self, stdout: str) -> None:
+        self.stdout = stdout
+        self.env: Mapping[str, str] = {}
+
+    def run(self, argv: Any, *, timeout: float, env: Any = None, **rest: Any) -> Completed:
+        self.env = dict(env)
+        return Completed(tuple(argv), 0, self.stdout, "", 0.0)
+
+
+def test_only_the_staged_folder_is_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/elsewhere")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    answer = Answer('{"scenes": []}')
+    assert list_scenes(Path("data"), "python", answer) == {"scenes": []}
+    assert "PYTHONHOME" not in answer.env
+    assert "splatfix-scratch-" in answer.env["PYTHONPATH"] and "elsewhere" not in answer.env["PYTHONPATH"]
+
+
+def test_bare_environment_lists_scenes(empty_venv: Path) -> None:
+    assert len(list_scenes(samples_folder(), str(empty_venv))["scenes"]) == 6
+
+
+def test_interpreter_that_fails_is_not_ready() -> None:
+    error = refused(list_scenes, Path("data"), "python", Answer("no JSON"))
+    assert (error.code, int(error.exit_code)) == ("environment-not-ready", 3)
+
+
+ABI = (
+    "ImportError: /env/lib/python3.10/site-packages/diff_gaussian_rasterization/_C.cpython-310-x86_64-linux-gnu.so: "
+    "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs"
+)
+KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB"
+
+
+def ended(said: str) -> Criterion:
+    output = f'{{"event": "progress", "loss": NaN}}\n{said}\n'
+    done = Completed(("t",), 1, output, "", 1.0)
+    return advised(explained(ended_early(done, {}), output, own=OWN_ADVICE), "inria", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "advice"),
+    [
+        (ABI, "torch-abi-mismatch", "splatfix diagnose --only torch-abi-mismatch"),
+        (KERNEL, "no-kernel-image", "splatfix diagnose --only no-kernel-image"),
+        (MEMORY, "cuda-oom-runtime", "--resolution"),
+        # what is not recognised keeps the advice of the criterion
+        ("ValueError: nobody has seen this", "", "trainer.log"),
+    ],
+)
+def test_the_smoke_trainer_failed(said: str, name: str, advice: str) -> None:
+    found = ended(said)
+    assert found.why.endswith(f"[{name}]." if name else "") and bool(found.why) is bool(name)
+    assert advice in found.advice
+    assert said.partition(". ")[0] in found.measured
+
+
+def test_only_a_failed_criterion_without_advice_is_explained() -> None:
+    judged = Criterion("training-finishes", Outcome.FAILED, "", "", advice="known")
+    assert explained(judged, ABI) == judged
+    met = replace(judged, outcome=Outcome.MET, advice="")
+    assert explained(met, ABI) == met
+    other = replace(judged, code="loss-falls", advice="")
+    assert explained(other, ABI) == other
+
+
+def test_a_stack_whose_trainer_failed() -> None:
+    done = Completed(("train.py",), 1, "", f"Traceback (most recent call last):\n{ABI}\n", 1.0)
+    found = next(
+        item for item in judge_stack(TrainingRecord(), done, (), (), {}) if item.code == "training-finishes"
+    )
+    assert "[torch-abi-mismatch]" in found.why
+    assert found.advice

@@ -1,0 +1,188 @@
+"""Parts of a rehearsal: scenes that do not fit, how far the trainer is, its threads, and what it left."""
+
+import json
+import os
+import shutil
+import struct
+import threading
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from PIL import UnidentifiedImageError
+
+from splatfix.certify.progress import words
+from splatfix.certify.stacks import child
+from splatfix.certify.stacks.child import copy_scene
+from splatfix.certify.stacks.progress import Lines, following
+from splatfix.certify.stacks.scene_layout import scene_problems
+from splatfix.certify.stacks.threads import threads_for
+from splatfix.facts.scene.colmap import MODELS
+from splatfix.model import Facts, Resources
+from tests.plan.machines import refused
+from tests.tables import data
+
+pytest.importorskip("torch")
+
+from splatfix.certify.stacks import compare_renders
+
+READER: str = data(__file__)["texts"]["reader"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout" / "scene"
+    folder.mkdir(parents=True)
+    (folder / "dataset_readers.py").write_text(READER)
+    return folder.parent
+
+
+def codes(checkout: Path, scene: Path, images: str = "") -> list[str]:
+    return [item.code for item in scene_problems(checkout, scene, images)]
+
+
+def test_a_copy_of_a_scene_ends(tmp_path: Path, scene: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Photos behind links come with it; what leads back to it, or has no end, does not."""
+    (scene / "images").rename(tmp_path / "photos")
+    (tmp_path / "photos" / "a.png").touch()
+    (scene / "images").symlink_to(tmp_path / "photos")
+    for name, target in (
+        ("here", "."),
+        ("above", "../.."),
+        ("zeros", "/dev/zero"),
+        ("zeros.png", "/dev/zero"),
+    ):
+        (scene / name).symlink_to(target)
+    os.mkfifo(scene / "pipe")
+    copy = copy_scene(scene, tmp_path / "copy")
+    assert {path.name for path in copy.iterdir()} == {"images", "sparse"}
+    assert (copy / "images" / "a.png").is_symlink() and not (copy / "images").is_symlink()
+    monkeypatch.setattr(child, "_MOST_ENTRIES", 1)
+    assert refused(copy_scene, scene, tmp_path / "again").code == "scene-not-copied"
+
+
+def test_a_model_elsewhere(checkout: Path, scene: Path) -> None:
+    (scene / "sparse" / "0").rename(scene / "sparse" / "1")
+    (found,) = scene_problems(checkout, scene, "")
+    assert found.code == "scene-model-missing" and "one lies in sparse/1" in found.summary
+
+
+def test_what_the_source_names_is_looked_for(checkout: Path, scene: Path, tmp_path: Path) -> None:
+    assert codes(checkout, scene) == []
+    shutil.rmtree(scene / "sparse")
+    assert codes(checkout, scene) == ["scene-type"]
+    (scene / "transforms_train.json").write_text("{}")
+    assert codes(checkout, scene) == []
+    (checkout / "scene" / "dataset_readers.py").write_text("open(path)\n")
+    assert codes(checkout, tmp_path) == []
+
+
+def test_images_of_another_name(checkout: Path, scene: Path) -> None:
+    (scene / "images").rename(scene / "photos")
+    assert codes(checkout, scene) == ["scene-images-missing"]
+    assert codes(checkout, scene, "photos") == []
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"), [(0, True), (1, True), (2, True), (4, False), (10, False), (99, False)]
+)
+def test_camera_models_of_a_binary_model(checkout: Path, scene: Path, number: int, fits: bool) -> None:
+    size = MODELS[number][1] if number in MODELS else 0
+    rows = [struct.pack("<iiQQ4d", 1, 1, 160, 120, 150, 150, 80, 60)]
+    rows += [struct.pack(f"<iiQQ{size}d", 2, number, 160, 120, *[1.0] * size)]
+    model = scene / "sparse" / "0"
+    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + b"".join(rows))
+    (model / "images.bin").write_bytes(struct.pack("<Q", 0))
+    assert codes(checkout, scene) == ([] if fits else ["scene-camera-model"])
+    (model / "cameras.bin").write_bytes(struct.pack("<Q", 2) + rows[0] + rows[1][:9])
+    assert codes(checkout, scene) == []
+
+
+def line(iteration: int, milliseconds: float = 250.0, loss: float | None = 0.1) -> str:
+    row = {
+        "iteration": iteration,
+        "loss": loss,
+        "gaussians": 300,
+        "rss_gb": 0.5,
+        "ms": {"iteration": milliseconds},
+    }
+    return json.dumps(row) + "\n"
+
+
+def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    lines = Lines(path, 100)
+    assert lines.latest() == {}
+    path.write_text(line(1, 9000.0) + line(2) + line(3)[:20])
+    state = lines.latest()
+    assert state["iteration"] == 2 and state["iterations_per_second"] == pytest.approx(4.0)
+    assert lines.latest() == {}, "half a line is none"
+    path.write_text(line(1, 9000.0) + line(2) + line(3, loss=None) + "[1]\n")
+    state = lines.latest()
+    assert words(state) == "iteration 3 of 100, 4.0 it/s, 300 Gaussians, host memory 0.50 GiB, 0:24 left"
+
+
+def test_a_line_without_an_end_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("x" * (40 << 20))
+    lines = Lines(path, 100)
+    tracemalloc.start()
+    for _ in range(4):
+        assert lines.latest() == {}
+    assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    tracemalloc.stop()
+    with path.open("a") as file:
+        file.write(f"\n{line(3)}")
+    assert lines.latest()["iteration"] == 3
+
+
+def test_who_fails_to_listen_stops_nothing(tmp_path: Path) -> None:
+    path, told = tmp_path / "metrics.jsonl", threading.Event()
+    path.write_text(line(1))
+
+    def tell(state: Mapping[str, Any]) -> None:
+        told.set()
+        raise OSError(28, "No space left on device")
+
+    with following(path, 100, tell, every=0.01):
+        assert told.wait(5)
+
+
+@pytest.mark.parametrize(("variables", "cores", "load", "count", "why"), data(__file__)["threads"])
+def test_threads(
+    known: Facts, variables: dict[str, str], cores: int, load: float, count: int, why: str
+) -> None:
+    machine = replace(known.machine, resources=Resources(cores=cores))
+    found = threads_for(replace(known, machine=machine), variables, load)
+    assert (found.count, found.reason) == (count, why)
+
+
+HEAD = (
+    "ply\nformat binary_little_endian 1.0\nelement vertex 5\nproperty float x\nproperty float y\nend_header\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "whole", "non_finite"), [(5, True, 2), (4, False, 1)], ids=["whole", "cut off"]
+)
+def test_a_point_cloud_is_counted_part_by_part(
+    rows: int, whole: bool, non_finite: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.zeros((5, 2), "<f4")
+    values[0, 1], values[4, 1] = np.nan, np.inf
+    path = tmp_path / "point_cloud.ply"
+    path.write_bytes(HEAD.encode() + values[:rows].tobytes())
+    monkeypatch.setattr(compare_renders, "_AT_ONCE", 3)
+    expected = {"count": 5, "properties": 2, "whole": whole, "non_finite": non_finite}
+    assert compare_renders.point_cloud(path) == expected
+
+
+def test_no_other_program_is_started_for_an_image(tmp_path: Path) -> None:
+    path = tmp_path / "00000.png"
+    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n")
+    with pytest.raises(UnidentifiedImageError):
+        compare_renders.image(path)
