@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": {"facts", "knowledge", "context", "budget", "model"},
     "plan": {"facts", "knowledge", "context", "checks", "model"},
     "wheels": {"binaries", "facts", "knowledge", "context", "model"},
-    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain", "model"},
+    "install": {"binaries", "facts", "knowledge", "context", "checks", "plan", "explain", "model", "wheels"},
     "explain": {"knowledge"},
     "report": {"model"},  # and the data classes of other rooms, see DATA_CLASSES
     "certify": {"facts", "knowledge", "context", "checks", "explain", "model"},

@@ -47,7 +47,6 @@ from splatfix.plan.checkout import NoExtension, absolute
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
-from splatfix.wheels.listing import save_listed
 from splatfix.wheels.web import Web, WebError
 from splatfix.wheels.web import without_login as without_login  # what the command line keeps of an index
 
@@ -318,9 +317,7 @@ def _prepare(
         to_install = request_to_resume(interpreter)
     else:
         offline = request.install.offline
-        sources = tuple(
-            fetch_source(text, interpreter, save_listed, offline=offline) for text in request.sources
-        )
+        sources = tuple(fetch_source(text, interpreter, offline=offline) for text in request.sources)
         to_install = replace(request.install, sources=absolute(sources) if request.is_named else sources)
     system = None
     # the probes look where torch and nvcc would: the variable is how those are told of a toolkit off the usual paths

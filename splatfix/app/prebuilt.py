@@ -17,7 +17,6 @@ from splatfix.plan.checkout import read_sources
 from splatfix.wheels import (
     Finder,
     Search,
-    Verdict,
     chosen_indexes,
     is_name,
     wanted_by_name,
@@ -42,10 +41,10 @@ class Prebuilt(Struct, frozen=True):
         rejected = []
         for search in self.searches:
             if search.best is None:
-                reasons = [f"{item.index}: {item.reason}" for item in search.unanswered]
-                reasons += [f"{item.wheel}: {item.reason}" for item in search.candidates[:2]]
-                if len(search.candidates) > 2:
-                    reasons.append(f"{len(search.candidates) - 2} more do not suit either")
+                considered = (*search.unanswered, *search.rejected[:2])
+                reasons = [f"{item.what}: {item.why}" for item in considered]
+                if len(search.rejected) > 2:
+                    reasons.append(f"{len(search.rejected) - 2} more do not suit either")
                 why = "; ".join(reasons) or f"no wheel in {', '.join(search.asked) or 'any index'}"
                 rejected.append(Considered(f"a prebuilt wheel of {search.name}", why))
         return tuple(rejected)
@@ -57,7 +56,7 @@ class Prebuilt(Struct, frozen=True):
             return None
         reasons = "; ".join(item.why for item in self.rejected) or self.not_looked
         exit_code = Exit.UNDETERMINED
-        if any(search.verdict is Verdict.UNSUITED for search in self.searches):
+        if any(search.exit_code is Exit.FAILURE for search in self.searches):
             exit_code = Exit.FAILURE
         return Rejected.of("app.no-wheel", exit_code=exit_code, reasons=reasons)
 
@@ -103,14 +102,14 @@ def find_prebuilt(request: Request, context: Context, indexes: tuple[str, ...] =
         search = finder.find(chosen)
         searches.append(search)
         if search.best:
-            requirement = without_credentials(search.best.requirement)  # a link may be signed
+            requirement = without_credentials(search.best.link.requirement)  # a link may be signed
             fetchers[requirement] = partial(finder.fetch, search.best)
             steps[label] = FetchWheel(
                 subject=search.name,
-                version=search.best.wheel.split("-")[1],
+                version=search.best.link.wheel.split("-")[1],
                 requirement=requirement,
                 targets=context.archs,
-                origin=search.best.index,
+                origin=search.best.link.index,
             )
     return Prebuilt(steps, fetchers, tuple(searches))
 

@@ -41,10 +41,3 @@ def user_cache(env: Mapping[str, str] = os.environ) -> Path:
     if sys.platform == "darwin":
         return Path("~/Library/Caches/splatfix").expanduser()
     return Path(env.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "splatfix"
-
-
-def user_state() -> Path:
-    """Return where splatfix keeps what cannot be made again: clearing a cache does not remove it."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "splatfix"
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "splatfix"

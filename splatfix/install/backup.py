@@ -1,33 +1,106 @@
 """Backs up what an installation will touch, and restores it byte for byte: at once when it fails, or later."""
 
+from __future__ import annotations
+
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.files import dumps, read_json, sha256_of, write_bytes, write_json
+from splatfix.core.files import read_json, sha256_of, write_bytes, write_json
 from splatfix.core.reading import read_blocks
-from splatfix.core.step import say
 from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import EASY_INSTALL, bytecode_of, find_installed
-from splatfix.install.journal import BLOB_NAME, move_away
-from splatfix.install.journal_paths import JournalPaths, OutsidePath
-from splatfix.install.tampering import refuse_link, seal, tampered
 from splatfix.install.wheels import WheelFile
 
+_ANCHORED = re.compile(r"<(\w+)>/(.+)", re.DOTALL)
 # What pip puts between the tilde and the rest of a name (pip/_internal/utils/temp_dir.py, AdjacentTempDirectory).
 _STASH_LETTERS = "-~.=%0123456789"
+
+
+class OutsidePath(Exception):
+    """A path that leads out of the environment, or into splatfix's own journal."""
+
+
+class JournalPaths(Struct, frozen=True, dict=True):
+    """The folders that paths of one journal may name, and their names in it; a path goes by the first that it is in.
+
+    A copied or moved environment names its own files by its journal, never those of the environment it was copied from. And
+    where a link has come into a path since, nothing behind it is touched: what lies there is not the installation's.
+    """
+
+    anchors: tuple[tuple[str, Path], ...]
+    state: Path
+    """The environment's ``.splatfix``, which is splatfix's own and is never restored or removed."""
+
+    @cached_property
+    def _real(self) -> tuple[tuple[str, ...], str]:
+        """The folders and :attr:`state` with links followed; found once, because a package can have ten thousand files."""
+        return tuple(os.path.realpath(folder) for _, folder in self.anchors), os.path.realpath(self.state)
+
+    @classmethod
+    def of(cls, environment: Environment, checkout: str = "") -> JournalPaths:
+        """The folders pip installs into; with ``checkout`` that folder, which ``--in-place`` edited, and nothing else."""
+        if checkout:
+            return cls((("checkout", Path(checkout)),), environment.state_folder)
+        # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix, and
+        # site-packages is often a link to another disk
+        names = ("prefix", "purelib", "platlib", "scripts", "data", "headers", "user_site")
+        anchors = [(name, getattr(environment, name)) for name in names]
+        return cls(tuple(anchor for anchor in anchors if anchor[1]), environment.state_folder)
+
+    def to_text(self, path: str | Path) -> str:
+        """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``."""
+        for name, folder in self.anchors:
+            if Path(path).is_relative_to(folder):
+                return f"<{name}>/{Path(path).relative_to(folder).as_posix()}"
+        raise OutsidePath(f"{path} lies outside of {self.anchors[0][1]}")
+
+    def to_path(self, text: str) -> Path:
+        """The path in this environment that the journal's ``text`` names; see :meth:`check`."""
+        anchored = _ANCHORED.fullmatch(text)
+        folder = dict(self.anchors).get(anchored[1]) if anchored else None
+        if anchored is None or folder is None:
+            raise OutsidePath(f"{text!r} names no folder of this environment")
+        path = folder / anchored[2]
+        self.check(path)
+        return path
+
+    def check(self, path: Path) -> None:
+        """See that writing to ``path`` changes nothing outside of these folders, whatever links lie on the way."""
+        folders, state = self._real
+        # the last part may be a link: links are replaced and removed, never followed
+        parent = os.path.realpath(path.parent)
+        if path == self.state or _is_below(parent, state):
+            raise OutsidePath(f"{path} is splatfix's own")
+        if not any(_is_below(parent, folder) for folder in folders):
+            raise OutsidePath(f"{path} leads out of {self.anchors[0][1]} by a link")
+
+    def inside(self, path: Path) -> bool:
+        """The path lies in these folders, links followed."""
+        try:
+            self.to_text(path)
+            self.check(path)
+        except OutsidePath:
+            return False
+        return True
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as it was."""
 
-    path: str
+    path: Path
     blob: str
     """Name of its copy in the backup folder; "" for a symbolic link."""
     digest: str
@@ -40,24 +113,24 @@ class SavedFile(Struct, frozen=True, forbid_unknown_fields=True):
 class WrittenFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One file as the installation left it."""
 
-    path: str
+    path: Path
     digest: str
     """"" when it is not there any more."""
     lines_removed: tuple[str, ...] = ()
     """Of ``easy-install.pth``, which belongs to many distributions."""
 
 
-class Backup(Struct, frozen=True, forbid_unknown_fields=True):
-    """What must be known to undo one installation, written before it begins."""
+class Backup(Struct, frozen=True):
+    """What must be known to undo one installation, written before it begins; those of earlier versions have a ``seal`` too."""
 
     subject: str
     version_before: str
     saved: tuple[SavedFile, ...]
-    will_write: tuple[str, ...]
+    will_write: tuple[Path, ...]
     """Every path the installation may create."""
-    folders_before: tuple[str, ...]
+    folders_before: tuple[Path, ...]
     """Those of the touched folders that existed."""
-    stashes_before: tuple[str, ...]
+    stashes_before: tuple[Path, ...]
     """Left-overs of interrupted pip runs (``~name``) that were there already."""
     written: tuple[WrittenFile, ...] = ()
     """What it wrote, by which a later change is seen; () until an installation is finished."""
@@ -65,14 +138,6 @@ class Backup(Struct, frozen=True, forbid_unknown_fields=True):
     """Of :attr:`folders_before`, in order."""
     foreign: tuple[str, ...] = ()
     """Files outside of the environment that the replaced version's RECORD lists; they are left alone."""
-    seal: str = ""
-    """Of the backup of a checkout: nothing else shows that this user's splatfix has edited it."""
-
-    @property
-    def every_file(self) -> tuple[Path, ...]:
-        """Every file that restoring it may write or remove."""
-        saved = [Path(item.path) for item in self.saved]
-        return (*map(Path, self.will_write), *saved, *(Path(item.path) for item in self.written))
 
 
 def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Backup:
@@ -110,18 +175,18 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
             saved.append(_save(path, folder, len(saved)))
 
     folders = [path for path in _folders(environment, touched) if path.is_dir()]
-    will_write = [str(path) for path in new]
+    will_write = [*new]
     lock = environment.prefix / ".lock"
     if environment.installer.kind == "uv" and not lock.exists():
-        will_write.append(str(lock))  # uv leaves its lock behind
+        will_write.append(lock)  # uv leaves its lock behind
     backup = Backup(
         subject=wheel.name,
         version_before=", ".join(distribution.version for distribution in replaced),
         saved=tuple(saved),
         will_write=tuple(will_write),
-        folders_before=tuple(str(path) for path in folders),
+        folders_before=tuple(folders),
         folder_modes=tuple(path.stat().st_mode & 0o777 for path in folders),
-        stashes_before=tuple(map(str, _find_stashes(environment))),
+        stashes_before=tuple(_find_stashes(environment)),
         foreign=tuple(sorted(str(path) for path in foreign if path.exists())),
     )
     _write_backup(backup, folder, paths)
@@ -129,34 +194,24 @@ def make_backup(environment: Environment, wheel: WheelFile, folder: Path) -> Bac
 
 
 def backup_files(subject: str, contents: Mapping[Path, bytes], folder: Path, paths: JournalPaths) -> Backup:
-    """Copy files that will get these contents, and nothing else, into ``folder``, with a sealed ``backup.json`` beside it.
+    """Copy files that will get these contents, and nothing else, into ``folder``, with ``backup.json`` beside it.
 
     Args:
         paths: of the checkout that the files lie in.
 
     Raises:
-        SplatfixError: ``cannot-back-up``, ``cannot-write``, ``cache-not-private``.
+        SplatfixError: ``cannot-back-up``, ``cannot-write``.
     """
     saved = tuple(_save(path, folder, number) for number, path in enumerate(contents))
-    written = tuple(WrittenFile(str(path), digest(content)) for path, content in contents.items())
+    written = tuple(WrittenFile(path, digest(content)) for path, content in contents.items())
     backup = Backup(subject, "", saved, (), (), (), written)
-    backup = replace(backup, seal=seal(sealed_text(backup, paths)))
     _write_backup(backup, folder, paths)
     return backup
 
 
-def sealed_text(backup: Backup, paths: JournalPaths) -> str:
-    """Return what the seal of a checkout's backup is made of: the checkout, and every word that is noted of it."""
-    checkout = paths.anchors[0][1]
-    # one inside the environment moves with it
-    if checkout.is_relative_to(paths.state.parent):
-        checkout = checkout.relative_to(paths.state.parent)
-    return dumps([str(checkout), to_json(_with_paths(replace(backup, seal=""), paths.to_text))])
-
-
 def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
     """Add to the backup what the installation, which is finished now, has left of every file that it touched."""
-    saved = {Path(item.path): item for item in backup.saved}
+    saved = {item.path: item for item in backup.saved}
     written: list[WrittenFile] = []
     for path in dict.fromkeys([*installed_files(backup), *saved]):
         if path.suffix == ".pyc":
@@ -167,7 +222,7 @@ def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
         if path.name == EASY_INSTALL and path in saved and saved[path].blob:
             before = _lines((folder / "blobs" / saved[path].blob).read_bytes())
             removed = [line for line in before if line not in _lines(content)]
-        written.append(WrittenFile(str(path), current, tuple(removed)))
+        written.append(WrittenFile(path, current, tuple(removed)))
     _write_backup(replace(backup, written=tuple(written)), folder, paths)
 
 
@@ -175,42 +230,30 @@ def read_backup(folder: Path, paths: JournalPaths) -> Backup:
     """The backup that :func:`make_backup` wrote there, every copy intact, with the paths that it names in this environment.
 
     Raises:
-        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path, a link or a mode is one that splatfix does not
-            write.
+        SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path leads out of the environment.
     """
-    file = folder / "backup.json"
-    for path in (folder, file, folder / "blobs"):
-        refuse_link(path)
+    file, entry = folder / "backup.json", folder.parent.with_name(f"{folder.parent.name}.json")
+
+    def damaged(problem: str, subject: str = "the package") -> SplatfixError:
+        return SplatfixError.of("install.backup-damaged", what=problem, subject=subject, entry=entry)
+
     try:
-        backup = from_json(Backup, read_json(file, "a backup of splatfix"))
-    except SplatfixError as error:
-        raise _damaged(folder, f"A backup is missing or damaged. {error.what}", "the package") from error
-    except ValueError as error:
-        raise _damaged(folder, f"A backup is damaged. {file}: {error}.", "the package") from error
-    todo = move_away(
-        _entry_file(folder), "Take this entry out of the journal, because it cannot be undone here"
-    )
-    try:
-        backup = _with_paths(backup, lambda text: str(paths.to_path(text)))
-        for item in backup.saved:
-            # of a file that _save cannot have written
-            if bool(item.blob) is bool(item.link) or "\0" in item.link:
-                raise ValueError(f"{item.path} must be either a file or a link")
-            if item.blob and not BLOB_NAME.fullmatch(item.blob):
-                raise ValueError(f"{item.blob!r} is no copy of a file")
-            if item.mode & ~0o777:
-                raise ValueError(f"{item.path} would get the mode {item.mode:o}")
-        for path in backup.every_file:
+        document = read_json(file, "a backup of splatfix")
+        backup = convert(document, Backup, dec_hook=lambda _, text: paths.to_path(text))
+        for path in (*backup.will_write, *(item.path for item in backup.saved)):
             if path.is_dir() and not path.is_symlink():
                 raise OutsidePath(f"{path} is a folder")
-    except (OutsidePath, ValueError) as error:
-        raise tampered(file, str(error), todo) from error
+    except SplatfixError as error:
+        raise damaged(f"A backup is missing or damaged. {error.what}") from error
+    except ValidationError as error:
+        raise damaged(f"A backup is damaged. {file}: {error}.") from error
+    except OutsidePath as error:
+        raise SplatfixError.of("install.journal-tampered", path=file, reason=error, entry=entry) from error
     for item in backup.saved:
         blob = folder / "blobs" / item.blob
-        refuse_link(blob)
-        if item.blob and (not blob.is_file() or digest(blob.read_bytes()) != item.digest):
-            what = f"The backup of {item.path} in {folder} is missing or damaged."
-            raise _damaged(folder, what, f"{backup.subject} {backup.version_before}".strip())
+        if item.blob and (not blob.is_file() or sha256_of(blob) != item.digest):
+            problem = f"The backup of {item.path} in {folder} is missing or damaged."
+            raise damaged(problem, f"{backup.subject} {backup.version_before}".strip())
     return backup
 
 
@@ -231,15 +274,15 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
     notes = [f"{path} is outside of the environment and was left alone" for path in backup.foreign]
     try:
         for path in installed_files(backup):
-            if str(path) not in saved:
+            if path not in saved:
                 path.unlink(missing_ok=True)
         # the edit of a checkout writes nothing new, and no pip ran for it
         if backup.will_write:
             digests = {item.digest for item in backup.saved}
-            paths = [(Path(item.path), site) for item in backup.saved for site in environment.sites]
+            paths = [(path, site) for path in saved for site in environment.sites]
             tops = {path.relative_to(site).parts[0] for path, site in paths if path.is_relative_to(site)}
             for stash in _find_stashes(environment):
-                if str(stash) in backup.stashes_before:
+                if stash in backup.stashes_before:
                     continue
                 # a pip that has finished leaves none: then it is of another run
                 if backup.written or not _remove_stash(stash, tops, digests):
@@ -247,14 +290,14 @@ def restore(environment: Environment, backup: Backup, folder: Path) -> tuple[str
         for item in backup.saved:
             _put_back(item, backup, folder)
         # empty folders that the installation made go, the deepest first; those that it removed come back
-        for name in backup.folders_before:
-            Path(name).mkdir(parents=True, exist_ok=True)
+        for path in backup.folders_before:
+            path.mkdir(parents=True, exist_ok=True)
         # pip may have made them anew under another umask
-        for name, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
-            Path(name).chmod(mode & (0o755 | Path(name).parent.stat().st_mode & 0o022))
-        made = _folders(environment, [Path(path) for path in backup.will_write])
+        for path, mode in zip(backup.folders_before, backup.folder_modes, strict=False):
+            path.chmod(mode & (0o755 | path.parent.stat().st_mode & 0o022))
+        made = _folders(environment, backup.will_write)
         for path in sorted(made, key=lambda path: -len(path.parts)):
-            new = str(path) not in backup.folders_before
+            new = path not in backup.folders_before
             if new and path.is_dir() and next(path.iterdir(), None) is None:
                 path.rmdir()
     except OSError as error:
@@ -281,19 +324,18 @@ def _remove_stash(stash: Path, tops: Iterable[str], digests: set[str]) -> bool:
     if not any(top.endswith(stash.name[1:].lstrip(_STASH_LETTERS)) for top in tops):
         return False
     contents = [stash]
-    if stash.is_dir() and not stash.is_symlink():
-        # a folder comes after what is in it
-        contents = [*sorted(stash.rglob("*"), reverse=True), stash]
+    is_folder = stash.is_dir() and not stash.is_symlink()
+    if is_folder:
+        contents += stash.rglob("*")
     linked = any(path.is_symlink() for path in contents)
     # bytecode is made anew by itself, and pip stashes no links of its own
     files = [path for path in contents if not (path.is_symlink() or path.suffix == ".pyc" or path.is_dir())]
     if (linked and not files) or not all(path.is_file() and sha256_of(path) in digests for path in files):
         return False
-    for path in contents:
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
+    if is_folder:
+        shutil.rmtree(stash)
+    else:
+        stash.unlink()
     return True
 
 
@@ -302,14 +344,14 @@ def _save(path: Path, folder: Path, number: int) -> SavedFile:
         status = path.lstat()
         mode = status.st_mode & 0o777  # nothing that is installed needs setuid, and it is never restored
         if path.is_symlink():
-            return SavedFile(str(path), "", "", mode, status.st_mtime_ns, str(path.readlink()))
+            return SavedFile(path, "", "", mode, status.st_mtime_ns, str(path.readlink()))
         blob, content = f"{number:05d}", b"".join(read_blocks(path))
     except OSError as error:
         raise SplatfixError.of(
             "install.unreadable-installed-file", path=path, reason=error.strerror or error
         ) from error
     write_bytes(folder / "blobs" / blob, content)
-    return SavedFile(str(path), blob, digest(content), mode, status.st_mtime_ns)
+    return SavedFile(path, blob, digest(content), mode, status.st_mtime_ns)
 
 
 def digest(content: bytes) -> str:
@@ -322,7 +364,7 @@ def _lines(content: bytes) -> list[str]:
 
 
 def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
-    path = Path(item.path)
+    path = item.path
     path.parent.mkdir(parents=True, exist_ok=True)
     if item.link:
         if path.is_symlink() or path.exists():
@@ -357,11 +399,10 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
 
 def installed_files(backup: Backup) -> list[Path]:
     """What the wheel brings, its bytecode, and what pip adds to its dist-info."""
-    written = [Path(path) for path in backup.will_write]
-    files = list(written)
-    for path in written:
+    files = list(backup.will_write)
+    for path in backup.will_write:
         files += bytecode_of(path)
-    for info in {path.parent for path in written if path.parent.name.endswith(".dist-info")}:
+    for info in {path.parent for path in backup.will_write if path.parent.name.endswith(".dist-info")}:
         if not info.is_symlink():
             files += [path for path in info.rglob("*") if not path.is_dir()]
     return files
@@ -381,33 +422,4 @@ def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
 
 
 def _write_backup(backup: Backup, folder: Path, paths: JournalPaths) -> None:
-    write_json(folder / "backup.json", to_json(_with_paths(backup, paths.to_text)))
-
-
-def _with_paths(backup: Backup, change: Callable[[str], str]) -> Backup:
-    """The backup with every path in it changed; ``foreign`` names what is never touched and stays."""
-    return replace(
-        backup,
-        saved=tuple(replace(item, path=change(item.path)) for item in backup.saved),
-        will_write=tuple(map(change, backup.will_write)),
-        folders_before=tuple(map(change, backup.folders_before)),
-        stashes_before=tuple(map(change, backup.stashes_before)),
-        written=tuple(replace(item, path=change(item.path)) for item in backup.written),
-    )
-
-
-def _entry_file(folder: Path) -> Path:
-    return folder.parent.with_name(f"{folder.parent.name}.json")
-
-
-def _damaged(folder: Path, what: str, subject: str) -> SplatfixError:
-    entry = _entry_file(folder)
-    return SplatfixError(
-        "backup-damaged",
-        what,
-        meaning="The earlier version cannot be restored byte for byte, so nothing was changed.",
-        todo=(
-            say(f"Reinstall {subject} from where it came, with pip."),
-            move_away(entry, "Then take this entry out of the journal, because it cannot be undone"),
-        ),
-    )
+    write_json(folder / "backup.json", to_builtins(backup, enc_hook=paths.to_text))

@@ -12,9 +12,9 @@ from packaging.version import InvalidVersion, Version
 from splatfix.context.requirements import name_of
 from splatfix.core.codec import parse_json
 from splatfix.core.errors import SplatfixError
-from splatfix.core.runner import Completed, Runner
+from splatfix.core.runner import Completed
 from splatfix.core.step import run, say
-from splatfix.install.downloads import pip_with_index
+from splatfix.install.downloads import Pip
 from splatfix.install.environment import Environment
 from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.model import Distribution
@@ -32,7 +32,6 @@ class Fetcher(Struct, frozen=True):
     step: InstallDependencies
     installed: Iterable[Distribution]
     environment: Environment
-    runner: Runner
     folder: Path
     """A new one, for the wheels."""
     log: Path
@@ -76,7 +75,7 @@ class Fetcher(Struct, frozen=True):
         return wheels, tuple(left_out)
 
     def _wheels(self, requirements: Sequence[str], name: str) -> tuple[Path, ...]:
-        pip = self.environment.installer.pip(self.environment.python)
+        pip = Pip.of(self.environment, self.log)
         folder = self.folder / name
         folder.mkdir(parents=True)
         report, constraints = folder / "report.json", folder / "constraints.txt"
@@ -102,7 +101,7 @@ class Fetcher(Struct, frozen=True):
             constraints.write_text("".join(f"{pin}\n" for pin in (*kept, *self.pins)))
             # pip would take minutes to learn that the numpy of a 2021 cannot be compiled for this Python
             wheels = [f"--only-binary={name_of(pin)}" for pin in self.pins]
-            completed = pip_with_index([*resolve, *wheels, *requirements], pip, self.runner, self.log)
+            completed = pip.run(*resolve, *wheels, *requirements)
             if completed.ok and report.is_file():
                 break
             if not self._loosen(completed):
@@ -122,7 +121,7 @@ class Fetcher(Struct, frozen=True):
         fetch = ["wheel", "--no-deps", "--wheel-dir", str(folder)]
         if any("+" in pin for pin in pins):
             fetch += index  # builds that only torch's index has
-        completed = pip_with_index([*fetch, *pins], pip, self.runner, self.log)
+        completed = pip.run(*fetch, *pins)
         if not completed.ok:
             raise self._failed(requirements, completed)
         return tuple(sorted(folder.glob("*.whl")))

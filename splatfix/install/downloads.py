@@ -11,22 +11,24 @@ import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from msgspec import Struct
 from packaging.utils import parse_wheel_filename
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, sha256_of, write_json
 from splatfix.core.reading import read_text
 from splatfix.core.resources import TOOLKIT_MARKER
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.scratch import temporary_folder
-from splatfix.install.environment import open_environment
+from splatfix.install.environment import Environment, open_environment
 from splatfix.install.trust import distrust, private_cache
 from splatfix.knowledge.toolkits import known_digest
 from splatfix.model.steps import FetchWheel, ProvideToolkit
+from splatfix.wheels.listing import save_listed
 
 _DOWNLOAD_TIMEOUT = 3600.0
 # Settings of the user's pip that would send the wheels elsewhere; where to download from is left as it is.
@@ -48,25 +50,31 @@ _PROBE = """#include <cub/block/block_reduce.cuh>
 __global__ void twice(float *values) { values[threadIdx.x] *= 2; }
 extern "C" int run() { twice<<<1, 32>>>(nullptr); return (int)cudaGetLastError(); }
 """
-_SDIST_TIMEOUT = 900.0
 _MOST_UNPACKED = 256 << 20
-SaveListed: TypeAlias = Callable[[str, str, Path, Iterable[str]], None]
-"""Saves the file at an address that a page ("" for none) lists, given addresses that may hold a login.
-
-Raises:
-    OSError: with the reason.
-"""
 # Its wheel is py3-none-any and compiles at the first import; its sdist carries setup.py, all CUDA sources and glm.
 FETCHABLE = re.compile(r"(gsplat)==(\d+(?:\.\d+)+)")
 
 
-def provide_toolkit(
-    step: ProvideToolkit, pip: Sequence[str], runner: Runner, log: Path, tell: Callable[[str], None]
-) -> tuple[Path, str]:
-    """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
+class Pip(Struct, frozen=True):
+    """pip with the person's own indexes, and without what would send files elsewhere."""
 
-    Args:
-        pip: how pip is called; see :meth:`splatfix.facts.Installer.pip`.
+    argv: tuple[str, ...]
+    """How it is called; see :meth:`splatfix.facts.Installer.pip`."""
+    runner: Runner
+    log: Path | None = None
+
+    @classmethod
+    def of(cls, environment: Environment, log: Path | None = None) -> Pip:
+        return cls(environment.installer.pip(environment.python), environment.runner, log)
+
+    def run(self, *arguments: str) -> Completed:
+        variables = {name: value for name, value in os.environ.items() if name not in _UNSET}
+        argv = [*self.argv, "--no-input", "--disable-pip-version-check", *arguments]
+        return self.runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=variables, log=self.log)
+
+
+def provide_toolkit(step: ProvideToolkit, pip: Pip, tell: Callable[[str], None]) -> tuple[Path, str]:
+    """Unpack the step's toolkit into the cache, whole or not at all; returns its root, and a digest of its wheels.
 
     Raises:
         SplatfixError: ``toolkit-not-provided`` with what pip or the probe said, ``cache-not-private``.
@@ -83,7 +91,7 @@ def provide_toolkit(
             unpacked.mkdir(mode=0o700)
             wheels, lock = making / "wheels", making / "lock.txt"
             only = ["--only-binary", ":all:", "--dest", str(wheels)]
-            _pip(["download", *only, *step.requirements], pip, runner, log)
+            _run(pip, "download", *only, *step.requirements)
             digests: dict[str, str] = {}
             for path in sorted(wheels.glob("*.whl")):
                 name, version, _, _ = parse_wheel_filename(path.name)
@@ -93,7 +101,7 @@ def provide_toolkit(
             lock.write_text("".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in digests.items()))
             local = ["--no-index", "--find-links", str(wheels), "--target", str(unpacked)]
             hashed = ["--require-hashes", "--requirement", str(lock)]
-            _pip(["install", "--no-deps", *local, *hashed], pip, runner, log)
+            _run(pip, "install", "--no-deps", *local, *hashed)
             shutil.rmtree(wheels)
             toolkit = unpacked / root.relative_to(folder)
             # the unversioned names that linkers ask for, which wheels cannot carry, and execute bits where they were lost
@@ -104,13 +112,13 @@ def provide_toolkit(
                 if program.is_file():
                     program.chmod(program.stat().st_mode | 0o111)
             tell("compiling a probe with it")
-            _check_toolkit(toolkit, runner, making / "probe", log)
+            _check_toolkit(toolkit, pip, making / "probe")
             note = {"schema_version": 1, "requirements": list(step.requirements), "wheels": digests}
             write_json(unpacked / TOOLKIT_MARKER, note)
             shutil.rmtree(folder, ignore_errors=True)  # incomplete without the marker, or somebody else's
             unpacked.replace(folder)
     except OSError as error:
-        raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", log) from error
+        raise _not_provided(f"{folder} cannot be written: {error.strerror or error}", pip) from error
     return root, _digest(note)
 
 
@@ -122,14 +130,7 @@ def _digest(note: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(wheels, sort_keys=True).encode()).hexdigest()
 
 
-def pip_with_index(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> Completed:
-    """Run pip with the person's own indexes, and without what would send files elsewhere."""
-    environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
-    argv = [*pip, "--no-input", "--disable-pip-version-check", *arguments]
-    return runner.run(argv, timeout=_DOWNLOAD_TIMEOUT, env=environment, log=log)
-
-
-def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Path, log: Path) -> Path:
+def fetch_wheel(step: FetchWheel, pip: Pip, folder: Path) -> Path:
     """The wheel of one version, from the person's own indexes, or an address.
 
     Raises:
@@ -139,24 +140,19 @@ def fetch_wheel(step: FetchWheel, pip: Sequence[str], runner: Runner, folder: Pa
     argv = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     if step.index:
         argv += ["--extra-index-url", step.index, "--retries", "2"]
-    completed = pip_with_index([*argv, step.requirement], pip, runner, log)
+    completed = pip.run(*argv, step.requirement)
     wheels = tuple(folder.glob("*.whl"))
     if completed.ok and len(wheels) == 1:
         return wheels[0]
-    raise SplatfixError.of(
-        "install.wheel-not-fetched",
-        requirement=step.requirement,
-        line=_last_error(completed),
-        log=log,
-    )
+    line = _last_error(completed)
+    raise SplatfixError.of("install.wheel-not-fetched", requirement=step.requirement, line=line, log=pip.log)
 
 
-def _pip(arguments: Sequence[str], pip: Sequence[str], runner: Runner, log: Path) -> None:
+def _run(pip: Pip, command: str, *arguments: str) -> None:
     # pip's cache is the user's, and a toolkit of gigabytes does not belong there as well
-    completed = pip_with_index(["--no-cache-dir", *arguments], pip, runner, log)
+    completed = pip.run("--no-cache-dir", command, *arguments)
     if not completed.ok:
-        reason = _last_error(completed)
-        raise _not_provided(f"pip could not {arguments[0]} it: {reason}", log)
+        raise _not_provided(f"pip could not {command} it: {_last_error(completed)}", pip)
 
 
 def _last_error(completed: Completed) -> str:
@@ -168,33 +164,32 @@ def _last_error(completed: Completed) -> str:
     return marked[-1]
 
 
-def _check_toolkit(root: Path, runner: Runner, folder: Path, log: Path) -> None:
+def _check_toolkit(root: Path, pip: Pip, folder: Path) -> None:
     """Check that every file that builds need is there, and that a kernel compiles and links as torch links."""
     lacking = [name for name in _NEEDED if not (root / name).exists()]
     if lacking:
-        raise _not_provided(f"the wheels left out {', '.join(lacking)}", log)
+        raise _not_provided(f"the wheels left out {', '.join(lacking)}", pip)
     folder.mkdir()
     (folder / "probe.cu").write_text(_PROBE)
     nvcc = str(root / "bin" / "nvcc")
     # sm_90: nvcc knows it since CUDA 11.8, which is older than any toolkit in wheels
     argv = [nvcc, "-arch=sm_90", "-Xcompiler", "-fPIC", "-shared", "-cudart", "shared", "probe.cu"]
     argv += [f"-L{root / 'lib'}", "-lcudart", "-o", "probe.so"]
-    completed = runner.run(argv, timeout=300.0, cwd=folder, log=log)
+    completed = pip.runner.run(argv, timeout=300.0, cwd=folder, log=pip.log)
     if not completed.ok:
         output = (completed.stderr or completed.stdout).strip() or completed.why()
-        raise _not_provided(f"it does not compile: {output.splitlines()[0]}", log)
+        raise _not_provided(f"it does not compile: {output.splitlines()[0]}", pip)
 
 
-def _not_provided(reason: str, log: Path) -> SplatfixError:
-    return SplatfixError.of("install.toolkit-not-provided", reason=reason, log=log)
+def _not_provided(reason: str, pip: Pip) -> SplatfixError:
+    return SplatfixError.of("install.toolkit-not-provided", reason=reason, log=pip.log)
 
 
 def fetch_source(
     text: str,
     python: str,
-    save: SaveListed,
     *,
-    pip: Sequence[str] = (),
+    pip: Pip | None = None,
     cache: Path | None = None,
     offline: bool = False,
 ) -> str:
@@ -204,7 +199,7 @@ def fetch_source(
 
     Args:
         python: the target interpreter.
-        pip: how pip is called for it; () finds out.
+        pip: the interpreter's; None finds out.
 
     Raises:
         SplatfixError: ``source-not-fetched`` with what pip or the archive said, ``cache-not-private``.
@@ -219,9 +214,7 @@ def fetch_source(
         raise _not_fetched(text, "--offline asks no index, and it is not in splatfix's cache")
     try:
         with temporary_folder(".fetching-", source.parent) as scratch:
-            runner = ProcessRunner()
-            pip = pip or open_environment(python, runner).installer.pip(python)
-            archive = _download_sdist(text.strip(), pip, scratch, runner, save)
+            archive = _download_sdist(text.strip(), pip or Pip.of(open_environment(python)), scratch)
             _unpack_sdist(archive, scratch / "unpacked")
             tops = [path for path in (scratch / "unpacked").iterdir() if (path / "setup.py").is_file()]
             if len(tops) != 1:
@@ -237,15 +230,12 @@ def fetch_source(
     return str(source)
 
 
-def _download_sdist(
-    requirement: str, pip: Sequence[str], folder: Path, runner: Runner, save: SaveListed
-) -> Path:
+def _download_sdist(requirement: str, pip: Pip, folder: Path) -> Path:
     """Fetch the archive that pip would take. pip would run its setup.py, to learn the name that it has already; of archives
     that it may not take it only says where they lie."""
     archive = folder / f"{requirement.replace('==', '-')}.tar.gz"
-    argv = [*pip, "--no-input", "--disable-pip-version-check"]
-    look = ["download", "-vvv", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-    completed = runner.run([*argv, *look, f"{requirement}+source"], timeout=_SDIST_TIMEOUT)
+    look = ("download", "-vvv", "--no-deps", "--only-binary", ":all:", "--dest", str(folder))
+    completed = pip.run(*look, f"{requirement}+source")
     listed = re.search(
         rf"No sources permitted for \S+ (\S+/{re.escape(archive.name)})(?:#\S*)?(?: \(from (\S+)\))?",
         completed.stdout,
@@ -256,9 +246,9 @@ def _download_sdist(
     address, page = listed[1], listed[2] or ""
     # pip hides logins in what it says, not in its settings; a file, because what it prints comes without them too
     log = folder / "pip.log"
-    runner.run([*argv, "--log", str(log), "config", "list"], timeout=_SDIST_TIMEOUT)
+    pip.run("--log", str(log), "config", "list")
     named = [page, *re.findall(r"https?://[^\s'\"]+@[^\s'\"]+", str(read_text(log)))]
-    save(address, page, archive, named)
+    save_listed(address, page, archive, named)
     return archive
 
 

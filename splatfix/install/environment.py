@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.holder import is_held
 from splatfix.core.lock import Lock, Locked
-from splatfix.core.runner import Runner
-from splatfix.core.step import run, say
+from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.step import say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
-from splatfix.install.tampering import refuse_link, tampered
 from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
@@ -72,6 +71,8 @@ class Environment(Struct, frozen=True):
     """A virtual environment, in which pip removes nothing outside of the prefix."""
     version: str = ""
     """Of its Python, as pip adds it to names of programs: ``3.11``."""
+    runner: Runner = field(default_factory=ProcessRunner)
+    """What runs its children."""
 
     @property
     def state_folder(self) -> Path:
@@ -96,6 +97,10 @@ class Environment(Struct, frozen=True):
             sites.append(self.user_site)
         return tuple(sites)
 
+    def run(self, *arguments: str, timeout: float, **options: Any) -> Completed:
+        """Run its Python with these arguments, and the variables of :func:`child_environment`."""
+        return self.runner.run([self.python, *arguments], timeout=timeout, env=child_environment(), **options)
+
     def require_writable(self) -> None:
         """Raise ``cannot-write-environment`` unless the folders can be changed."""
         for folder in (*self.sites, self.prefix):
@@ -103,12 +108,13 @@ class Environment(Struct, frozen=True):
                 raise SplatfixError.of("install.unwritable-folder", folder=folder)
 
 
-def open_environment(python: str, runner: Runner) -> Environment:
+def open_environment(python: str, runner: Runner | None = None) -> Environment:
     """Ask the interpreter for its folders, and find what installs there.
 
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
+    runner = runner or ProcessRunner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     folders: dict[str, Path] = {}
     answer: Any = None
@@ -130,6 +136,7 @@ def open_environment(python: str, runner: Runner) -> Environment:
         installer=installer or Installer(),
         virtual=bool(answer.get("virtual")),
         version=str(answer.get("version")),
+        runner=runner,
     )
 
 
@@ -171,17 +178,13 @@ def writable_log(log: Path) -> Iterator[None]:
         raise SplatfixError.of("install.unwritable-log", log=log, reason=error.strerror or error) from error
 
 
-def pip_install(
-    wheel: Path, environment: Environment, runner: Runner, log: Path, beside: Sequence[Path] = ()
-) -> None:
-    """Install a wheel file, and those ``beside`` it, by the environment's installer, and nothing else: no index, no
-    dependencies.
+def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
+    """Install wheel files by the environment's installer, and nothing else: no index, no dependencies.
 
     Raises:
         SplatfixError: ``pip-failed``, ``cannot-write``; the caller must undo what was changed until then.
     """
     environment.state_folder.mkdir(parents=True, exist_ok=True)
-    refuse_link(_pip_lock(environment))
     # In an environment made of hard links (cp -al) pip would change the other side too where it edits a file in place: that is
     # the list of development installs alone; it replaces everything else.
     for path in (site / "easy-install.pth" for site in environment.sites):
@@ -189,22 +192,18 @@ def pip_install(
             mode = path.stat().st_mode & 0o777
             write_bytes(path, path.read_bytes())
             path.chmod(mode)
-    argv = [
-        environment.python,
-        "-c",
-        _LOCKED,
-        str(_pip_lock(environment)),
-        *install_command(environment, wheel, *beside),
-    ]
+    command = install_command(environment, *wheels)
     with writable_log(log):
-        completed = runner.run(argv, timeout=_PIP_TIMEOUT, env=child_environment(), log=log)
+        completed = environment.run(
+            "-c", _LOCKED, str(_pip_lock(environment)), *command, timeout=_PIP_TIMEOUT, log=log
+        )
     with suppress(OSError):  # it names its process where the file system has no locks
         if _pip_lock(environment).lstat().st_size:
             _pip_lock(environment).unlink()
     if not completed.ok:
         errors = [line for line in completed.stdout.splitlines() if re.match("error", line, re.IGNORECASE)]
         reason = [*errors, completed.why()][0]
-        names = ", ".join(path.name for path in (wheel, *beside))
+        names = ", ".join(path.name for path in wheels)
         raise SplatfixError.of(
             "install.pip-failed", kind=environment.installer.kind, names=names, reason=reason, log=log
         )
@@ -245,7 +244,6 @@ def wait_for_pip(environment: Environment) -> None:
         SplatfixError: ``environment-busy`` after two minutes.
     """
     path = _pip_lock(environment)
-    _refuse_no_lock(path)
     deadline = time.monotonic() + _ORPHAN_TIMEOUT
     while path.exists() and is_held(path):
         if time.monotonic() > deadline:
@@ -255,20 +253,12 @@ def wait_for_pip(environment: Environment) -> None:
 
 def cannot_restore(environment: Environment, folder: Path, error: OSError) -> SplatfixError:
     """Build the error for what the disk refuses to put back, with the command that goes on."""
-    again = run(*environment.splatfix("revert"), text="Make room or make the folder writable, then")
     path, reason = error.filename or folder, error.strerror or error
-    return SplatfixError.of("install.cannot-restore", todo=(again,), path=path, reason=reason)
+    return SplatfixError.of("install.cannot-restore", python=environment.python, path=path, reason=reason)
 
 
 def _pip_lock(environment: Environment) -> Path:
     return environment.state_folder / "pip.lock"
-
-
-def _refuse_no_lock(path: Path) -> None:
-    refuse_link(path.parent)
-    refuse_link(path)
-    if path.exists() and not path.is_file():
-        raise tampered(path, "a lock is a file")
 
 
 @contextmanager
@@ -279,8 +269,7 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     open to more people than the environment itself.
 
     Raises:
-        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``,
-            ``journal-tampered`` for a link in the place of the lock.
+        SplatfixError: ``environment-busy`` when another splatfix works there, ``cannot-write-environment``.
     """
     denied = 0
     if folder.parent.is_dir():
@@ -291,7 +280,6 @@ def environment_lock(folder: Path) -> Iterator[tuple[str, ...]]:
     try:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _refuse_no_lock(path)
             held = Lock(path)
         except OSError as error:
             raise SplatfixError.of(

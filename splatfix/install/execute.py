@@ -18,31 +18,29 @@ from splatfix.core.codec import to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import sha256_of, write_json
 from splatfix.core.proof import Rung, RungName
-from splatfix.core.runner import ProcessRunner, Runner
+from splatfix.core.runner import Runner
 from splatfix.core.words import counted
 from splatfix.facts import read_source, trainer_around
 from splatfix.facts.source.copying import missed
-from splatfix.install.backup import Backup, backup_files, make_backup, note_written
+from splatfix.install.backup import Backup, JournalPaths, backup_files, make_backup, note_written
 from splatfix.install.build import Built, build_wheel
 from splatfix.install.dependencies import Fetcher
-from splatfix.install.downloads import fetch_wheel, provide_toolkit
-from splatfix.install.dropins import make_dropin_wheel
+from splatfix.install.downloads import Pip, fetch_wheel, provide_toolkit
+from splatfix.install.dropins import compile_cuda_kernels, make_dropin_wheel
 from splatfix.install.edit import edited_contents, require_editable, write_edits
 from splatfix.install.environment import Environment, environment_lock, open_environment, pip_install
 from splatfix.install.installed import find_installed, is_installed
 from splatfix.install.journal import Entry, EntryStatus, Journal, StepRecord, file_name
-from splatfix.install.journal_paths import JournalPaths
 from splatfix.install.leftovers import list_files, move_out
-from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.install.outcome import InstalledItem, InstallOutcome, InstallProgress, kept_of
 from splatfix.install.parallel import Piece, parallel
 from splatfix.install.scratch import sweep_scratch
 from splatfix.install.takeover import refuse_takeover
-from splatfix.install.undo import recover, undo_changes
+from splatfix.install.undo import Undoer
 from splatfix.install.verify import check_import, refuse_another, refuse_unplanned, verify_wheel
 from splatfix.install.wheel_cache import WheelCache
 from splatfix.install.wheels import WheelFile, open_wheel
-from splatfix.knowledge.dropins import declared_dropin, dropin_of, has_reference
+from splatfix.knowledge.dropins import Dropin, declared_dropin, dropin_of, has_reference
 from splatfix.model import Facts
 from splatfix.model.option import Plan
 from splatfix.model.steps import (
@@ -86,13 +84,13 @@ def execute(
         SplatfixError: what went wrong; nothing of the plan is then left in the environment.
     """
     started = time.monotonic()
-    run = runner or ProcessRunner()
-    environment = open_environment(plan.python, run)
+    environment = open_environment(plan.python, runner)
     environment.require_writable()
     require_editable(plan.executed)
     with environment_lock(environment.state_folder) as lock_notes:
         journal = Journal(environment.state_folder)
-        recovered = recover(environment, journal)
+        undoer = Undoer(environment, journal)
+        recovered = undoer.recover()
         sweep_scratch()
         # what the journal's list says of it
         request = {
@@ -108,7 +106,7 @@ def execute(
         progress = progress or InstallProgress()
         items = {subject: _Item() for subject in plan.subjects}
         work = _Execution(
-            plan, facts, environment, run, progress, journal, entry, cache, reinstall, items, fetchers or {}
+            plan, facts, environment, progress, journal, entry, cache, reinstall, items, fetchers or {}
         )
         try:
             work.take_steps()
@@ -120,7 +118,7 @@ def execute(
             if isinstance(error, SplatfixError):
                 message = error.what
                 error.meaning = " ".join([error.meaning, *(f"Beside that, {text}." for text in work.moved)])
-            kept = kept_of(undo_changes(environment, journal, work.entry))
+            kept = kept_of(undoer.undo(work.entry, undoer.read(work.entry)))
             with suppress(SplatfixError):  # an entry that a full disk keeps open is closed by the next run
                 journal.end(work.entry, status, message, kept=kept)
             raise
@@ -146,16 +144,10 @@ def execute(
 class _Item(Struct):
     """What is known so far of one distribution of the plan."""
 
+    made_by: BuildWheel | MakeDropin | FetchWheel | None = None
     wheel: WheelFile | None = None
     seconds: float = 0.0
-    native: bool = False
-    gpu_code: bool = False
-    fetched: bool = False
-    origin: str = ""
-    """The index of a prebuilt wheel."""
-    also_import: tuple[str, ...] = ()
-    caller: str = ""
-    """A module of another package that must import beside it."""
+    dropin: Dropin | None = None
     before: str = ""
     up_to_date: bool = False
     modules: tuple[str, ...] = ()
@@ -168,7 +160,6 @@ class _Execution(Struct):
     plan: Plan
     facts: Facts
     environment: Environment
-    runner: Runner
     progress: InstallProgress
     journal: Journal
     entry: Entry
@@ -237,7 +228,7 @@ class _Execution(Struct):
         folder, log = self.folder / "dependencies" / "wheels", self.folder / "dependencies.log"
         written: list[Path] = []
         pins = list(step.pins)
-        fetcher = Fetcher(step, installed, self.environment, self.runner, folder, log, tell, pins)
+        fetcher = Fetcher(step, installed, self.environment, folder, log, tell, pins)
         paths, left_out = fetcher.fetch()
         self.notes += [
             *fetcher.told,
@@ -268,7 +259,7 @@ class _Execution(Struct):
         def load(modules: tuple[str, ...]) -> None:
             if modules:
                 self.progress.doing(step, f"importing {', '.join(modules)}")
-                check_import(modules, written, self.environment, self.runner, has_gpu)
+                check_import(modules, written, self.environment, has_gpu)
 
         try:
             # in one child, because torch takes seconds to load; only a failure is worth one for each
@@ -292,13 +283,12 @@ class _Execution(Struct):
         modules = tuple(name for name in needs if name in there and name not in skipped)
         if modules:
             has_gpu = bool(self.facts.machine.gpus.value)
-            check_import(modules, None, self.environment, self.runner, has_gpu)
+            check_import(modules, None, self.environment, has_gpu)
 
     def _provide_toolkit(self, step: ProvideToolkit) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))
-        log, tell = self.folder / "toolkit.log", partial(self.progress.doing, step)
-        pip = self.environment.installer.pip(self.environment.python)
-        root, digest = provide_toolkit(step, pip, self.runner, log, tell)
+        pip = Pip.of(self.environment, self.folder / "toolkit.log")
+        root, digest = provide_toolkit(step, pip, partial(self.progress.doing, step))
         self._finish(record, digest=digest, result=str(root))
         return str(root)
 
@@ -316,14 +306,21 @@ class _Execution(Struct):
             tell = partial(self.progress.doing, step)
             wheels = self.folder / "wheels"
             built = build_wheel(
-                step, self.facts, self.environment, self.runner, wheels, log, tell, self.cache, stop
+                step,
+                self.facts,
+                self.environment,
+                self.environment.runner,
+                wheels,
+                log,
+                tell,
+                self.cache,
+                stop,
             )
             return built, time.monotonic() - started
 
         def end(result: tuple[Built, float]) -> None:
             built, item.seconds = result
-            item.wheel = open_wheel(built.path)
-            item.native, item.gpu_code = True, bool(step.targets)
+            item.wheel, item.made_by = open_wheel(built.path), step
             self.notes += [f"not copied for the build: {text}" for text in missed(built.left_out)]
             self._finish(record, result=built.path.name)
             origin = f"compiled in {item.seconds:.0f} s"
@@ -341,14 +338,11 @@ class _Execution(Struct):
         if step.targets:
             self.progress.doing(step, "compiling its CUDA kernels by NVRTC")
             log = self.folder / f"nvrtc-{file_name(step.subject)}.log"
-            compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, self.runner, log)
+            compiled, rung = compile_cuda_kernels(dropin, step.targets, self.environment, log)
             item.rungs.append(rung)
         path = make_dropin_wheel(dropin, step.version, self.folder / "wheels", compiled)
         item.seconds = time.monotonic() - started
-        item.wheel = open_wheel(path)
-        # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
-        item.caller = dropin.caller
-        item.also_import = (dropin.api.removesuffix(".py").removesuffix("/__init__").replace("/", "."),)
+        item.wheel, item.made_by, item.dropin = open_wheel(path), step, dropin
         self._finish(record, result=path.name)
         return path.name
 
@@ -359,14 +353,11 @@ class _Execution(Struct):
         if fetch := self.fetchers.get(step.requirement):
             path = fetch(folder)
         else:
-            pip = self.environment.installer.pip(self.environment.python)
-            path = fetch_wheel(step, pip, self.runner, folder, self.folder / "fetch.log")
+            path = fetch_wheel(step, Pip.of(self.environment, self.folder / "fetch.log"), folder)
         item.seconds = time.monotonic() - started
-        item.wheel = open_wheel(path)
+        item.wheel, item.made_by = open_wheel(path), step
         if not fetch:
             refuse_another(item.wheel, step)
-        item.fetched, item.native, item.gpu_code = True, bool(step.targets), bool(step.targets)
-        item.origin = step.origin
         self._finish(record, digest=sha256_of(path), result=path.name)
         return path.name
 
@@ -374,7 +365,8 @@ class _Execution(Struct):
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
         refuse_unplanned(item.wheel, step.subject, self.environment)
-        rung = verify_wheel(item.wheel, step.targets, self.facts, expects_gpu_code=item.gpu_code)
+        compiled = isinstance(item.made_by, BuildWheel | FetchWheel) and bool(item.made_by.targets)
+        rung = verify_wheel(item.wheel, step.targets, self.facts, expects_gpu_code=compiled)
         # where drop-ins were compiled, their own proof of it says more than that of the wheel
         if not any(shown.name is RungName.BUILT for shown in item.rungs):
             item.rungs.append(rung)
@@ -419,8 +411,7 @@ class _Execution(Struct):
                 "install-wheel", subject, backup=folder, distribution=wheel.name, version=wheel.version
             )
             begun.append((self._begin(record), backup))
-        first, *others = (wheel.path for wheel, _ in wheels)
-        pip_install(first, self.environment, self.runner, self.folder / "pip.log", others)
+        pip_install(self.environment, self.folder / "pip.log", *(wheel.path for wheel, _ in wheels))
         for record, backup in begun:
             note_written(backup, self.folder / record.backup, paths)
             digest = ""
@@ -433,23 +424,24 @@ class _Execution(Struct):
     def _import(self, step: CheckImport, item: _Item) -> str:
         assert item.wheel is not None
         record = self._begin(StepRecord(step.kind, step.subject))
-        item.modules = tuple(dict.fromkeys((*item.wheel.modules, *item.also_import)))
-        # what no user imports by itself need not be importable by itself
-        if item.fetched and not item.origin:
-            item.modules = tuple(name for name in item.modules if "." not in name)
-        files = item.wheel.destinations(self.environment)
-        has_gpu = bool(self.facts.machine.gpus.value)
-        checkout = None
-        for build in _builds(self.plan):
-            if build.subject == step.subject:
-                checkout = trainer_around(Path(build.source))
+        modules, caller, checkout = dict.fromkeys(item.wheel.modules), "", None
+        match item.made_by:
+            case FetchWheel(origin=""):
+                # what no user imports by itself need not be importable by itself
+                modules = dict.fromkeys(name for name in modules if "." not in name)
+            case BuildWheel(source=source):
+                checkout = trainer_around(Path(source))
+        if item.dropin:
+            # the package of some drop-ins is empty, and what callers import is a module in it (simple_knn._C)
+            caller, api = item.dropin.caller, item.dropin.api.removesuffix(".py").removesuffix("/__init__")
+            modules[api.replace("/", ".")] = None
+        item.modules = tuple(modules)
         rung = check_import(
             item.modules,
-            files,
+            item.wheel.destinations(self.environment),
             self.environment,
-            self.runner,
-            has_gpu,
-            caller=item.caller,
+            bool(self.facts.machine.gpus.value),
+            caller=caller,
             checkout=str(checkout or ""),
         )
         item.rungs.append(rung)
@@ -459,22 +451,24 @@ class _Execution(Struct):
     def result(self, subject: str, item: _Item) -> InstalledItem:
         """Tell what was installed, with everything that was verified."""
         assert item.wheel is not None
-        forced = "".join(build.cuda_mismatch for build in _builds(self.plan) if build.subject == subject)
+        forced = ""
         computes, trains = "not run; next: splatfix certify --level 2", "not trained; next: splatfix certify"
         if not has_reference(subject):
             computes, trains = "not run; splatfix has no reference for it", "not trained"
-        if forced:
-            reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
-        elif item.origin:
-            reason = f"prebuilt, from {item.origin}: its name, tags and torch fit"
-        elif item.fetched:
-            reason = "it is the version that was installed before"
-        elif not item.native:
-            reason = _NEEDS[self.plan.backend]
-        elif not item.gpu_code:
-            reason = "no CUDA code, so no versions to reconcile"
-        else:
-            reason = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
+        match item.made_by:
+            case BuildWheel(cuda_mismatch=mismatch) if mismatch:
+                forced = mismatch
+                reason = f"{forced}; torch's check was silenced (--force-cuda-mismatch)"
+            case BuildWheel(targets=()):
+                reason = "no CUDA code, so no versions to reconcile"
+            case FetchWheel(origin=""):
+                reason = "it is the version that was installed before"
+            case FetchWheel(origin=origin):
+                reason = f"prebuilt, from {origin}: its name, tags and torch fit"
+            case MakeDropin():
+                reason = _NEEDS[self.plan.backend]
+            case _:
+                reason = f"toolkit, host compiler and torch agree on {', '.join(map(str, self.plan.targets))}"
         return InstalledItem(
             subject=subject,
             version=item.wheel.version,

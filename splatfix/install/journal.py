@@ -6,7 +6,6 @@ import datetime
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
@@ -18,18 +17,12 @@ from splatfix import __version__
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError, usage_error
 from splatfix.core.files import read_json, write_json
-from splatfix.core.runner import ProcessRunner
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import say
 from splatfix.install.environment import open_environment
 from splatfix.install.outcome import Kept
-from splatfix.install.tampering import refuse_link, tampered
 from splatfix.model.option import Request
 
 JOURNAL_VERSION = 3
-_ID = re.compile(r"\d{4,}-[A-Za-z0-9_.-]+")
-_BACKUP = re.compile(r"((backup|edits)-[A-Za-z0-9._-]+)?")
-BLOB_NAME = re.compile(r"\d{5}")
-"""What copies of files are called in a backup."""
 _IN_PREFIX = "<prefix>/"
 
 
@@ -158,22 +151,19 @@ class Journal:
         ended = self.save(replace(entry, status=status, ended=_now(), error=error, kept=kept))
         for earlier in self.entries():
             folder = self.folder_of(earlier)
-            if not folder.is_symlink():  # also of earlier entries, whose process was killed
-                shutil.rmtree(folder / "wheels", ignore_errors=True)
+            # also of earlier entries, whose process was killed
+            shutil.rmtree(folder / "wheels", ignore_errors=True)
             if earlier.status in _OVER:
                 for step in earlier.changes:
-                    _discard_backup(folder / step.backup)
+                    shutil.rmtree(folder / step.backup, ignore_errors=True)
         return ended
 
     def entries(self) -> tuple[Entry, ...]:
         """Every entry, oldest first.
 
         Raises:
-            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file;
-                ``journal-tampered`` for what splatfix does not write there.
+            SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
         """
-        refuse_link(self.folder.parent)
-        refuse_link(self.folder)
         # by number: as text 10000 comes before 9999
         paths = sorted(self.folder.glob("*.json"), key=lambda path: (_number_of(path.name), path.name))
         return tuple(_with_folders(load_entry(path), self._absolute) for path in paths)
@@ -225,7 +215,7 @@ def request_to_resume(python: str) -> Request:
     Raises:
         SplatfixError: ``nothing-to-resume`` (exit 2), ``journal-damaged``.
     """
-    journal = Journal(open_environment(python, ProcessRunner()).state_folder)
+    journal = Journal(open_environment(python).state_folder)
     entries = journal.entries()
     failed: list[Entry] = []
     for entry in entries:
@@ -256,31 +246,12 @@ def _subjects_of(entry: Entry) -> set[str]:
     return set(entry.request.get("subjects", "").split())
 
 
-def move_away(path: Path, text: str) -> Step:
-    """Take an entry out of the journal and keep it."""
-    return run("mv", path, f"{path}.damaged", text=text)
-
-
-def _discard_backup(folder: Path) -> None:
-    """Remove a backup that is not needed any more: the files that splatfix wrote there, and nothing else."""
-    for inner, name in ((folder / "blobs", BLOB_NAME), (folder, re.compile(r"backup\.json"))):
-        if inner.is_symlink() or not inner.is_dir():
-            continue
-        for path in list(inner.iterdir()):
-            if name.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's files keep the folder
-            inner.rmdir()
-
-
 def load_entry(path: Path) -> Entry:
     """One entry as it is written, with folders of the environment relative to it.
 
     Raises:
         SplatfixError: as :meth:`Journal.entries`.
     """
-    for own in (path, path.with_suffix("")):
-        refuse_link(own)
     try:
         document = read_json(path, "a journal entry of splatfix")
     except SplatfixError as error:
@@ -295,16 +266,8 @@ def load_entry(path: Path) -> Entry:
         entry = from_json(Entry, document)
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    problems: list[str] = []
-    if not _ID.fullmatch(entry.id) or entry.id != path.stem:
-        problems.append(f"it says that it is {entry.id!r}")
-    if "\0" in entry.environment:
-        problems.append("its environment is no path")
-    for step in entry.steps:
-        if not _BACKUP.fullmatch(step.backup):
-            problems.append(f"{step.backup!r} is no backup of its own")
-    if problems:
-        raise tampered(path, problems[0], move_away(path, "Move the file away"))
+    if entry.id != path.stem:
+        raise _damaged(path, f"it says that it is {entry.id!r}")
     return entry
 
 
@@ -319,8 +282,7 @@ def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
 
 
 def _damaged(path: Path, reason: str) -> SplatfixError:
-    todo = (move_away(path, "Move the file away"),)
-    return SplatfixError.of("install.not-an-entry", path=path, reason=reason.rstrip("."), todo=todo)
+    return SplatfixError.of("install.not-an-entry", path=path, reason=reason.rstrip("."))
 
 
 def _number_of(name: str) -> int:

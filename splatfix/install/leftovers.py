@@ -13,7 +13,6 @@ from splatfix.core.words import few
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment, cannot_restore
 from splatfix.install.installed import find_installed
-from splatfix.install.tampering import refuse_link, tampered
 
 _LIST = "files-before-builds.json"
 
@@ -29,16 +28,12 @@ def move_out(environment: Environment, folder: Path) -> tuple[str, ...]:
     What an installer has written down in a RECORD stays: a person's pip, since builds take minutes. So does bytecode.
 
     Raises:
-        SplatfixError: ``cannot-restore``, ``journal-tampered``.
+        SplatfixError: ``cannot-restore``.
     """
     listed = folder / _LIST
-    refuse_link(listed)
     if not listed.exists():
         return ()
-    before = read_json(listed, "a list of files of splatfix")
-    if not isinstance(before, list):
-        raise tampered(listed, "it is no list of files")
-    new = _files(environment).difference(map(str, before))
+    new = _files(environment).difference(read_json(listed, "a list of files of splatfix"))
     told: list[str] = []
     for record in [Path(name) for name in new if name.endswith(f".dist-info{os.sep}RECORD")]:
         with suppress(SplatfixError):  # one that no pip has written

@@ -7,7 +7,11 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import product
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from splatfix.checks.checkout.submodules import Needed, needed_submodules
 from splatfix.context.submodules import public_address
@@ -27,6 +31,18 @@ _MOST = 100
 _KEPT = ("GIT_SSL_", "GIT_HTTP_", "GIT_SSH", "GIT_CONFIG_")
 """Beginnings of the variables of git that a person may have set for every repository; the others are about one."""
 PROTOCOLS = ("https", "ssh")
+_SETTINGS = {
+    # a person's own hooks, of ~/.gitconfig, would run for a stranger's repository
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.askPass": "",
+    "credential.interactive": "false",
+    "submodule.recurse": "false",
+    "http.lowSpeedLimit": "1000",
+    "http.lowSpeedTime": "60",
+    # the address ext::COMMAND in a .gitmodules would run that command
+    "protocol.allow": "never",
+}
 
 
 def wanted_submodules(folder: Path) -> tuple[Needed, ...]:
@@ -74,57 +90,45 @@ def fetch_submodules(
     return tuple(fetched)
 
 
-class _Git:
+class _Git(Struct):
     """Runs git on repositories of our own making."""
 
-    def __init__(self, runner: Runner, tell: Callable[[str], None], protocols: Sequence[str]) -> None:
-        self._runner, self._tell, self._count = runner, tell, 0
-        settings = {
-            # a person's own hooks, of ~/.gitconfig, would run for a stranger's repository
-            "core.hooksPath": os.devnull,
-            "core.fsmonitor": "false",
-            "core.askPass": "",
-            "credential.interactive": "false",
-            "submodule.recurse": "false",
-            "http.lowSpeedLimit": "1000",
-            "http.lowSpeedTime": "60",
-            # the address ext::COMMAND in a .gitmodules would run that command
-            "protocol.allow": "never",
-            **{f"protocol.{name}.allow": "always" for name in protocols},
-        }
-        self._options: list[str] = []
-        for name, value in settings.items():
-            self._options += ["-c", f"{name}={value}"]
-        kept: dict[str, str] = {}
-        for name, value in os.environ.items():
-            of_one_repository = name.startswith("GIT_") and not name.startswith(_KEPT)
-            # a window that asks for a password would wait for ever in a script
-            if name != "SSH_ASKPASS" and not of_one_repository:
-                kept[name] = value
-        ssh = f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes"
-        self._environment = {
-            **kept,
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_SSH_COMMAND": ssh,
-            "SSH_ASKPASS_REQUIRE": "never",
-            "GCM_INTERACTIVE": "never",
-            "GIT_LFS_SKIP_SMUDGE": "1",
-            "LC_ALL": "C",  # its progress and errors are read by their English words
-        }
+    runner: Runner
+    tell: Callable[[str], None]
+    protocols: Sequence[str]
+    count: int = 0
 
     def fetch(
         self, item: Submodule, address: str, commit: str, folder: Path, path: str, depth: int = 0
     ) -> Iterator[FetchedSubmodule]:
         """Make ``folder`` the submodule at that commit ("": the newest), with its own submodules in it."""
-        self._count += 1
-        if depth > _DEEPEST or self._count > _MOST:
+        self.count += 1
+        if depth > _DEEPEST or self.count > _MOST:
             raise _not_fetched(path, "there are too many submodules in one another")
         if not address:
             url = item.url or "not in .gitmodules"
             raise _not_fetched(path, f"its address is {url}; it must be at https or ssh")
-        commit = self._clone_any(item, address, commit, folder, path)
+        urls = [address]
+        # what is written with a key is asked for without one first
+        if "@" in item.url and public_address(item.url) == address:
+            urls.append(item.url)
+        commits = [commit]
+        # a commit of the tables may be gone; one that the checkout records may not
+        if commit and commit != item.recorded:
+            commits.append("")
+        failures: dict[str, None] = {}
+        for candidate, url in product(commits, urls):
+            failure = self._clone(url, candidate, item.branch, folder, path)
+            if not failure:
+                break
+            if url not in failure:
+                failure = f"{url}: {failure}"
+            failures[failure] = None
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            raise _not_fetched(path, "; ".join(failures))
         head = self._run(["-C", str(folder), "rev-parse", "HEAD"], path).stdout.strip()
-        yield FetchedSubmodule(path, address, head, bool(commit))
+        yield FetchedSubmodule(path, address, head, bool(candidate))
         for inner in read_submodules(folder):
             if not inner.empty:
                 continue
@@ -135,28 +139,6 @@ class _Git:
             yield from self.fetch(
                 inner, nested, inner.recorded or "", target, f"{path}/{inner.path}", depth + 1
             )
-
-    def _clone_any(self, item: Submodule, address: str, commit: str, folder: Path, path: str) -> str:
-        """Clone the first of the addresses and commits that can be had; the commit that it was asked for."""
-        urls = [address]
-        # what is written with a key is asked for without one first
-        if "@" in item.url and public_address(item.url) == address:
-            urls.append(item.url)
-        commits = [commit]
-        # a commit of the tables may be gone; one that the checkout records may not
-        if commit and commit != item.recorded:
-            commits.append("")
-        failures: list[str] = []
-        for candidate in commits:
-            for url in urls:
-                failure = self._clone(url, candidate, item.branch, folder, path)
-                if not failure:
-                    return candidate
-                if url not in failure:
-                    failure = f"{url}: {failure}"
-                failures.append(failure)
-                shutil.rmtree(folder, ignore_errors=True)
-        raise _not_fetched(path, "; ".join(dict.fromkeys(failures)))
 
     def _clone(self, url: str, commit: str, branch: str, folder: Path, path: str) -> str:
         """Get one repository without its submodules, no more of it than is needed; the failure, "" when it is there."""
@@ -186,11 +168,35 @@ class _Git:
         def line(text: str) -> None:
             progress = re.match(r"(?:remote: )?(Receiving|Counting|Resolving) \w+: +(\d+%)", text)
             if progress:
-                self._tell(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
+                self.tell(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
 
-        self._tell(path)
-        argv = ["git", *self._options, *arguments]
-        return self._runner.run(argv, timeout=_TIMEOUT, env=self._environment, on_line=line)
+        self.tell(path)
+        options: list[str] = []
+        for name, value in (
+            *_SETTINGS.items(),
+            *((f"protocol.{name}.allow", "always") for name in self.protocols),
+        ):
+            options += ["-c", f"{name}={value}"]
+        argv = ["git", *options, *arguments]
+        return self.runner.run(argv, timeout=_TIMEOUT, env=_variables(), on_line=line)
+
+
+def _variables() -> dict[str, str]:
+    kept: dict[str, str] = {}
+    for name, value in os.environ.items():
+        of_one_repository = name.startswith("GIT_") and not name.startswith(_KEPT)
+        # a window that asks for a password would wait for ever in a script
+        if name != "SSH_ASKPASS" and not of_one_repository:
+            kept[name] = value
+    return {
+        **kept,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_SSH_COMMAND": f"{kept.get('GIT_SSH_COMMAND', 'ssh')} -oBatchMode=yes",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GCM_INTERACTIVE": "never",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "LC_ALL": "C",  # its progress and errors are read by their English words
+    }
 
 
 def _failure(completed: Completed) -> str:
@@ -222,22 +228,16 @@ def _target_folder(root: Path, path: str) -> Path:
 
 def _move_in(moves: Iterable[tuple[Path, Path]], scratch: Path) -> None:
     """Put every folder where it belongs, or leave everything as it was."""
-    moved: list[tuple[Path, Path, Path]] = []
-    try:
+    with ExitStack() as undo:
         for staged, target in moves:
             before = scratch / f"before-{staged.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.is_dir():
                 target.rename(before)
-            moved.append((staged, target, before))
+                undo.callback(before.rename, target)
             staged.rename(target)
-    except BaseException:
-        for staged, target, before in reversed(moved):
-            if target.is_dir():
-                target.rename(staged)
-            if before.is_dir():
-                before.rename(target)
-        raise
+            undo.callback(target.rename, staged)
+        undo.pop_all()
 
 
 def _not_fetched(path: str, reason: str) -> SplatfixError:

@@ -14,7 +14,6 @@ from splatfix.core.reading import read_bytes, read_text
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
-from splatfix.install.journal_paths import real_place
 from splatfix.install.wheels import WheelFile
 
 _IMPORTED = (".py", ".pyc", ".so", ".pyd")
@@ -101,6 +100,11 @@ def _not_its_own(path: Path, wheel: WheelFile, sites: Collection[Path], listed: 
     if (not in_site or path.suffix == ".pth") and os.path.lexists(path):
         return "no installed package lists what is there"
     return ""
+
+
+def real_place(path: Path) -> Path:
+    """Return the path with links on its way followed, and itself not."""
+    return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _place(path: Path, *, importable: bool) -> _Place:

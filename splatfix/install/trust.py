@@ -7,7 +7,7 @@ from pathlib import Path
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import make_folder
 from splatfix.core.resources import user_cache
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import run, say
 
 
 def distrust(folder: Path, *, inside: bool = True) -> str:
@@ -38,30 +38,22 @@ def distrust(folder: Path, *, inside: bool = True) -> str:
     return ""
 
 
-def private_cache(name: str, base: Path | None = None, variable: str = "SPLATFIX_CACHE") -> Path:
+def private_cache(name: str, base: Path | None = None) -> Path:
     """Return the folder of that name in the user's cache, made if need be, for what cannot be had without a cache.
-
-    Args:
-        variable: what moves ``base``, for the refusals.
 
     Raises:
         SplatfixError: ``cache-not-private`` when somebody else can write there, ``cannot-write``.
     """
     folder = (base or user_cache()) / name
-    own_folder = say(f"Set {variable} to a folder of your own, with room on its disk.")
+    own_folder = say("Set SPLATFIX_CACHE to a folder of your own, with room on its disk.")
     try:
         make_private(folder)
     except SplatfixError as error:
         raise error.with_todo(own_folder) from error
     if reason := distrust(folder.resolve(), inside=False):
-        raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend(folder), own_folder))
+        mend = run("chmod", "-R", "go-w", folder, text="If all of it is yours")
+        raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend, own_folder))
     return folder
-
-
-def refuse_distrusted(folder: Path) -> None:
-    """Raise ``cache-not-private`` where somebody else can have written what lies in a folder."""
-    if reason := distrust(folder):
-        raise SplatfixError.of("install.cache-not-private", reason=reason, todo=(mend(folder),))
 
 
 def make_private(folder: Path) -> None:
@@ -72,11 +64,6 @@ def make_private(folder: Path) -> None:
     """
     make_folder(folder.parent)
     make_folder(folder, mode=0o700)
-
-
-def mend(folder: Path) -> Step:
-    """Return what makes a cache folder of this user's one that is used again."""
-    return run("chmod", "-R", "go-w", folder, text="If all of it is yours")
 
 
 def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:

@@ -18,13 +18,13 @@ from splatfix.context.coverage import targets_by_module
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.core.reading import read_text
-from splatfix.core.runner import Completed, Runner
+from splatfix.core.runner import Completed
 from splatfix.core.scratch import temporary_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.words import counted
 from splatfix.facts import of_torch, torch_libraries
 from splatfix.facts.source.reader import NotPython, parse_python
-from splatfix.install.environment import Environment, child_environment
+from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
 from splatfix.install.wheels import WheelFile
 from splatfix.knowledge import Arch
@@ -208,7 +208,6 @@ def check_import(
     modules: Sequence[str],
     installed: Collection[Path] | None,
     environment: Environment,
-    runner: Runner,
     has_gpu: bool = True,
     *,
     caller: str = "",
@@ -232,8 +231,7 @@ def check_import(
     wanted = [*modules, caller] if caller else list(modules)
     # which no module can know: it may print what it likes, and end the interpreter as if all were well
     mark = f"splatfix-imported-{secrets.token_hex(8)} "
-    argv = [environment.python, "-c", _IMPORT_ALL, mark, checkout, *wanted]
-    completed = runner.run(argv, timeout=_IMPORT_TIMEOUT, env=child_environment())
+    completed = environment.run("-c", _IMPORT_ALL, mark, checkout, *wanted, timeout=_IMPORT_TIMEOUT)
     answers = [line.removeprefix(mark) for line in completed.stdout.splitlines() if line.startswith(mark)]
     loaded = dict(json.loads(answer) for answer in answers)
     after = ""

@@ -17,6 +17,7 @@ from splatfix.binaries.symbols import parse_exported, parse_needs
 from splatfix.binaries.wheel import Member, members, opened_member
 from splatfix.context import Context
 from splatfix.context.coverage import targets_by_module
+from splatfix.core.errors import Exit
 from splatfix.core.limits import MOST_INSTALLED, MOST_LIBRARIES, MOST_SOURCE
 from splatfix.core.versions import release
 from splatfix.core.words import counted, few
@@ -24,18 +25,18 @@ from splatfix.facts import of_torch, read_package_source, torch_libraries
 from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, variant, variants
 from splatfix.knowledge.wheel_tags import extension_file_fits, python_of_file
 from splatfix.model import Interpreter, PackageSource, Torch, loaded_fatbins
-from splatfix.wheels.model import Verdict, Wanted
+from splatfix.wheels.model import Wanted, unfit
 
 # libcudart.so.12, cudart64_12.dll, and cudart64_110.dll of CUDA 11
 _CUDART = re.compile(r"(?:libcudart\.so\.|cudart64_)(\d\d)")
 
 
 class Refused(Exception):
-    """A wheel will not do, or (``verdict`` unknown) that cannot be told."""
+    """A wheel will not do, or (exit code ``UNDETERMINED``) that cannot be told."""
 
-    def __init__(self, code: str, reason: str, verdict: Verdict = Verdict.UNSUITED) -> None:
+    def __init__(self, code: str, reason: str, exit_code: Exit = Exit.FAILURE) -> None:
         super().__init__(reason)
-        self.objection, self.verdict = (code, reason), verdict
+        self.rejected = unfit(code, reason, exit_code)
 
 
 class Contents(Struct, frozen=True):
@@ -133,7 +134,7 @@ class Contents(Struct, frozen=True):
                 raise Refused("wrong-face", f"{difference} ({self.wanted.source})")
             if face.returns != expected.returns:
                 reason = f"what {expected.module} returns could not be read of both"
-                raise Refused("face-unknown", reason, Verdict.UNKNOWN)
+                raise Refused("face-unknown", reason, Exit.UNDETERMINED)
             faces.append(f"{expected.module} is called as in {self.wanted.source}")
         if not faces:
             called = {row.module for row in map(variant, self.wanted.variants) if row}
@@ -149,7 +150,7 @@ class Contents(Struct, frozen=True):
             return read_package_source(module, self._text(sources[module]))
         except ValueError as error:
             reason = f"{module}/__init__.py cannot be read: {error}"
-            raise Refused("face-unknown", reason, Verdict.UNKNOWN) from error
+            raise Refused("face-unknown", reason, Exit.UNDETERMINED) from error
 
     def _check_variant(self, face: PackageSource) -> str:
         traits = Traits(face.settings, face.exports or None, face.returns, face.forward, face.classes or None)
@@ -158,7 +159,7 @@ class Contents(Struct, frozen=True):
         which = f"its rasterizer is the variant {names}{returned}"
         if not self.wanted.variants:
             ask = "which one is called is not known: name the checkout, or a variant such as inria-v1"
-            raise Refused("face-unknown", f"{which}; {ask}", Verdict.UNKNOWN)
+            raise Refused("face-unknown", f"{which}; {ask}", Exit.UNDETERMINED)
         if not any(explain_mismatch(key, traits) == () for key in self.wanted.variants):
             called = []
             for key in self.wanted.variants:
@@ -167,7 +168,7 @@ class Contents(Struct, frozen=True):
                     called.append(f"{key}, which returns {', '.join(row.returns or ())}")
             raise Refused("wrong-face", f"{which}; what calls it expects {' or '.join(called)}")
         if face.returns is None:
-            raise Refused("face-unknown", f"{which}, but what it returns cannot be read", Verdict.UNKNOWN)
+            raise Refused("face-unknown", f"{which}, but what it returns cannot be read", Exit.UNDETERMINED)
         return which
 
     def _check_code(self, binaries: Sequence[Binary]) -> list[str]:
@@ -200,7 +201,7 @@ class Contents(Struct, frozen=True):
         libraries = torch_libraries(self.torch)
         if not libraries:
             reason = f"torch's libraries are not in {self.torch.folder}, so its symbols cannot be compared"
-            raise Refused("torch-unreadable", reason, Verdict.UNKNOWN)
+            raise Refused("torch-unreadable", reason, Exit.UNDETERMINED)
         lost = missing_exports(symbols, libraries)
         for reader in natives:
             own = parse_exported(reader, lost)

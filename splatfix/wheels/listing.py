@@ -20,6 +20,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.versions import dotted, release
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for, wheel_indexes
 from splatfix.model import Torch
+from splatfix.wheels.model import Link
 from splatfix.wheels.web import Web, WebError, without_login
 
 _MOST_LINKS = 100_000
@@ -34,20 +35,6 @@ _END = re.compile(r"-->|</(?:script|style)\b", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>]*)))?")
 # &#00000000065; the standard library reads a number of any length
 _LONG_NUMBER = re.compile(r"&#x?[0-9a-f]{8}", re.IGNORECASE)
-
-
-class Link(Struct, frozen=True):
-    """A wheel, as an index lists it."""
-
-    wheel: str
-    """Its file name, decoded."""
-    address: str
-    index: str
-    page: str
-    """Where it is listed: what its folders are called may say what its own name does not."""
-    digest: str = ""
-    """As the index states it: ``sha256=9f86...``; "" where it does not."""
-    yanked: bool = False
 
 
 def chosen_indexes(

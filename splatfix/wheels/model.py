@@ -1,21 +1,19 @@
 """What is looked for, what was found, and what is said of each candidate."""
 
-from enum import Enum
 from pathlib import Path
 
 from msgspec import Struct
 
-from splatfix.model import PackageSource
+from splatfix.core.errors import Exit, Rejected
+from splatfix.model import Considered, PackageSource
+
+_LONGEST = 300
+"""Signs of what is said of a wheel: some of it is the stranger's own text."""
 
 
-class Verdict(str, Enum):
-    """What is known of a candidate."""
-
-    PROVEN = "proven"
-    """Its name, GPU code, torch's symbols and its face were read, and fit."""
-    UNSUITED = "unsuited"
-    UNKNOWN = "unknown"
-    """It could not be determined: the network, or what would have to fit is not known."""
+def unfit(code: str, reason: str, exit_code: Exit = Exit.FAILURE) -> Rejected:
+    """Say in a clause why a wheel will not do, or (``UNDETERMINED``) why that cannot be told."""
+    return Rejected(code=code, what=reason[:_LONGEST], exit_code=exit_code)
 
 
 class Wanted(Struct, frozen=True):
@@ -33,28 +31,19 @@ class Wanted(Struct, frozen=True):
     """What asks for it, as ``install`` takes it: a folder, a name, a key of a variant."""
 
 
-class Candidate(Struct, frozen=True):
-    """One wheel of an index."""
+class Link(Struct, frozen=True):
+    """A wheel, as an index lists it."""
 
     wheel: str
-    """Its file name."""
+    """Its file name, decoded."""
     address: str
     """URL, or path of a local file."""
     index: str
-    digest: str
-    """As the index states it, such as ``sha256=9f86...``; "" where it does not."""
-    verdict: Verdict
-    code: str = ""
-    """Why not, in one word: ``wrong-torch``, ``wrong-gpu-code``, ``wrong-face``; "" for a proven one."""
-    reason: str = ""
-    evidence: tuple[str, ...] = ()
-    """What was read in it, and fits."""
-    size: int = 0
-    """Bytes that it had when it was looked into."""
-    metadata: tuple[str, ...] = ()
-    """Its name, version and what it requires, as its METADATA has them."""
-    fetched: int = 0
-    """Bytes that were asked of the network to judge it."""
+    page: str
+    """Where it is listed: what its folders are called may say what its own name does not."""
+    digest: str = ""
+    """As the index states it: ``sha256=9f86...``; "" where it does not."""
+    yanked: bool = False
 
     @property
     def requirement(self) -> str:
@@ -67,11 +56,19 @@ class Candidate(Struct, frozen=True):
         return f"{self.wheel.partition('-')[0]} @ {address}"
 
 
-class Unanswered(Struct, frozen=True):
-    """An index that could not be read."""
+class Candidate(Struct, frozen=True):
+    """A wheel that was looked at."""
 
-    index: str
-    reason: str
+    link: Link
+    rejected: Rejected | None = None
+    """Why not, as a clause (``wrong-torch``, ``wrong-gpu-code``, ``wrong-face``), exit code ``UNDETERMINED`` where that could
+    not be determined: the network, or what would have to fit is not known. None for a proven one."""
+    evidence: tuple[str, ...] = ()
+    """What was read in it, and fits: its name, GPU code, torch's symbols, its face."""
+    metadata: tuple[str, ...] = ()
+    """Its name, version and what it requires, as its METADATA has them."""
+    size: int = 0
+    """Bytes that it had when it was looked into."""
 
 
 class Search(Struct, frozen=True):
@@ -80,20 +77,29 @@ class Search(Struct, frozen=True):
     name: str
     candidates: tuple[Candidate, ...]
     """The proven one first, then what might do, then the others in the order of the indexes."""
-    unanswered: tuple[Unanswered, ...] = ()
+    unanswered: tuple[Considered, ...] = ()
+    """Indexes that could not be read."""
     asked: tuple[str, ...] = ()
     """Names of the indexes that were looked through."""
 
     @property
     def best(self) -> Candidate | None:
         """The proven one."""
-        return next((item for item in self.candidates if item.verdict is Verdict.PROVEN), None)
+        return next((item for item in self.candidates if item.rejected is None), None)
 
     @property
-    def verdict(self) -> Verdict:
-        """Of the whole search: proven, unsuited where everything was read and nothing fits, else unknown."""
+    def rejected(self) -> tuple[Considered, ...]:
+        """Those that are not proven."""
+        return tuple(
+            Considered(item.link.wheel, item.rejected.what) for item in self.candidates if item.rejected
+        )
+
+    @property
+    def exit_code(self) -> Exit:
+        """``OK`` where one is proven, ``FAILURE`` where everything was read and nothing fits, else ``UNDETERMINED``."""
         if self.best:
-            return Verdict.PROVEN
-        if self.unanswered or any(item.verdict is Verdict.UNKNOWN for item in self.candidates):
-            return Verdict.UNKNOWN
-        return Verdict.UNSUITED
+            return Exit.OK
+        codes = {item.rejected.exit_code for item in self.candidates if item.rejected}
+        if self.unanswered or Exit.UNDETERMINED in codes:
+            return Exit.UNDETERMINED
+        return Exit.FAILURE

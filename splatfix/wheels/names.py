@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from math import prod
-from typing import TypeAlias
 
 from msgspec import Struct
 from packaging.tags import Tag
@@ -11,19 +10,17 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from splatfix.context import Context
+from splatfix.core.errors import Rejected
 from splatfix.core.versions import dotted, major_minor, release
 from splatfix.knowledge.torch_releases import cxx11_abi
 from splatfix.knowledge.wheel_indexes import BuiltFor, built_for
 from splatfix.knowledge.wheel_tags import WheelTarget, tag_fits
 from splatfix.model import Interpreter, Torch
-from splatfix.wheels.listing import Link
-from splatfix.wheels.model import Wanted
+from splatfix.wheels.model import Link, Wanted, unfit
 from splatfix.wheels.web import refused_address
 
 _NAME = re.compile(r"[\w.+!-]{1,255}", re.ASCII)
 _MOST_TAGS = 64
-Objection: TypeAlias = tuple[str, str]
-"""Why a candidate will not do: a stable word, and a clause."""
 
 
 class ParsedName(Struct, frozen=True):
@@ -67,21 +64,21 @@ def wheel_target(context: Context, interpreter: Interpreter) -> WheelTarget:
 
 def objection_to_name(
     link: Link, wanted: Wanted, parsed: ParsedName | None, target: WheelTarget, torch: Torch
-) -> Objection | None:
+) -> Rejected | None:
     """The first thing that speaks against a wheel by its name; None for none."""
     if parsed is None:
-        return "bad-name", "it is not called as a wheel is (PEP 427)"
+        return unfit("bad-name", "it is not called as a wheel is (PEP 427)")
     if link.yanked:
-        return "yanked", "its index withdrew it (PEP 592)"
+        return unfit("yanked", "its index withdrew it (PEP 592)")
     if "://" in link.address and (reason := refused_address(link.address)):
-        return "bad-address", reason
+        return unfit("bad-address", reason)
     public = parsed.version.public
     if wanted.version and Version(public) != Version(wanted.version):
-        return "wrong-version", f"it is version {public}, and {wanted.version} is asked for"
+        return unfit("wrong-version", f"it is version {public}, and {wanted.version} is asked for")
     return _wrong_tags(parsed.tags, target) or _wrong_build(parsed.built, torch)
 
 
-def _wrong_tags(tags: Iterable[Tag], target: WheelTarget) -> Objection | None:
+def _wrong_tags(tags: Iterable[Tag], target: WheelTarget) -> Rejected | None:
     tags = tuple(tags)
     if any(tag_fits(str(tag), target) for tag in tags):
         return None
@@ -96,25 +93,31 @@ def _wrong_tags(tags: Iterable[Tag], target: WheelTarget) -> Objection | None:
                 platform += f" with glibc {dotted(target.glibc)}"
             elif target.musl:
                 platform += f" with musl {dotted(target.musl)}"
-            return "wrong-platform", f"it is for {platforms}, and here is {platform}"
+            return unfit("wrong-platform", f"it is for {platforms}, and here is {platform}")
     pythons = ", ".join(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
-    return "wrong-python", f"it is for {pythons}, and here is {here}"
+    return unfit("wrong-python", f"it is for {pythons}, and here is {here}")
 
 
-def _wrong_build(built: BuiltFor, torch: Torch) -> Objection | None:
+def _wrong_build(built: BuiltFor, torch: Torch) -> Rejected | None:
     """Torch must be of the same release, CUDA of the same major: torch promises no C++ ABI between releases, CUDA one within a
     major ("CUDA Compatibility", minor version compatibility)."""
     if built.instead:
-        return "wrong-cuda", f"it is built for {built.instead}, not for CUDA"
+        return unfit("wrong-cuda", f"it is built for {built.instead}, not for CUDA")
     if built.torch and built.torch[:2] != release(torch.version)[:2]:
-        return "wrong-torch", f"it is built for torch {dotted(built.torch)}, and here is {torch.version}"
+        return unfit(
+            "wrong-torch", f"it is built for torch {dotted(built.torch)}, and here is {torch.version}"
+        )
     cuda = release(torch.cuda or "")
     if built.cuda and built.cuda[:1] != cuda[:1]:
-        return "wrong-cuda", f"it is built for CUDA {dotted(built.cuda)}, and torch here for {torch.cuda}"
+        return unfit(
+            "wrong-cuda", f"it is built for CUDA {dotted(built.cuda)}, and torch here for {torch.cuda}"
+        )
     ours = cxx11_abi(torch.version)
     if built.cxx11_abi is not None and ours is not None and built.cxx11_abi != ours:
         names = {True: "the new C++ ABI", False: "the old C++ ABI"}
-        return "wrong-abi", f"it is built with {names[built.cxx11_abi]}, and torch here with {names[ours]}"
+        return unfit(
+            "wrong-abi", f"it is built with {names[built.cxx11_abi]}, and torch here with {names[ours]}"
+        )
     return None
 
 

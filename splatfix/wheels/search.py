@@ -1,24 +1,28 @@
 """Finds the wheel of a package for an environment: every index listed, every name judged, the best opened until one is proven."""
 
+import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
+from packaging.version import InvalidVersion, Version
 
 from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import Exit, SplatfixError
+from splatfix.facts import packages_in, read_package
+from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
-from splatfix.model import Interpreter, Torch
+from splatfix.model import Considered, Interpreter, Source, Torch
 from splatfix.wheels.contents import Contents, Refused
-from splatfix.wheels.listing import Link, may_list, wheels_in
-from splatfix.wheels.model import Candidate, Search, Unanswered, Verdict, Wanted
+from splatfix.wheels.listing import may_list, wheels_in
+from splatfix.wheels.model import Candidate, Link, Search, Wanted, unfit
 from splatfix.wheels.names import objection_to_name, parse_name, preference, wheel_target
-from splatfix.wheels.web import LONGEST_REASON, RemoteFile, Web, WebError
+from splatfix.wheels.web import RemoteFile, Web, WebError
 
+_NAME = re.compile(r"([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)(?:==([\w.!+-]+))?")
 _MOST_OPENED = 6
 """Wheels of one package that are looked into. More than two or three hardly ever fit by name."""
 _DAMAGED = (BinaryError, ValueError, ArithmeticError, LookupError, RecursionError, MemoryError)
@@ -39,14 +43,14 @@ class Finder(Struct, frozen=True):
         """Judge the wheels that these indexes list. Reads; changes nothing."""
         name = self.wanted.name
         links: list[Link] = []
-        unanswered: list[Unanswered] = []
+        unanswered: list[Considered] = []
         for index in indexes:
             try:
                 links += wheels_in(index, name, self.torch, self.web)
             except WebError as error:
                 # a server that says there is no such page has answered: it has no such wheels
                 if not error.missing:
-                    unanswered.append(Unanswered(index.name, str(error)))
+                    unanswered.append(Considered(index.name, str(error)))
         asked = tuple(index.name for index in indexes if may_list(index, name))
         return Search(name, tuple(self.judged(links)), tuple(unanswered), asked)
 
@@ -57,10 +61,10 @@ class Finder(Struct, frozen=True):
             SplatfixError: ``wheel-not-fetched``, ``another-wheel``.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / found.wheel
-        wheel, index = found.wheel, found.index
+        wheel, index = found.link.wheel, found.link.index
+        path = folder / wheel
         try:
-            self.web.save(found.address, path, found.digest, found.size)
+            self.web.save(found.link.address, path, found.link.digest, found.size)
         except WebError as error:
             raise SplatfixError.of(
                 "wheels.wheel-not-fetched", wheel=wheel, index=index, reason=error
@@ -70,7 +74,9 @@ class Finder(Struct, frozen=True):
             return path
         path.unlink()
         differs = {*came.metadata} ^ {*found.metadata} or {*came.evidence} ^ {*found.evidence}
-        reason = came.reason or f"only one of the two says {', '.join(sorted(differs))}"
+        reason = f"only one of the two says {', '.join(sorted(differs))}"
+        if came.rejected:
+            reason = came.rejected.what
         raise SplatfixError.of("wheels.another-wheel", wheel=wheel, index=index, reason=reason)
 
     def judged(self, links: Sequence[Link]) -> list[Candidate]:
@@ -82,45 +88,80 @@ class Finder(Struct, frozen=True):
             objection = objection_to_name(link, self.wanted, parsed, target, self.torch)
             if parsed and objection is None:
                 fitting.append((preference(parsed, self.torch), link))
-            elif objection:
-                others.append(_candidate(link, Verdict.UNSUITED, *objection))
+            else:
+                others.append(Candidate(link, objection))
         fitting.sort(key=lambda item: item[0])
         opened: list[Candidate] = []
         for number, (_, link) in enumerate(fitting):
-            if number >= _MOST_OPENED:
-                reason = f"{_MOST_OPENED} before it were looked into"
-                opened.append(_candidate(link, Verdict.UNKNOWN, "not-read", reason))
-                continue
-            candidate = self.opened(link)
-            if candidate.verdict is Verdict.PROVEN:
+            candidate = Candidate(
+                link, unfit("not-read", f"{_MOST_OPENED} before it were looked into", Exit.UNDETERMINED)
+            )
+            if number < _MOST_OPENED:
+                candidate = self.opened(link)
+            if candidate.rejected is None:
                 return [candidate, *opened, *others]
             opened.append(candidate)
-        return sorted(opened, key=lambda item: item.verdict is Verdict.UNSUITED) + others
+        return sorted(opened, key=_is_unfit) + others
 
     def opened(self, link: Link) -> Candidate:
-        file: RemoteFile | None = None
+        """Look into a wheel."""
         with ExitStack() as stack:
             try:
                 if "://" in link.address:
-                    file = RemoteFile(self.web, link.address)
-                    reader = Reader(file)
+                    reader = Reader(RemoteFile(self.web, link.address))
                 else:
                     reader = stack.enter_context(opened(link.address))
                 contents = Contents(reader, self.wanted, self.context, self.interpreter, self.torch)
                 metadata, evidence = contents.prove(link.wheel.split("-")[1])
-                candidate = replace(
-                    _candidate(link, Verdict.PROVEN), evidence=evidence, size=reader.size, metadata=metadata
-                )
+                return Candidate(link, None, evidence, metadata, reader.size)
             except Refused as refused:
-                candidate = _candidate(link, refused.verdict, *refused.objection)
+                return Candidate(link, refused.rejected)
             except WebError as error:
-                candidate = _candidate(link, Verdict.UNKNOWN, "unreachable", str(error))
+                return Candidate(link, unfit("unreachable", str(error), Exit.UNDETERMINED))
             except _DAMAGED as error:
-                candidate = _candidate(link, Verdict.UNKNOWN, "damaged", str(error) or type(error).__name__)
-        return replace(candidate, fetched=file.fetched if file else 0)
+                return Candidate(
+                    link, unfit("damaged", str(error) or type(error).__name__, Exit.UNDETERMINED)
+                )
 
 
-def _candidate(link: Link, verdict: Verdict, code: str = "", reason: str = "") -> Candidate:
-    return Candidate(
-        link.wheel, link.address, link.index, link.digest, verdict, code, reason[:LONGEST_REASON]
-    )
+def _is_unfit(candidate: Candidate) -> bool:
+    return candidate.rejected is not None and candidate.rejected.exit_code is Exit.FAILURE
+
+
+def wanted_by_source(source: Source) -> Wanted:
+    """A wheel in the place of a build of this source: its name, its version, and called as it is."""
+    version = source.version or ""
+    try:
+        version = Version(version).public
+    except InvalidVersion:
+        version = ""
+    packages = []
+    for module in source.packages or packages_in(Path(source.folder)):
+        face = None
+        with suppress(ValueError):  # what is wrong with it is for the build to say
+            if module.isidentifier():
+                face = read_package(Path(source.folder), module)
+        # a package without a compiled part and without settings has no face that could differ
+        if face and (face.native or face.settings):
+            packages.append(face)
+    return Wanted(source.label, version, tuple(packages), source=source.folder)
+
+
+def is_name(text: str) -> bool:
+    """It is written as a package is named, not as a path."""
+    return _NAME.fullmatch(text.strip()) is not None
+
+
+def wanted_by_name(text: str) -> Wanted:
+    """``fused-ssim``, ``gsplat==1.5.3``, or the key of a variant such as ``inria-v1``.
+
+    Raises:
+        SplatfixError: ``not-a-package`` (exit code 2).
+    """
+    row = variant(text)
+    if row:
+        return Wanted(row.module, variants=(row.key,), source=row.key)
+    named = _NAME.fullmatch(text.strip())
+    if named is None:
+        raise SplatfixError.of("wheels.not-a-package", text=text)
+    return Wanted(named.group(1), named.group(2) or "", source=text)

@@ -3,14 +3,14 @@
 import base64
 import hashlib
 import http.client
-import io
 import ipaddress
 import re
 import socket
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Set
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +21,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from msgspec import Struct
 
 from splatfix.core.reading import read_blocks
+from splatfix.core.threads import start
 
 MOST_PAGE = 32 << 20
 """Bytes of a page. The largest lists of wheels have some three MiB."""
@@ -35,7 +36,7 @@ _BLOCK = 1 << 17
 _MOST_BLOCKS = 64
 """In one request; what is read in order is asked for in ever longer parts."""
 _KEPT = MOST_WHOLE // _BLOCK
-LONGEST_REASON = 300
+_LONGEST_REASON = 300
 """Signs of what is said of a page or wheel: some of it is the stranger's own text."""
 _CHUNK = 1 << 16
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
@@ -50,7 +51,7 @@ class WebError(Exception):
     """
 
     def __init__(self, reason: str, *, missing: bool = False) -> None:
-        super().__init__(reason[:LONGEST_REASON])
+        super().__init__(reason[:_LONGEST_REASON])
         self.missing = missing
 
 
@@ -95,13 +96,17 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Exchange(HTTPHandler, HTTPSHandler):
-    """Makes the connections of one request and its redirects, which share one deadline."""
+    """Makes the connections of one request and its redirects, and ends all of them when their time is over."""
 
     def __init__(self, local: Set[tuple[str, int]], silence: float, seconds: float) -> None:
         """Connect to this machine only where that is one of the ``local`` (host, port)."""
         super().__init__()
-        self._local, self._silence, self._seconds = local, silence, seconds
-        self._until = time.monotonic() + seconds
+        self._local, self._silence = local, silence
+        self._connections: list[socket.socket] = []
+        self.over = False
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        start(self._timer)
 
     def http_open(self, req: Request) -> Any:
         return self.do_open(partial(self._connection, http.client.HTTPConnection), req)
@@ -112,7 +117,6 @@ class _Exchange(HTTPHandler, HTTPSHandler):
     def _connection(self, kind: Any, host: str, **options: Any) -> Any:
         connection = kind(host, **options)
         connection._create_connection = self._connect
-        connection.response_class = partial(_Response, self)
         return connection
 
     def _connect(self, address: tuple[str, int], *_: object) -> socket.socket:
@@ -125,52 +129,28 @@ class _Exchange(HTTPHandler, HTTPSHandler):
             if is_here and address not in self._local:
                 raise WebError("it leads to this machine, which nobody named")
             try:
-                return socket.create_connection((str(place[0]), int(place[1])), self.patience())
+                connection = socket.create_connection((str(place[0]), int(place[1])), self._silence)
             except OSError as error:
                 failure = error
+            else:
+                # a second handle of it: TLS takes the first for itself
+                self._connections.append(connection.dup())
+                if self.over:
+                    self._end()
+                return connection
         raise failure
 
-    def patience(self) -> float:
-        """Return the seconds that the next answer may take.
-
-        Raises:
-            WebError: none are left.
-        """
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise WebError(f"it is too slow: not at its end after {self._seconds:.0f} s")
-        return min(left, self._silence)
-
-
-class _Bytes(io.RawIOBase):
-    """What a connection brings, as long as the exchange lasts."""
-
-    def __init__(self, connection: socket.socket, exchange: _Exchange) -> None:
-        self._connection, self._exchange = connection, exchange
-        self._file = connection.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(self._exchange.patience())
-        try:
-            size = self._file.readinto(buffer) or 0
-        except TimeoutError:
-            self._exchange.patience()  # which raises where the time is over that all may take
-            raise
-        return size
+    def _end(self) -> None:
+        """End a transfer wherever it stands: whoever reads sees the end of the file, however often something came."""
+        self.over = True
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-class _Response(http.client.HTTPResponse):
-    def __init__(self, exchange: _Exchange, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        self.fp.close()
-        self.fp = io.BufferedReader(_Bytes(sock, exchange))
+        self._timer.cancel()
+        for connection in self._connections:
+            connection.close()
 
 
 class Web:
@@ -207,7 +187,7 @@ class Web:
         Raises:
             WebError: with the reason.
         """
-        with closing(self._open(address, {"Accept": "text/html"})) as response:
+        with self._opened(address, {"Accept": "text/html"}) as response:
             body = b"".join(self._blocks(response, MOST_PAGE))
             return response.url, body.decode("utf-8", "replace")
 
@@ -217,7 +197,8 @@ class Web:
         Raises:
             WebError: with the reason why it cannot be had.
         """
-        self._open(address, {}).close()
+        with self._opened(address, {}):
+            pass
 
     def part(self, address: str, start: int, length: int) -> Part:
         """Bytes [start, start + length) of a file, or up to its end; all of it where the server sends no ranges.
@@ -226,7 +207,7 @@ class Web:
             WebError: also where that is not what comes, or where the whole is too large only to look at it.
         """
         last = start + length - 1
-        with closing(self._open(address, {"Range": f"bytes={start}-{last}"})) as response:
+        with self._opened(address, {"Range": f"bytes={start}-{last}"}) as response:
             if response.status != 206:
                 if (response.length or 0) > MOST_WHOLE:
                     whole = f"more than {MOST_WHOLE >> 20} MiB of it would have to be fetched"
@@ -270,10 +251,12 @@ class Web:
             raise error if isinstance(error, WebError) else WebError(_words(error)) from error
 
     def _whole(self, address: str, most: int) -> Iterator[bytes]:
-        with closing(self._open(address, {}, _DOWNLOAD_TIMEOUT)) as response:
+        with self._opened(address, {}, _DOWNLOAD_TIMEOUT) as response:
             yield from self._blocks(response, most)
 
-    def _open(self, address: str, headers: dict[str, str], seconds: float = 0.0) -> Any:
+    @contextmanager
+    def _opened(self, address: str, headers: dict[str, str], seconds: float = 0.0) -> Iterator[Any]:
+        """Ask for something, and read its answer in a ``with`` block."""
         if reason := refused_address(address):
             raise WebError(reason)
         left = self._until - time.monotonic()
@@ -285,20 +268,28 @@ class Web:
         request = Request(address, headers=asked)
         if login := self._logins.get(_origin(address)):
             request.add_unredirected_header("Authorization", login)
+        failure: Exception | None = None
         try:
-            return build_opener(_Redirects, exchange).open(request, timeout=self.timeout)
-        except HTTPError as error:
-            error.close()
+            with closing(build_opener(_Redirects, exchange).open(request, timeout=self.timeout)) as response:
+                yield response
+        except (WebError, OSError, http.client.HTTPException, ValueError) as error:
+            failure = error
+        finally:
+            exchange.close()
+        if exchange.over:
+            raise WebError(f"it is too slow: not at its end after {seconds:.0f} s") from failure
+        if isinstance(failure, HTTPError):
+            failure.close()
             # S3 says 403 of what is not there to whoever may not list its folder, as those who fetch wheels may not
-            of_s3 = error.code == 403 and "AmazonS3" in error.headers.get("Server", "")
-            reason = f"HTTP status {error.code}"
-            if error.code == 401:
+            of_s3 = failure.code == 403 and "AmazonS3" in failure.headers.get("Server", "")
+            reason = f"HTTP status {failure.code}"
+            if failure.code == 401:
                 reason += ": it asks for a login, which is sent only to the address that was named with it"
-            raise WebError(reason, missing=of_s3 or error.code in _GONE) from error
-        except URLError as error:
-            raise WebError(_words(error.reason)) from error
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise WebError(_words(error)) from error
+            raise WebError(reason, missing=of_s3 or failure.code in _GONE) from failure
+        if isinstance(failure, WebError):
+            raise failure
+        if failure:
+            raise WebError(_words(failure)) from failure
 
     def _blocks(self, response: Any, most: int) -> Iterator[bytes]:
         size = 0
@@ -327,6 +318,8 @@ def _origin(address: str) -> tuple[str, str, int]:
 
 
 def _words(error: object) -> str:
+    if isinstance(error, URLError):
+        error = error.reason
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(getattr(error, "strerror", "") or error or type(error).__name__)

@@ -41,7 +41,6 @@ def own_cache(
     shared_wheels.folder.mkdir(exist_ok=True)
     (cache / "wheels").symlink_to(shared_wheels.folder)
     monkeypatch.setenv("SPLATFIX_CACHE", str(cache))
-    monkeypatch.setenv("XDG_STATE_HOME", str(cache))
     return cache
 
 

@@ -3,6 +3,7 @@
 import atexit
 import functools
 import hashlib
+import json
 import shutil
 import sys
 import sysconfig
@@ -53,7 +54,7 @@ def _template() -> Environment:
     atexit.register(folder.cleanup)
     place = Path(folder.name).resolve() / "env"
     venv.create(place, symlinks=True, with_pip=False)
-    return open_environment(str(place / "bin" / "python"), ProcessRunner())
+    return open_environment(str(place / "bin" / "python"))
 
 
 def _tools_only(folder: Path, tools: Sequence[str]) -> Path:
@@ -201,6 +202,24 @@ def run_in(target: Environment, code: str) -> str:
 def pip(target: Environment, *arguments: str) -> Completed:
     """The environment's own pip, as a person calls it."""
     return ProcessRunner().run([target.python, "-B", "-m", "pip", *arguments], timeout=120.0)
+
+
+def entry_file(target: Environment) -> Path:
+    """The last entry of its journal."""
+    return sorted((target.state_folder / "journal").glob("*.json"))[-1]
+
+
+def backup_file(target: Environment, kind: str = "backup") -> Path:
+    """The one of the last entry."""
+    (path,) = entry_file(target).with_suffix("").glob(f"{kind}-*/backup.json")
+    return path
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a JSON document."""
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
 
 
 LEAVES = """

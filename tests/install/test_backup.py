@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
-from splatfix.install.backup import make_backup, note_written, read_backup, restore
+from splatfix.install.backup import JournalPaths, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
-from splatfix.install.journal_paths import JournalPaths
-from splatfix.install.undo import later_changes
+from splatfix.install.journal import Journal
+from splatfix.install.undo import Undoer
 from splatfix.install.wheels import WheelFile, open_wheel, write_wheel
 from tests.files import put
 from tests.plan.machines import refused
@@ -34,7 +33,7 @@ def put_back(target: Environment, folder: Path) -> None:
 
 
 def pip_put(item: WheelFile, target: Environment, tmp_path: Path) -> None:
-    pip_install(item.path, target, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(target, tmp_path / "pip.log", item.path)
 
 
 def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -> None:
@@ -58,40 +57,8 @@ def test_the_longest_names_there_are(environment: Environment, tmp_path: Path) -
         assert snapshot(environment) == before
         (environment.purelib / names[0]).write_text("changed since")
     backup = read_backup(tmp_path / "backup", JournalPaths.of(environment))
-    (kept,) = later_changes(backup, tmp_path)
-    Path(kept.copy).touch()
-
-
-def test_files_nobody_owns_are_kept(environment: Environment, tmp_path: Path) -> None:
-    package = put(environment.purelib / "pkg", {"__init__.py": "mine = True\n", "notes.txt": "mine"})
-    (package / "inner").symlink_to(tmp_path)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0", {"pkg/__init__.py": b"theirs = True\n", "pkg/added.py": b""})
-    make_backup(environment, new, tmp_path / "backup")
-    pip_put(new, environment, tmp_path)
-    assert (package / "__init__.py").read_text() == "theirs = True\n"
-    put_back(environment, tmp_path / "backup")
-    assert snapshot(environment) == before
-
-
-@pytest.mark.parametrize("stage", ["nothing yet", "old one stashed by pip", "half written", "all written"])
-def test_a_kill_at_any_moment_of_pip(environment: Environment, tmp_path: Path, stage: str) -> None:
-    pip_put(wheel(tmp_path / "a", "1.0"), environment, tmp_path)
-    before = snapshot(environment)
-    new = wheel(tmp_path / "b", "2.0")
-    make_backup(environment, new, tmp_path / "backup")
-    site = environment.purelib
-    if stage != "nothing yet":
-        (site / "pkg").rename(site / "~kg")
-        (site / "pkg-1.0.dist-info").rename(site / "~kg-1.0.dist-info")
-    if stage in ("half written", "all written"):
-        bytecode = "__pycache__/__init__.cpython-311.pyc"
-        put(site / "pkg", {"__init__.py": "version = '2.0'\n", bytecode: b"half"})
-    if stage == "all written":
-        names = ("METADATA", "RECORD", "INSTALLER", "REQUESTED")
-        put(site / "pkg-2.0.dist-info", dict.fromkeys(names, "new"))
-    put_back(environment, tmp_path / "backup")
-    assert snapshot(environment) == before
+    (kept,) = Undoer(environment, Journal(tmp_path))._later_changes(backup, tmp_path / "backup")
+    put(Path(kept.copy).parent, {Path(kept.copy).name: ""})
 
 
 def test_what_another_pip_has_stashed_stays(environment: Environment, tmp_path: Path) -> None:

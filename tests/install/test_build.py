@@ -282,7 +282,7 @@ def test_what_a_build_leaves_in_the_environment_is_moved_out(
 
     def meanwhile(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
         if "--no-build-isolation" in argv:
-            pip_install(other, environment, ProcessRunner(), tmp_path / "pip.log")
+            pip_install(environment, tmp_path / "pip.log", other)
             installed.append(snapshot(environment))
         return run()
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import RungName
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed
+from splatfix.install.dropins import compile_cuda_kernels
 from splatfix.install.environment import Environment, open_environment
-from splatfix.install.nvrtc import compile_cuda_kernels
 from splatfix.knowledge import Arch
 from splatfix.knowledge.dropins import dropin_named
 from tests.archs import archs
@@ -31,15 +32,13 @@ def cubin(arch: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def here() -> Environment:
-    return open_environment(sys.executable, ProcessRunner())
+    return open_environment(sys.executable)
 
 
 def test_machine_code_where_nvrtc_knows_the_gpu_else_ptx(here: Environment, tmp_path: Path) -> None:
     """With the NVRTC of the tests' own environment; sm_130 is not known to any."""
     try:
-        made, rung = compile_cuda_kernels(
-            KNN, (Arch(12, 0), Arch(13, 0)), here, ProcessRunner(), tmp_path / "log"
-        )
+        made, rung = compile_cuda_kernels(KNN, (Arch(12, 0), Arch(13, 0)), here, tmp_path / "log")
     except SplatfixError as error:
         pytest.skip(error.what)
     assert rung.name is RungName.BUILT and rung.reached
@@ -65,7 +64,8 @@ class Compiler:
 
 
 def shown_of(here: Environment, log: Path, target: str, compiler: Compiler) -> str:
-    return compile_cuda_kernels(KNN, archs(target), here, compiler, log)[1].shown_by
+    there = replace(here, runner=compiler)
+    return compile_cuda_kernels(KNN, archs(target), there, log)[1].shown_by
 
 
 def answer(name: str, number: int) -> dict[str, object]:

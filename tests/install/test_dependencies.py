@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import Completed, ProcessRunner
+from splatfix.core.runner import Completed
 from splatfix.facts import gather
 from splatfix.install import InstallOutcome, Journal, revert
 from splatfix.install.dependencies import Fetcher
@@ -214,9 +214,7 @@ def test_the_torchvision_of_another_torch_is_left_out(
     step = InstallDependencies(requirements=both, optional=both)
     installed = [Distribution("torch", torch, "")]
     log, doing = tmp_path / "pip.log", list[str]().append
-    paths, left_out = Fetcher(
-        step, installed, environment, ProcessRunner(), tmp_path / "to", log, doing
-    ).fetch()
+    paths, left_out = Fetcher(step, installed, environment, tmp_path / "to", log, doing).fetch()
     assert {wheel.name.split("-")[0] for wheel in paths} == {
         "plyfile",
         *(["torchvision"] if brought else []),

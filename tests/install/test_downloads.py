@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from splatfix.core.resources import TOOLKIT_MARKER
 from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install import fetch_source
-from splatfix.install.downloads import _NEEDED, provide_toolkit
+from splatfix.install.downloads import _NEEDED, Pip, provide_toolkit
 from splatfix.install.wheels import write_wheel
 from splatfix.plan import ProvideToolkit
-from splatfix.wheels.listing import save_listed
 from tests.files import put
 from tests.plan.machines import refused
 from tests.wheels.forge import serving, write_page
 
-PIP = ("python", "-m", "pip")
+
+def fake(runner: "FakePip", step: ProvideToolkit) -> Pip:
+    return Pip(("python", "-m", "pip"), runner, Path(step.folder).parents[1] / "log.txt")
+
 
 WHEELS = {"cuda_toolkit-13.0.2-py3-none-any.whl": b"meta", "nvidia_nvvm-13.0.88-py3-none-any.whl": b"nvvm"}
 KNOWN = "b198824cf2f54003f50d64ada3a0f184b42ca0846c1c94192fa269ecd97a66eb"  # of cuda-toolkit 13.0.2
@@ -69,18 +72,16 @@ def step(tmp_path: Path) -> ProvideToolkit:
 
 
 def provide(step: ProvideToolkit, runner: FakePip) -> Path:
-    log = Path(step.folder).parents[1] / "log.txt"
-    return provide_toolkit(step, PIP, runner, log, lambda _: None)[0]
+    return provide_toolkit(step, fake(runner, step), lambda _: None)[0]
 
 
 def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     """Exactly what was downloaded is installed, by the hash that the tables know, else by that of the file."""
     runner, folder = FakePip(), Path(step.folder)
-    log = folder.parents[1] / "log.txt"
     half = (
         put(folder, {"nvidia/cu13/half": "of a run that was killed: there is no marker"}) / "nvidia/cu13/half"
     )
-    root, digest = provide_toolkit(step, PIP, runner, log, lambda _: None)
+    root, digest = provide_toolkit(step, fake(runner, step), lambda _: None)
     assert not half.exists()
     assert (root / "lib/libcudart.so").resolve().name == "libcudart.so.13" and (root / "lib64").is_symlink()
     assert (root / "bin/nvcc").stat().st_mode & 0o111 == 0o111
@@ -88,7 +89,7 @@ def test_made_mended_and_marked(step: ProvideToolkit) -> None:
     assert runner.lock == [f"{pin} --hash=sha256:{value}" for pin, value in locked.items()]
     assert json.loads((folder / TOOLKIT_MARKER).read_text())["wheels"] == locked
     assert len(digest) == 64 and not list(folder.rglob("*.whl")) and runner.calls == 3
-    assert provide_toolkit(step, PIP, runner, log, lambda _: None) == (root, digest)
+    assert provide_toolkit(step, fake(runner, step), lambda _: None) == (root, digest)
     assert runner.calls == 3, "it was made twice"
 
 
@@ -101,8 +102,8 @@ def test_pip_refuses_another_wheel_than_the_known(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setattr("splatfix.install.downloads._UNSET", set())
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-    pip = (sys.executable, "-m", "pip")
-    error = refused(provide_toolkit, step, pip, ProcessRunner(), log, lambda _: None)
+    pip = replace(REAL_PIP, log=log)
+    error = refused(provide_toolkit, step, pip, lambda _: None)
     assert error.code == "toolkit-not-provided" and "HASHES" in log.read_text()
     assert list(Path(step.folder).parent.iterdir()) == []
 
@@ -132,7 +133,7 @@ def test_an_interrupted_download_leaves_nothing(step: ProvideToolkit) -> None:
     assert list(Path(step.folder).parent.iterdir()) == []
 
 
-REAL_PIP = (sys.executable, "-m", "pip")
+REAL_PIP = Pip((sys.executable, "-m", "pip"), ProcessRunner())
 SDIST = {
     "gsplat-1.5.3/setup.py": "open('ran', 'w')\nraise SystemExit(__file__)",
     "gsplat-1.5.3/gsplat/cuda/csrc/a.cu": "",
@@ -180,7 +181,7 @@ def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path, look_in: Calla
             look_in(**variables)
             cache = tmp_path / str(number)
             for _ in range(2):
-                made = fetch_source("gsplat==1.5.3", sys.executable, save_listed, pip=REAL_PIP, cache=cache)
+                made = fetch_source("gsplat==1.5.3", sys.executable, pip=REAL_PIP, cache=cache)
                 assert made == str(cache / "sources" / "gsplat-1.5.3")
                 look_in(PIP_INDEX_URL="file:///nowhere")
             assert sorted(path.name for path in Path(made).rglob("*") if path.is_file()) == [
@@ -194,7 +195,7 @@ def test_fetched_once_and_unpacked_into_the_cache(tmp_path: Path, look_in: Calla
     "text", [".", "gsplat", "path/to/gsplat==1.5.3", "numpy==2.0", "simple_knn", "gsplat==1.5.*"]
 )
 def test_everything_else_is_no_business_of_its(text: str, tmp_path: Path) -> None:
-    assert fetch_source(text, "no-such-python", save_listed, cache=tmp_path) == text
+    assert fetch_source(text, "no-such-python", cache=tmp_path) == text
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_what_cannot_be_used_is_said_and_nothing_stays(
         sdist_in(tmp_path / "index", members)
     look_in(PIP_INDEX_URL=(tmp_path / "index").as_uri())
     how = {"pip": REAL_PIP, "cache": tmp_path / "cache"}
-    error = refused(fetch_source, "gsplat==1.5.3", sys.executable, save_listed, **how)
+    error = refused(fetch_source, "gsplat==1.5.3", sys.executable, **how)
     assert error.code == "source-not-fetched" and words in error.what
     assert list((tmp_path / "cache" / "sources").iterdir()) == [] and not (tmp_path / "evil.py").exists()
 

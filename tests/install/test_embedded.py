@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import open_environment
 from tests.conftest import Splatfix
 from tests.files import put
@@ -75,7 +74,7 @@ def test_installed_and_undone_exactly(splatfix: Splatfix, python: Path, tmp_path
     put(tmp_path / "source", {"setup.py": SETUP, "ext.cpp": ""})
     refused = splatfix("install", tmp_path / "source", "--python", python, "--json")
     assert json.loads(refused.stdout)["error"]["code"] == "no-python-headers", refused.stdout + refused.stderr
-    environment = open_environment(str(python), ProcessRunner())
+    environment = open_environment(str(python))
     assert environment.purelib == python.parent / "Lib" / "site-packages"
     before: Files = snapshot(environment)
     words = ("diff_gaussian_rasterization@v1", "simple_knn", "--backend", "pure", "--python", python, "--yes")

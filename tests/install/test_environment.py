@@ -10,7 +10,6 @@ from splatfix.certify import report_lock
 from splatfix.core import lock
 from splatfix.core.errors import SplatfixError
 from splatfix.core.holder import Holder
-from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import environment_lock, open_environment
 from tests.plan.machines import refused
 from tests.tables import data
@@ -72,7 +71,7 @@ def test_an_interpreter_that_answers_nonsense(said: str, tmp_path: Path) -> None
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
     python.chmod(0o755)
-    assert refused(open_environment, str(python), ProcessRunner()).code == "interpreter-unusable"
+    assert refused(open_environment, str(python)).code == "interpreter-unusable"
 
 
 def test_it_is_had_on_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

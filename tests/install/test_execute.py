@@ -2,17 +2,15 @@
 
 import errno
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.runner import Completed
 from splatfix.install import EntryStatus, Journal, revert
-from splatfix.install.environment import Environment
+from splatfix.install.environment import Environment, environment_lock
 from tests.files import put
 from tests.plan.machines import refused
 
@@ -227,63 +225,9 @@ def test_a_log_that_cannot_be_written_is_what_is_told(
     assert Journal(environment.state_folder).entries()[0].status is EntryStatus.FAILED
 
 
-def half_way(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-    """pip fails after it has changed a good deal: the new version is there, its bookkeeping is not."""
-    done = run()
-    if "--force-reinstall" not in argv:
-        return done
-    site = Path(argv[0]).parents[1] / "lib"
-    for record in site.glob("python*/site-packages/tiny_probe-*.dist-info/RECORD"):
-        record.unlink()
-    return replace(done, returncode=1, stdout="ERROR: Could not install packages: [Errno 28]\n")
-
-
-def interrupted(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-    """It dies as a killed splatfix would: right after pip has installed."""
-    done = run()
-    if "--force-reinstall" in argv:
-        raise KeyboardInterrupt
-    return done
-
-
-def test_a_pip_that_does_not_come_to_its_end_is_cleaned_up_after(stages: Stages, tmp_path: Path) -> None:
-    environment = stages.at("one")
-    later = write_extension(tmp_path / "two", answer=7, version="2.0")
-    error = refused(install, environment, later, runner=Interposed(half_way))
-    assert error.code == "pip-failed" and "Errno 28" in error.what
-    assert snapshot(environment) == stages.files["one"]
-    with pytest.raises(KeyboardInterrupt):
-        install(environment, later, runner=Interposed(interrupted))
-    assert snapshot(environment) == stages.files["one"]
-    assert last_status(environment) is EntryStatus.ROLLED_BACK
-
-
-def test_two_at_once_in_one_environment(environment: Environment, tmp_path: Path) -> None:
-    inside, leave = threading.Event(), threading.Event()
-
-    def wait(argv: list[str], env: Mapping[str, str], run: Run) -> Completed:
-        if "wheel" in argv:
-            inside.set()
-            leave.wait(60)
-        return run()
-
-    errors: list[BaseException] = []
-
-    def first() -> None:
-        try:
-            install(environment, write_extension(tmp_path / "one"), runner=Interposed(wait), afresh=True)
-        except BaseException as error:  # noqa: BLE001 - reported by the assertion below
-            errors.append(error)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    assert inside.wait(60)
-    busy = refused(install, environment, write_extension(tmp_path / "two", name="other_probe"))
-    leave.set()
-    thread.join(120)
-    assert busy.code == "environment-busy"
-    assert errors == []
-    assert run_in(environment, ANSWER) == "42"
+def test_one_at_a_time_in_an_environment(environment: Environment, tmp_path: Path) -> None:
+    with environment_lock(environment.state_folder):
+        assert refused(install, environment, write_extension(tmp_path / "one")).code == "environment-busy"
 
 
 def test_the_build_sees_only_its_own_settings(

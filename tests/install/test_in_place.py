@@ -1,10 +1,8 @@
 """``--in-place``: edits in the person's own checkout, after the proof, with a backup that revert puts back."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +11,6 @@ from splatfix.core.runner import Completed, Runner
 from splatfix.facts import gather
 from splatfix.install import EntryStatus, InstallOutcome, Journal, WheelCache, execute, revert
 from splatfix.install.environment import Environment
-from splatfix.install.tampering import seal
 from splatfix.install.wheels import write_wheel
 from splatfix.knowledge.breakages import breakage
 from splatfix.plan import BuildWheel, EditSource, InstallWheel
@@ -23,8 +20,17 @@ from tests.conftest import Splatfix
 from tests.files import contents
 from tests.plan.machines import make_plan, refused
 
-from .environments import Interposed, Run, make_environment, pip, run_in, snapshot, write_extension
-from .test_tampered import edit, entry_file
+from .environments import (
+    Interposed,
+    Run,
+    backup_file,
+    make_environment,
+    pip,
+    run_in,
+    snapshot,
+    write_extension,
+)
+from .environments import edit as edit_json
 
 EDIT = PlannedEdit("type-is-cuda", ("probe.c",), "deprecated", "test")
 
@@ -66,6 +72,8 @@ def test_the_checkout_is_edited_and_revert_takes_it_back(environment: Environmen
     mode, content = now["probe.c"]
     assert b"/* x.is_cuda() */" in content and b"caf\xe9" in content and mode == before["probe.c"][0]
 
+    # what earlier versions noted beside it
+    edit_json(backup_file(environment, "edits"), lambda it: it.update(seal="0" * 64))
     undone = revert(environment.python)
     assert contents(source) == before and snapshot(environment) == environment_before
     assert str(source) in [item.source for item in undone.items]
@@ -113,40 +121,6 @@ def test_a_read_only_checkout_is_refused_before_the_build(
     error = refused(edited_in_place, environment, source)
     assert error.code == "cannot-write-source" and "probe.c" in error.what
     assert not environment.state_folder.exists()
-
-
-def test_what_this_user_has_not_edited_is_not_restored(
-    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
-) -> None:
-    """A journal that came with an environment: genuine, of another checkout, or of another user."""
-    source = source_with_work(tmp_path / "source")
-    before = contents(source)
-    edited_in_place(environment, source)
-    victim = Path(shutil.copytree(source, tmp_path / "victim"))
-    edited = contents(victim)
-
-    def to_victim(document: dict[str, Any]) -> None:
-        for step in document["steps"]:
-            step["source"] = step["source"] and str(victim)
-
-    for status in ("running", "done"):
-        edit(entry_file(environment), lambda it, status=status: it.update(status=status))
-        with monkeypatch.context() as patch:
-            patch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
-            assert refused(revert, environment.python).code == "journal-tampered"
-            shutil.copytree(own_cache / "splatfix", tmp_path / "another user" / "splatfix")
-            (tmp_path / "another user" / "splatfix" / "keys").chmod(0o777)
-            error = refused(revert, environment.python)
-            assert error.code == "cache-not-private" and "keys can be written by others" in error.what
-            assert "XDG_STATE_HOME" in refused(seal, "a text").todo[1].line()
-            shutil.rmtree(tmp_path / "another user")
-        genuine = entry_file(environment).read_bytes()
-        edit(entry_file(environment), to_victim)
-        assert refused(revert, environment.python).code == "journal-tampered"
-        entry_file(environment).write_bytes(genuine)
-    assert contents(victim) == contents(source) == edited
-    revert(environment.python)
-    assert contents(source) == before
 
 
 @pytest.mark.parametrize(("rule", "moved"), [("cstdint", True), ("type-is-cuda", False)])

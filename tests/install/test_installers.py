@@ -10,22 +10,23 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.holder import is_held
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.facts.environment import probe
 from splatfix.facts.system.live import LiveSystem
 from splatfix.install import revert
-from splatfix.install.backup import make_backup, restore
+from splatfix.install.backup import JournalPaths, make_backup, note_written, read_backup, restore
 from splatfix.install.environment import _LOCKED, Environment, open_environment, pip_install
+from splatfix.install.installed import find_installed
 from splatfix.install.wheels import open_wheel, write_wheel
 from tests.archs import request_for
 from tests.plan.machines import make_plan, refused
 
 from .environments import install, make_environment, run_in, snapshot, write_extension
-from .test_legacy import MAKERS, replace
+from .test_legacy import MAKERS
 
 UV = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
 needs_uv = pytest.mark.skipif(UV is None, reason="uv is not installed here")
+NAMES = ("fused-ssim", "diff_gaussian_rasterization", "a.b-C_d")
 KINDS = ("pip", pytest.param("uv", marks=needs_uv))
 
 
@@ -41,7 +42,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def bare(kind: str, tmp_path: Path) -> Environment:
     """An environment without pip, in a folder with a space and letters that are not ASCII."""
     made = make_environment(tmp_path / "meine Umgebung é" / ".venv", pip=False)
-    return open_environment(made.python, ProcessRunner())
+    return open_environment(made.python)
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
@@ -58,14 +59,24 @@ def test_built_installed_and_reverted(bare: Environment, kind: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS, indirect=True)
-@pytest.mark.parametrize("maker", MAKERS)
-def test_a_legacy_install_comes_back(bare: Environment, tmp_path: Path, maker: str) -> None:
-    MAKERS[maker](bare, tmp_path / "checkout", "fused-ssim")
+@pytest.mark.parametrize(("maker", "name"), list(zip(MAKERS, NAMES, strict=True)))
+def test_a_legacy_install_comes_back(
+    bare: Environment, kind: str, tmp_path: Path, maker: str, name: str
+) -> None:
+    MAKERS[maker](bare, tmp_path / "checkout", name)
     before = snapshot(bare)
-    backup, folder = replace(bare, "fused-ssim", tmp_path)
-    assert snapshot(bare) != before
-    restore(bare, backup, folder)
-    assert snapshot(bare) == before
+    stem = name.replace("-", "_").replace(".", "_")
+    path = write_wheel(tmp_path / "wheels", name, "1.0", {f"{stem}/__init__.py": b"old = False\n"}, "")
+    folder = tmp_path / "backup"
+    backup = make_backup(bare, open_wheel(path), folder)
+    pip_install(bare, tmp_path / "pip.log", path)
+    note_written(backup, folder, JournalPaths.of(bare))
+    if kind == "pip":  # uv leaves eggs, and the programs of them
+        assert not (bare.scripts / "old-tool").exists()
+        assert [item.version for item in find_installed(bare, name)] == ["1.0"]
+    for _ in range(2):
+        restore(bare, read_backup(folder, JournalPaths.of(bare)), folder)
+        assert snapshot(bare) == before
 
 
 @pytest.mark.parametrize("kind", ["pip"], indirect=True)
@@ -73,7 +84,7 @@ def test_a_legacy_install_comes_back(bare: Environment, tmp_path: Path, maker: s
 def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Path, how: str) -> None:
     """uv's link modes: what is installed is the very file in its cache, or a link to it."""
     old = write_wheel(tmp_path / "old", "pkg", "1.0", {"pkg/__init__.py": b"old = True\n"}, "")
-    pip_install(old, bare, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(bare, tmp_path / "pip.log", old)
     cache = tmp_path / "cache"
     cache.mkdir()
     for number, path in enumerate(filter(Path.is_file, sorted(bare.purelib.glob("pkg*/*")))):
@@ -84,7 +95,7 @@ def test_a_cache_behind_the_files_stays_as_it_is(bare: Environment, tmp_path: Pa
     before = snapshot(bare)
     new = open_wheel(write_wheel(tmp_path / "new", "pkg", "2.0", {"pkg/__init__.py": b"new = True\n"}, ""))
     backup = make_backup(bare, new, tmp_path / "backup")
-    pip_install(new.path, bare, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(bare, tmp_path / "pip.log", new.path)
     assert (bare.purelib / "pkg" / "__init__.py").read_bytes() == b"new = True\n"
     restore(bare, backup, tmp_path / "backup")
     assert snapshot(bare) == before and len(held) > 2

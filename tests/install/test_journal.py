@@ -15,7 +15,7 @@ from splatfix.core.errors import Exit
 from splatfix.core.files import write_json
 from splatfix.core.runner import ProcessRunner
 from splatfix.install.environment import Environment
-from splatfix.install.journal import EntryStatus, Journal, StepRecord, request_to_resume
+from splatfix.install.journal import EntryStatus, Journal, request_to_resume
 from splatfix.plan import Request
 from tests.cli.conftest import Document
 from tests.conftest import ROOT
@@ -23,22 +23,6 @@ from tests.plan.machines import refused
 from tests.tables import data
 
 from .environments import run_in, write_extension
-
-
-def test_an_entry_is_on_disk_before_and_after_each_step(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    entry = journal.start({"subjects": "x"}, "/usr/bin/python3", "simple knn/x")
-    assert journal.find(entry.id).status is EntryStatus.RUNNING
-    assert entry.id.endswith("-simple-knn-x")
-
-    step = StepRecord("install-wheel", "x", backup="backup-x")
-    entry = journal.begin(entry, step)
-    assert journal.find(entry.id) == entry and not entry.steps[-1].done and entry.active
-    entry = journal.finish(entry, step, digest="abc")
-    assert journal.find(entry.id).steps == (replace(step, done=True, digest="abc"),)
-    assert journal.unfinished() == (entry,)
-    entry = journal.end(entry, EntryStatus.REVERTED)
-    assert journal.unfinished() == () and not journal.find(entry.id).active
 
 
 def test_an_entry_is_found_by_its_number_or_the_beginning_of_its_id(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from splatfix.core.runner import Completed, ProcessRunner
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.install.environment import Environment, environment_lock, pip_install
 from splatfix.install.journal import EntryStatus, Journal
-from splatfix.install.undo import recover
+from splatfix.install.undo import Undoer
 from splatfix.knowledge.dropins import dropin_of
 from tests.conftest import ONE_IN, Survived
 from tests.tables import data
@@ -35,9 +35,9 @@ def driven(target: Environment, at: int, what: str, *sources: Path, scratch: Pat
 def settle(target: Environment) -> None:
     journal = Journal(target.state_folder)
     with environment_lock(target.state_folder):
-        recover(target, journal)
+        Undoer(target, journal).recover()
         assert journal.unfinished() == ()
-        assert recover(target, journal) == ()
+        assert Undoer(target, journal).recover() == ()
 
 
 @pytest.fixture(params=["drop-in", "develop"])
@@ -49,7 +49,7 @@ def prepared(environment: Environment, tmp_path: Path, request: pytest.FixtureRe
             develop(environment, tmp_path / name, name)
         return environment
     old = make_dropin_wheel(dropin_of("fused-ssim"), "0+older", tmp_path / "wheels")
-    pip_install(old, environment, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(environment, tmp_path / "pip.log", old)
     return environment
 
 

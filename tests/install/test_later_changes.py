@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from splatfix.core.errors import SplatfixError
 from splatfix.core.proof import Rung, RungName
 from splatfix.facts import gather
-from splatfix.install import EntryStatus, Journal, execute, revert, revert_all
+from splatfix.install import EntryStatus, Journal, execute, revert
 from splatfix.install.environment import Environment
 from tests.archs import request_for
 from tests.cli.conftest import Document
 from tests.conftest import Splatfix
 from tests.plan.machines import make_plan, refused
 
-from .environments import Stages, install, snapshot, write_extension
+from .environments import snapshot
 from .test_cli import fake_torch
 from .test_in_place import edited_in_place, source_with_work
 
@@ -51,21 +51,6 @@ def test_an_edited_drop_in(
     assert (dropin.parent / "mine.py").read_bytes() == MINE
     assert Path(kept["copy"]).is_relative_to(environment.state_folder / "journal")
     assert kept["copy"] in "".join(splatfix("revert", "--list", *python).stdout.split())
-
-
-def test_an_edit_under_a_later_version(stages: Stages, tmp_path: Path) -> None:
-    """The backup of the second installation holds the edited file of the first: it is kept when the first one goes."""
-    environment = stages.at("one")
-    module = environment.platlib / "tiny_probe" / "__init__.py"
-    module.write_bytes(module.read_bytes() + MINE)
-    edited = module.read_bytes()
-    install(environment, write_extension(tmp_path / "two", version="2.0", answer=7))
-    preview = revert_all(environment.python, dry_run=True)
-    done = revert_all(environment.python)
-    for outcomes in (preview, done):
-        assert [len(item.kept) for one in outcomes for item in one.items] == [0, 1]
-    (kept,) = done[1].items[0].kept
-    assert Path(kept.copy).read_bytes() == edited and snapshot(environment) == stages.files["blank"]
 
 
 def test_an_undoing_done_again_says_the_same(

@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
-from splatfix.install.backup import Backup, make_backup, note_written, read_backup, restore
-from splatfix.install.environment import Environment, pip_install
+from splatfix.install.environment import Environment
 from splatfix.install.installed import find_installed
-from splatfix.install.journal_paths import JournalPaths
-from splatfix.install.wheels import open_wheel, write_wheel
 from tests.files import put
 from tests.plan.machines import refused
-
-from .environments import snapshot
 
 ENTRY_POINTS = "[console_scripts]\nold-tool = probe:run\n"
 
@@ -62,58 +56,11 @@ def egg(target: Environment, name: str, *, zipped: bool) -> None:
     share(target, f"./{place.name}")
 
 
-def replace(target: Environment, name: str, tmp_path: Path) -> tuple[Backup, Path]:
-    """Install a wheel of that name over it; the backup and its folder."""
-    stem = name.replace("-", "_").replace(".", "_")
-    path = write_wheel(tmp_path / "wheels", name, "1.0", {f"{stem}/__init__.py": b"old = False\n"}, "")
-    folder = tmp_path / f"backup-{name}"
-    backup = make_backup(target, open_wheel(path), folder)
-    pip_install(path, target, ProcessRunner(), tmp_path / "pip.log")
-    note_written(backup, folder, JournalPaths.of(target))
-    return read_backup(folder, JournalPaths.of(target)), folder
-
-
 MAKERS: dict[str, Callable[[Environment, Path, str], None]] = {
     "develop": develop,
     "egg": lambda target, _, name: egg(target, name, zipped=False),
     "zipped egg": lambda target, _, name: egg(target, name, zipped=True),
 }
-
-
-NAMES = ("fused-ssim", "diff_gaussian_rasterization", "a.b-C_d")
-
-
-@pytest.mark.parametrize(("maker", "name"), list(zip(MAKERS, NAMES, strict=True)))
-def test_it_comes_back(environment: Environment, tmp_path: Path, maker: str, name: str) -> None:
-    MAKERS[maker](environment, tmp_path / "checkout", name)
-    share(environment, "/another/checkout")
-    before = snapshot(environment)
-    backup, folder = replace(environment, name, tmp_path)
-    assert not (environment.scripts / "old-tool").exists(), "pip left it"
-    assert [item.version for item in find_installed(environment, name)] == ["1.0"]
-    for _ in range(2):
-        restore(environment, backup, folder)
-        assert snapshot(environment) == before
-
-
-def test_the_shared_list_in_any_order(environment: Environment, tmp_path: Path) -> None:
-    names = ("simple-knn", "fused-ssim", "other")
-    for name in names:
-        develop(environment, tmp_path / name, name)
-    before = snapshot(environment)
-    made = [replace(environment, name, tmp_path) for name in names]
-    for backup, folder in made:  # the first one first
-        restore(environment, backup, folder)
-    assert snapshot(environment) == before
-
-
-def test_what_others_added_to_the_shared_list_stays(environment: Environment, tmp_path: Path) -> None:
-    develop(environment, tmp_path / "fused-ssim", "fused-ssim")
-    backup, folder = replace(environment, "fused-ssim", tmp_path)
-    share(environment, "/later/checkout")
-    restore(environment, backup, folder)
-    lines = (environment.purelib / "easy-install.pth").read_text().splitlines()
-    assert sorted(lines) == sorted([str(tmp_path / "fused-ssim"), "/later/checkout"])
 
 
 FIFO = b"a pipe"

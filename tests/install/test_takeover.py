@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install import revert
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.takeover import refuse_takeover
@@ -33,7 +32,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 def with_other(environment: Environment, folder: Path) -> Environment:
     made = write_wheel(folder, "other", "1.0", OTHER, "")
-    pip_install(made, environment, ProcessRunner(), folder / "pip.log")
+    pip_install(environment, folder / "pip.log", made)
     return environment
 
 
@@ -65,13 +64,13 @@ def test_what_is_new_or_the_same_is_not(environment: Environment, tmp_path: Path
     for _ in range(2):
         (told,) = refuse_takeover(shared, [good])
         assert str(shared.purelib / "evil.pth") in told
-    pip_install(good.path, shared, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(shared, tmp_path / "pip.log", good.path)
     assert refuse_takeover(shared, [good]) == []
 
 
 def test_an_installation_leaves_the_other_package_as_it_is(environment: Environment, tmp_path: Path) -> None:
     made = write_wheel(tmp_path, "other", "1.0", {"tiny_probe/__init__.py": b"answer = 1\n"}, "")
-    pip_install(made, environment, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(environment, tmp_path / "pip.log", made)
     before = snapshot(environment)
     error = refused(install, environment, write_extension(tmp_path / "source"))
     assert error.code == "takes-over" and "other 1.0" in error.what

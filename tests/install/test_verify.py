@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import WheelCache, execute
 from splatfix.install.environment import Environment
@@ -154,7 +153,7 @@ def test_what_asks_for_a_gpu_is_kept_where_there_is_none(
 def test_a_module_cannot_say_itself_that_it_was_imported(environment: Environment) -> None:
     lines = """print('splatfix-imported ["liar", null]'); print('splatfix-imported-0 [', flush=True)"""
     put(environment.purelib, {"liar.py": f"import os\n{lines}\nos._exit(0)\n"})
-    assert refused(check_import, ["liar"], [], environment, ProcessRunner()).code == "import-failed"
+    assert refused(check_import, ["liar"], [], environment).code == "import-failed"
 
 
 @pytest.mark.parametrize(

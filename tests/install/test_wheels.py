@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.install import Journal, revert
 from splatfix.install.environment import Environment, pip_install
 from splatfix.install.installed import find_installed
@@ -62,7 +61,7 @@ def test_a_written_wheel_is_a_proper_wheel_and_always_the_same(tmp_path: Path) -
 def test_pip_writes_exactly_where_we_say(environment: Environment, tmp_path: Path) -> None:
     wheel = open_wheel(write_wheel(tmp_path, "pkg", "1.0", FILES, "A package"))
     said = {path for path in wheel.destinations(environment) if path.suffix != ".exe"}
-    pip_install(wheel.path, environment, ProcessRunner(), tmp_path / "pip.log")
+    pip_install(environment, tmp_path / "pip.log", wheel.path)
     (installed,) = find_installed(environment, "pkg")
     written = {path for path in installed.files if path.suffix != ".pyc"}
     added_by_pip = {installed.info / name for name in ("INSTALLER", "REQUESTED", "direct_url.json")}

@@ -14,7 +14,7 @@ from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install.environment import Environment
 from splatfix.model import Fact, Facts
-from splatfix.wheels import Search, Verdict, wanted_by_name
+from splatfix.wheels import Search, wanted_by_name
 from tests.archs import goal
 from tests.plan.machines import changed, cuda_source
 from tests.tables import data
@@ -107,20 +107,20 @@ def test_twenty_wheels_for_five_gpus(wheels: Path, facts: Facts) -> None:
             for target in TARGETS:
                 for name in ("found_probe", "inria-v1"):
                     (candidate,) = asked(name, server.address + "/", facts, target).candidates
-                    proven = candidate.verdict is Verdict.PROVEN
+                    proven = candidate.rejected is None
                     assert proven is (target in serves.split()), (number, target, candidate)
-                    assert proven or candidate.code == "wrong-gpu-code"
+                    assert proven or candidate.rejected.code == "wrong-gpu-code"
     (other,) = asked("depth-alpha", str(folder), facts, "sm_120").candidates
-    assert (other.verdict, other.code) == (Verdict.UNSUITED, "wrong-face")
+    assert other.rejected and (other.rejected.exit_code, other.rejected.code) == (1, "wrong-face")
 
 
 def test_the_old_abi_is_seen_by_torchs_symbols(wheels: Path, facts: Facts) -> None:
     (candidate,) = asked("found_probe", str(wheels / "old-abi"), facts, "sm_120").candidates
-    assert candidate.code == "torch-symbols-missing", candidate
+    assert candidate.rejected and candidate.rejected.code == "torch-symbols-missing", candidate
     newer = replace(facts.environment.torch.value, version="2.12.0+cu130")  # type: ignore[type-var]
     other = changed(facts, torch=Fact(newer, "test"))
     (candidate,) = asked("found_probe", str(wheels / "wheels" / "0"), other, "sm_120").candidates
-    assert candidate.code == "wrong-torch", candidate
+    assert candidate.rejected and candidate.rejected.code == "wrong-torch", candidate
 
 
 def test_it_is_installed_loads_beside_torch_and_is_undone(

@@ -57,14 +57,13 @@ def test_installed_without_a_compiler(native: Environment, tmp_path: Path) -> No
 
 def test_what_the_wheel_carries_is_its_own(native: Environment, tmp_path: Path) -> None:
     """Equal sources give equal wheels, and no file of the cache ends up in one."""
-    from splatfix.install.dropins import make_dropin_wheel
-    from splatfix.install.nvrtc import compile_cuda_kernels
+    from splatfix.install.dropins import compile_cuda_kernels, make_dropin_wheel
     from splatfix.knowledge.dropins import dropin_of
 
     made = []
     for name in ("one", "two"):
         compiled, _ = compile_cuda_kernels(
-            dropin_of("simple-knn"), archs("sm_90", "sm_120a"), native, ProcessRunner(), tmp_path / "log"
+            dropin_of("simple-knn"), archs("sm_90", "sm_120a"), native, tmp_path / "log"
         )
         made.append(make_dropin_wheel(dropin_of("simple-knn"), "0+x", tmp_path / name, compiled))
     assert made[0].read_bytes() == made[1].read_bytes()

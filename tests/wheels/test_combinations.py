@@ -11,7 +11,7 @@ import pytest
 from splatfix.core.toml import parse_toml
 from splatfix.facts import read_source
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for
-from splatfix.wheels import Verdict, Wanted, wanted_by_name, wanted_by_source
+from splatfix.wheels import Wanted, wanted_by_name, wanted_by_source
 from tests.plan.machines import rasterizer_source
 
 from .forge import SYMBOL, Server, context_of, search, serving, torch_in, write_page, write_wheel
@@ -34,11 +34,11 @@ def test_the_right_wheel_or_the_right_reason(case: Mapping[str, Any], tmp_path: 
         answer = search(_wanted(case, tmp_path), index, context)
     assert not answer.unanswered
     if "chosen" in case:
-        assert answer.best and answer.best.wheel == case["chosen"], answer
-        assert answer.verdict is Verdict.PROVEN and answer.best.evidence
+        assert answer.best and answer.best.link.wheel == case["chosen"], answer
+        assert answer.exit_code == 0 and answer.best.evidence
     else:
-        assert [item.code for item in answer.candidates] == case["refused"], answer
-        assert answer.best is None and all(item.reason for item in answer.candidates)
+        assert [item.rejected.code for item in answer.candidates if item.rejected] == case["refused"], answer
+        assert answer.best is None
 
 
 def _suffix(case: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from splatfix.install.nvrtc import variants_of
+from splatfix.install.dropins import variants_of
 from splatfix.kernels import gsplat_csrc, nvrtc, rasterizer_cuda, surfels_cuda
 from splatfix.kernels.contributions import contributions
 from splatfix.kernels.knn import distCUDA2

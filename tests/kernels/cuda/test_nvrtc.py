@@ -19,7 +19,7 @@ import torch
 
 from splatfix.binaries import read_binary
 from splatfix.context.coverage import judge
-from splatfix.install.nvrtc import _OPTIONS
+from splatfix.install.dropins import _OPTIONS
 from splatfix.kernels import gsplat_cuda, nvrtc
 from splatfix.kernels.nvrtc import Compiler, NoKernels, compile_kernels, find_compiler
 from splatfix.knowledge import Arch
