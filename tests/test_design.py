@@ -340,6 +340,7 @@ STARTS_PROCESSES = {
     "splatfix/core/shell.py": "only quotes words",
     "splatfix/explain/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
+    "splatfix/install/setup_recorder.py": "refuses them in the place of subprocess, in the target interpreter",
 }
 
 
