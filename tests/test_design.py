@@ -340,6 +340,7 @@ STARTS_PROCESSES = {
     "splatfix/core/shell.py": "only quotes words",
     "splatfix/explain/passthrough.py": "starts the command that was typed, on the user's own terminal",
     "splatfix/certify/monitor.py": "starts the command that was typed, on the user's own terminal",
+    "splatfix/install/setup_recorder.py": "refuses them in the place of subprocess, in the target interpreter",
 }
 
 
@@ -432,29 +433,29 @@ def test_the_command_line_is_parsed_and_not_searched() -> None:
 
 # Lines of Python that a room has reached; a number here only falls. The aim is DESIGN's: 64,500 outside tests, 42,000 in them.
 CEILINGS = {
-    "splatfix/app": 3565,
+    "splatfix/app": 3552,
     "splatfix/binaries": 1937,
     "splatfix/budget": 771,
     "splatfix/certify": 9242,
     "splatfix/checks": 7068,
-    "splatfix/cli": 1083,
+    "splatfix/cli": 1079,
     "splatfix/containers": 1868,
     "splatfix/context": 2667,
-    "splatfix/core": 2506,
+    "splatfix/core": 2498,
     "splatfix/explain": 1311,
-    "splatfix/facts": 10474,
-    "splatfix/install": 5477,
+    "splatfix/facts": 10461,
+    "splatfix/install": 4975,
     "splatfix/kernels": 7252,
     "splatfix/knowledge": 3601,
     "splatfix/model": 1790,
-    "splatfix/plan": 5204,
+    "splatfix/plan": 5191,
     "splatfix/report": 4802,
     "splatfix/scenes": 451,
-    "splatfix/wheels": 1297,
+    "splatfix/wheels": 1271,
     "smoke_trainer": 5553,
-    "tools": 2565,
+    "tools": 2559,
     "examples": 58,
-    "tests": 50346,
+    "tests": 50199,
 }
 
 

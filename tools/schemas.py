@@ -32,6 +32,7 @@ from splatfix.install.journal import Entry
 from splatfix.install.outcome import CachedWheel, InstallOutcome, RevertOutcome
 from splatfix.knowledge.archs import RequestedTarget
 from splatfix.model import Facts, Finding, Source
+from splatfix.model.inquiry import Inquiry
 from splatfix.plan import Options, Plan
 from splatfix.report.comparison import Difference
 from splatfix.report.documents import SCHEMA_VERSION
@@ -191,6 +192,7 @@ INSTALLED = {
     "dry_run": bool,
     "plan": Plan | None,
     "options": Options | None,
+    "inquiries": list[Inquiry],
     "outcome": InstallOutcome | None,
 }
 UNRECOGNISED = "splatfix"

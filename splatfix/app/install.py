@@ -22,11 +22,13 @@ from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
 from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
+from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair
 from splatfix.install.submodules import fetch_submodules, wanted_submodules
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
+from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import WITHOUT_COMPILER, BuildWheel
 from splatfix.plan import (
     NO_SOURCES,
@@ -67,6 +69,8 @@ class InstallRequest(Struct, frozen=True, kw_only=True):
     use_cache: bool = True
     reinstall: bool = False
     why: bool = False
+    ask_setup: bool = False
+    """Also ask the setup.py of each build what it would compile."""
     verbose: bool = False
     as_json: bool = False
     indexes: tuple[str, ...] = ()
@@ -234,7 +238,8 @@ def explain(request: InstallRequest) -> Planned:
     folders = tuple(text for text in sources if text not in wheels.steps)
     summary = summarise(folders, case.context, named=sources, fetch=to_fetch)
     case = replace(case, sources=summary, lanes=lanes(), keep=request.keep)
-    return _ranked(require(rank_request(case, named=bool(named))))
+    ranking = require(rank_request(case, named=bool(named)))
+    return _ranked(ranking, case.context.facts if request.ask_setup else None)
 
 
 def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
@@ -246,7 +251,12 @@ def explain_elsewhere(request: InstallRequest, facts_file: Path) -> Planned:
     return _ranked(Ranking(rank(Case(context=context, lanes=lanes(), sources=sources, keep=request.keep))))
 
 
-def _ranked(ranking: Ranking) -> Planned:
+def _ranked(ranking: Ranking, facts: Facts | None = None) -> Planned:
+    """Show a ranking.
+
+    Args:
+        facts: with them the setup.py of each build of its best plan is asked.
+    """
     options, best = ranking.options, ranking.best
     plan, problem, exit_code = None, None, Exit.OK
     if isinstance(best, Plan):
@@ -256,15 +266,26 @@ def _ranked(ranking: Ranking) -> Planned:
     elif not options.available:
         exit_code = Exit.UNDETERMINED
 
+    inquiries: list[Inquiry] = []
+    if plan and facts:
+        with one_line(console.err(), "Asking setup.py") as tell:
+            for inquiry, refusal in ask_plan(plan, facts, tell):
+                inquiries.append(inquiry)
+                if refusal and problem is None:
+                    problem, exit_code = refusal.error(), refusal.exit_code
+
     def text(console: Console) -> None:
         if plan:
             installation.show_plan(console, plan, install_step(plan), why=True)
             console.print()
+        installation.show_inquiries(console, inquiries)
         show_options(console, options)
 
     return Planned(
         command="install",
-        data=lambda: installation.install_document(plan=plan, options=options, dry_run=True),
+        data=lambda: installation.install_document(
+            plan=plan, options=options, inquiries=inquiries, dry_run=True
+        ),
         text=text,
         exit_code=exit_code,
         error=problem,

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from splatfix.core.errors import usage_error
-
-if TYPE_CHECKING:
-    from splatfix.knowledge import Arch, RequestedTarget
+from splatfix.knowledge import Arch, RequestedTarget, parse_requested, parse_targets
 
 
 def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
-    """``--target`` values where only a named GPU makes sense, each once, in the order given.
+    """Read ``--target`` values where only a named GPU makes sense, each once, in the order given.
 
     Raises:
         SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
     """
-    from splatfix.knowledge import parse_targets
-
     try:
         return tuple(dict.fromkeys(arch for text in _each(targets) for arch in parse_targets(text)))
     except ValueError as error:
@@ -26,13 +21,11 @@ def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
 
 
 def archs_or_auto(targets: Iterable[str] | None) -> tuple[RequestedTarget, ...]:
-    """``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
+    """Read ``--target`` values, ``auto`` for this machine's own GPUs among them, each once, in the order given.
 
     Raises:
         SplatfixError: ``unknown-arch`` (exit code 2).
     """
-    from splatfix.knowledge import parse_requested
-
     try:
         return parse_requested(_each(targets))
     except ValueError as error:
@@ -40,7 +33,7 @@ def archs_or_auto(targets: Iterable[str] | None) -> tuple[RequestedTarget, ...]:
 
 
 def _each(targets: Iterable[str] | None) -> tuple[str, ...]:
-    """What was named; a text alone is one name, and not its letters."""
+    """Return what was named; a text alone is one name, and not its letters."""
     if isinstance(targets, str):
         return (targets,)
     return tuple(targets or ())

@@ -19,6 +19,7 @@ from splatfix.facts.machine import toolkits
 from splatfix.facts.system.live import CachingSystem, LiveSystem, System
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
+from splatfix.facts.system.recording import RecordingSystem
 from splatfix.model import SCHEMA_VERSION, EnvironmentFacts, Facts, absent
 
 
@@ -50,8 +51,6 @@ def gather(
         if system is None and python and answer.value is None:
             refuse_other_program(python, answer.error)
         return facts
-    from splatfix.facts.system.recording import RecordingSystem
-
     recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
     facts = _gather(recording, python, try_imports, chosen)
     recording.write(python or live.python, redact=redact, imports=try_imports)
@@ -119,6 +118,9 @@ def load(path: Path) -> Facts:
         raise SplatfixError.of(
             "facts.facts-too-new", path=path, version=version, schema_version=SCHEMA_VERSION
         )
+    if isinstance(version, int) and version < SCHEMA_VERSION:
+        # what an earlier splatfix read of a checkout had another form
+        document = {key: document[key] for key in document.keys() - {"checkout", "schema_version"}}
     try:
         return redacted(from_json(Facts, document))
     except ValueError as error:

@@ -11,17 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import __version__
-from splatfix.core.errors import SplatfixError
+from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
 from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
 from splatfix.facts import read_source
-from splatfix.facts.source.copying import LeftOut, copy_source
-from splatfix.install.edit import edited_contents, write_edits
+from splatfix.facts.source.copying import LeftOut
+from splatfix.install.ask import ask_setup, contradiction
 from splatfix.install.environment import Environment, build_command, child_environment, writable_log
 from splatfix.install.link_names import link_names
-from splatfix.install.scratch import Scratch, name_of_copy, scratch_folder
+from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.model import Facts
@@ -39,14 +39,18 @@ _COMPILING = re.compile(r"\s-c (?:-\S+ )*(\S+\.(?:cu|cpp|cc|cxx|c))\b")
 _NO_OTHER_INSTALLS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}
 # Python runs sitecustomize of the first folder on its path at every start, so also in the children that pip starts.
 # Torch's own files stay as they are: the function is replaced in memory, after the module was loaded.
-_SITECUSTOMIZE = """
+_AFTER_IMPORT = """
 import importlib.util
 import sys
 
 
-class _SilencedCheck:
+class AfterImport:
+    def __init__(self, name, change):
+        self.name, self.change = name, change
+        sys.meta_path.insert(0, self)
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch.utils.cpp_extension":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -56,17 +60,38 @@ class _SilencedCheck:
 
         def exec_module(module):
             load(module)
-            module._check_cuda_version = _silenced
+            self.change(module)
 
         spec.loader.exec_module = exec_module
         return spec
-
-
-def _silenced(*args, **kwargs):
+"""
+_SILENCED_CHECK = """
+def silenced(*args, **kwargs):
     print("splatfix: --force-cuda-mismatch: torch's check of the CUDA version is silenced", flush=True)
 
 
-sys.meta_path.insert(0, _SilencedCheck())
+def silence(module):
+    module._check_cuda_version = silenced
+
+
+AfterImport("torch.utils.cpp_extension", silence)
+"""
+# pip asks for the metadata and builds the wheel in processes of their own, each of which runs setup.py once.
+_ONE_SETUP = """
+def act_once(module):
+    import distutils.core
+
+    setup, calls = distutils.core.setup, []
+
+    def setup_or_pass(**attributes):
+        calls.append(attributes)
+        if len(calls) == {call}:
+            return setup(**attributes)
+
+    distutils.core.setup = setup_or_pass  # setuptools' own calls it
+
+
+AfterImport("setuptools", act_once)
 """
 
 
@@ -107,25 +132,30 @@ def build_wheel(
     while True:
         with scratch_folder(source=step.source) as scratch:
             tell("copying the source")
-            repository = Path(step.repository or step.source)
-            copy = scratch.copy / name_of_copy(repository)
-            left_out = copy_source(Path(step.source), copy, repository)
-            folder = copy / Path(step.source).relative_to(repository)
-            scratch = replace(scratch, copy=copy, source=folder, left_out=left_out)
-            write_edits(edited_contents(scratch.source, step.edits))
+            scratch = copy_to_build(step, scratch)
             source = read_source(scratch.source)
             identity = identity_of(step, built_with, source.reads, places)
             key = wheel_key(scratch.copy, identity) if cache else ""
             kept = cache.take(key, wheels) if cache else None
             if kept is not None:
-                return Built(kept, True, left_out)
+                return Built(kept, True, scratch.left_out)
+            variables = _variables(step, environment, runner, scratch, source.libraries)
+            tell("asking setup.py")
+            inquiry = ask_setup(step, scratch, facts, environment, runner, variables, stop)
+            require(contradiction(step, inquiry, facts, environment))
+            with writable_log(log), log.open("a", encoding="utf-8") as file:
+                file.writelines(f"# setup.py, asked: {line}\n" for line in inquiry.lines)
             tell("running its setup.py")
-            cause = _run_pip(step, environment, runner, scratch, log, tell, stop, source.libraries)
+            cause = _run_pip(step, environment, runner, scratch, variables, log, tell, stop)
             if cause is None:
                 made = _take_wheel(step, scratch, wheels, log, built_with)
-                if cache:
+                # a variable that it reads by a computed name, and that is set, is not in the key
+                is_keyed = identity == identity_of(
+                    step, built_with, (*source.reads, *inquiry.answer.reads), places
+                )
+                if cache and is_keyed:
                     cache.put(key, made, identity, origin_of(Path(step.source)))
-                return Built(made, False, left_out)
+                return Built(made, False, scratch.left_out)
         jobs = int(step.variables.get("MAX_JOBS", "1"))
         if cause.kind != "killed" or jobs == 1:
             first, *others = cause.lines or ("it printed nothing",)
@@ -145,16 +175,14 @@ def build_wheel(
         step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
 
 
-def _run_pip(
-    step: BuildWheel,
-    environment: Environment,
-    runner: Runner,
-    scratch: Scratch,
-    log: Path,
-    tell: Callable[[str], None],
-    stop: threading.Event,
-    libraries: tuple[str, ...],
-) -> BuildFailure | None:
+def _variables(
+    step: BuildWheel, environment: Environment, runner: Runner, scratch: Scratch, libraries: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the variables of the build, and put what they name into the scratch folder.
+
+    Args:
+        libraries: that the source links by name.
+    """
     variables = {
         **_NO_OTHER_INSTALLS,
         **step.variables,
@@ -166,12 +194,29 @@ def _run_pip(
         # CMake has a variable of its own; an empty part would stand for the current folder
         for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
             variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
+    changes = ""
     if step.cuda_mismatch:
-        # first on PYTHONPATH, it silences torch's check of the toolkit
-        silenced = scratch.root / "silenced"
-        silenced.mkdir()
-        (silenced / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
-        variables["PYTHONPATH"] = str(silenced)
+        changes += _SILENCED_CHECK
+    if step.setup_call:
+        changes += _ONE_SETUP.format(call=step.setup_call)
+    if changes:
+        folder = scratch.root / "first-on-path"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
+        variables["PYTHONPATH"] = str(folder)
+    return variables
+
+
+def _run_pip(
+    step: BuildWheel,
+    environment: Environment,
+    runner: Runner,
+    scratch: Scratch,
+    variables: Mapping[str, str],
+    log: Path,
+    tell: Callable[[str], None],
+    stop: threading.Event,
+) -> BuildFailure | None:
     argv = build_command(environment, scratch.source, scratch.wheels)
 
     def follow(line: str) -> None:

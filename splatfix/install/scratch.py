@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.resources import user_cache
 from splatfix.core.scratch import PREFIX, ScratchFolder, sweep
-from splatfix.facts.source.copying import LeftOut
+from splatfix.facts.source.copying import LeftOut, copy_source
+from splatfix.install.edit import edited_contents, write_edits
+from splatfix.model.steps import BuildWheel
 
 # torch adds no architecture flags when any nvcc flag contains this text, and include flags contain the scratch path.
 _FORBIDDEN = "arch"
@@ -68,6 +71,20 @@ def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scrat
         yield made
     finally:
         folder.remove()
+
+
+def copy_to_build(step: BuildWheel, scratch: Scratch) -> Scratch:
+    """Fill a fresh folder with the step's source, or the repository around it, and make the step's edits there.
+
+    Raises:
+        SplatfixError: ``disk-full``, ``cannot-copy``, ``source-too-large``.
+    """
+    repository = Path(step.repository or step.source)
+    copy = scratch.copy / name_of_copy(repository)
+    left_out = copy_source(Path(step.source), copy, repository)
+    source = copy / Path(step.source).relative_to(repository)
+    write_edits(edited_contents(source, step.edits))
+    return replace(scratch, copy=copy, source=source, left_out=left_out)
 
 
 def name_of_copy(folder: Path) -> str:

@@ -8,7 +8,7 @@ from splatfix.model.fact import Fact
 from splatfix.model.machine import MachineFacts
 from splatfix.model.source import Checkout
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Facts(Struct, frozen=True, forbid_unknown_fields=True):

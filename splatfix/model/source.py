@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from splatfix.core.reading import Unread
 
@@ -316,3 +318,21 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     def label(self) -> str:
         """What to call it: its name, or its folder's."""
         return self.name or Path(self.folder).name
+
+    @property
+    def packages_apart(self) -> tuple[Source, ...]:
+        """It once for each package that its setup.py makes, each by a call of ``setup()``; () where they cannot be told apart."""
+        if len(self.setups) < 2:
+            return (self,)
+        names = {canonicalize_name(name) for name in self.setups if name}
+        # what has no module of its own would be held to GPU code that it never has
+        if len(names) < len(self.setups) or len(self.modules) < len(self.setups):
+            return ()
+        return tuple(replace(self, name=name) for name in self.setups)
+
+    @property
+    def setup_call(self) -> int:
+        """Which call of ``setup()`` makes it, from 1 on; 0 where its setup.py has no other."""
+        if len(self.setups) < 2 or self.name not in self.setups:
+            return 0
+        return self.setups.index(self.name) + 1

@@ -170,6 +170,8 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
     """Version of the toolkit that the command will take, as far as it is known."""
     repository: str = ""
     """What the scratch copy is of, where the build reaches above ``source``."""
+    setup_call: int = 0
+    """Which call of ``setup()`` in its setup.py makes this package, from 1 on; 0 where there is one."""
     targets: tuple[Arch, ...] = ()
     """() where there is no CUDA code."""
     variables: Mapping[str, str] = field(default_factory=dict)

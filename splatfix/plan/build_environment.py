@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -33,10 +33,6 @@ _REMOVED = (
 )
 
 
-_WHY_ON = "its setup.py compiles CUDA code then, also where no GPU is in sight"
-_WHY_ALSO = "its setup.py compiles nothing of its own without it"
-
-
 def build_environment(
     facts: Facts,
     source: Source,
@@ -51,7 +47,22 @@ def build_environment(
     where that nvcc is a wrapper script.
     """
     toolkit = chosen.toolkit
-    cached, why_cached = compiler_cache(facts, toolkit, source)
+    variables: dict[str, str] = {}
+    reasons: list[Reason] = []
+
+    def decide(names: Mapping[str, str], why: str, found_via: str = "") -> None:
+        variables.update(names)
+        reasons.extend(Reason(f"{name}={value}: {why}", found_via) for name, value in names.items())
+
+    decide({"CUDA_HOME": toolkit.root}, chosen.why)
+    variables |= {"CC": compilers.cc, "CXX": compilers.cxx}
+    reasons.append(Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"))
+    decide(jobs.variables, jobs.why)
+    decide(archs.variables, archs.why)
+    decide(
+        source.switches.on, "its setup.py compiles CUDA code then, also where no GPU is in sight", "setup.py"
+    )
+    decide(source.switches.also, "its setup.py compiles nothing of its own without it", "setup.py")
     # folders that the compilers must search too
     headers, torch = {}, facts.environment.torch.value
     if toolkit.found_via == OWN_TOOLKIT:
@@ -61,33 +72,14 @@ def build_environment(
     if torch and lacking and (borrowed := lending_folders(torch, toolkit.version or "", lacking)):
         short = ", ".join(item for item in toolkit.missing if item.startswith("include/"))
         headers[os.pathsep.join(borrowed)] = f"headers that the toolkit lacks ({short})"
-    variables = {
-        "CUDA_HOME": toolkit.root,
-        "CC": compilers.cc,
-        "CXX": compilers.cxx,
-        "MAX_JOBS": str(jobs.count),
-        **archs.variables,
-        **source.switches.on,
-        **source.switches.also,
-        **cached,
-    }
+    reasons += [Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()]
+    cached, why_cached = compiler_cache(facts, toolkit, source)
+    variables |= cached
+    reasons += why_cached
     if headers:
         # what the user has there is searched after what the build cannot do without
         theirs = facts.machine.variables.get("CPATH", "")
         variables["CPATH"] = os.pathsep.join(filter(None, [*headers, theirs]))
-    given = [
-        *((item, archs.why, "") for item in archs.variables.items()),
-        *((item, _WHY_ON, "setup.py") for item in source.switches.on.items()),
-        *((item, _WHY_ALSO, "setup.py") for item in source.switches.also.items()),
-    ]
-    reasons = [
-        Reason(f"CUDA_HOME={toolkit.root}: {chosen.why}"),
-        Reason(f"CC={compilers.cc}, CXX={compilers.cxx}: {compilers.why}"),
-        jobs.reason,
-        *(Reason(f"{name}={value}: {why}", found_via) for (name, value), why, found_via in given),
-        *(Reason(f"CPATH={folder}: {why}") for folder, why in headers.items()),
-        *why_cached,
-    ]
     if not archs.variables:
         reasons.append(Reason(archs.why))
     return variables, reasons
@@ -106,9 +98,9 @@ class Jobs(Struct, frozen=True):
     why: str
 
     @property
-    def reason(self) -> Reason:
-        """For the plan."""
-        return Reason(f"MAX_JOBS={self.count}: {self.why}")
+    def variables(self) -> dict[str, str]:
+        """What tells builders."""
+        return {"MAX_JOBS": str(self.count)}
 
 
 def job_count(facts: Facts) -> Jobs:

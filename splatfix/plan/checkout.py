@@ -130,9 +130,10 @@ def read_sources(
                 return Rejected.of("plan.source-unreadable", source_folder=source.folder, error=source.error)
             if source.missing_folders:
                 return incomplete(source.label, path, source.missing_folders, request)
-            if len(source.setups) > 1:
+            apart = source.packages_apart
+            if not apart:
                 return _several_setups(path, source, request)
-            sources[str(path)] = source
+            sources |= {f"{path} {package.name}": package for package in apart}
     of_one_name: dict[str, list[Source]] = {}
     for source in sources.values():
         of_one_name.setdefault(canonicalize_name(source.label), []).append(source)
@@ -250,7 +251,7 @@ def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
     """Build the rejection for a setup.py of several packages, of which pip builds one."""
     todo: list[Step] = []
     for inner in walk_extensions(folder, below=True).found:
-        if len(read_source(inner).setups) < 2:
+        if read_source(inner).packages_apart:
             todo.append(run("splatfix", "install", as_typed(inner), *request.options))
     if todo:
         todo.insert(0, say("Name what below it has a setup.py of its own:"))

@@ -23,7 +23,7 @@ from splatfix.context.requirements import (
 )
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
-from splatfix.knowledge.imports import repository_of
+from splatfix.knowledge.imports import Repository, repository_of
 from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.model import Facts, ImportedModule, Pin, Source
 from splatfix.model.option import Request
@@ -60,15 +60,6 @@ class Lacks(Struct, frozen=True):
     def requirements(self) -> tuple[str, ...]:
         """What pip has to bring before it is built, once each."""
         return tuple({name_of(text): text for text in (*self.to_build, *self.to_import)}.values())
-
-    @property
-    def purposes(self) -> str:
-        """``wheel to be built and jaxtyping, rich>=12 to be imported``."""
-        purposes = []
-        for requirements, purpose in ((self.to_build, "to be built"), (self.to_import, "to be imported")):
-            if requirements:
-                purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
-        return " and ".join(purposes)
 
 
 def missing_submodules(
@@ -191,7 +182,7 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built
         to_build += [text for text in source.build_requires if not met(facts, text)]
         to_build += _unlisted(by_setup.requirements, to_build)
     declared = unmet(facts, source)
-    to_import = [text for text in declared if not repository_of(_module_name(text))]
+    to_import = [text for text in declared if not _repository(text)]
     to_import += _unlisted(imported.requirements, [*to_build, *to_import])
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build = [text for text in to_build if text != "ninja"]
@@ -199,8 +190,9 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built
     return Lacks(tuple(to_build), tuple(to_import), declared, imported, by_setup, pins)
 
 
-def _module_name(requirement: str) -> str:
-    return name_of(requirement).replace("-", "_")
+def _repository(requirement: str) -> Repository | None:
+    """Return what pip cannot bring a requirement from: it has to be compiled against the installed torch."""
+    return repository_of(name_of(requirement).replace("-", "_"))
 
 
 def _unlisted(requirements: Sequence[str], listed: Sequence[str]) -> list[str]:
@@ -239,6 +231,10 @@ def _rejection(
         names = ", ".join(item.module for item in repositories)
         return Rejected.of("plan.import-not-built", todo=tuple(todo), label=source.label, names=names)
     if interpreter and lacks.requirements and not request.with_dependencies:
+        purposes = []
+        for requirements, purpose in ((lacks.to_build, "to be built"), (lacks.to_import, "to be imported")):
+            if requirements:
+                purposes.append(f"{', '.join(dict.fromkeys(requirements))} {purpose}")
         with_them = replace(request, with_dependencies=True).options
         argv = ("splatfix", "install", *request.sources, *with_them, *python_option(facts))
         return Rejected.of(
@@ -249,7 +245,7 @@ def _rejection(
             ),
             executable=interpreter.executable,
             label=source.label,
-            purposes=lacks.purposes,
+            purposes=" and ".join(purposes),
         )
     return None
 
@@ -291,9 +287,8 @@ def _notes_of(facts: Facts, source: Source, lacks: Lacks) -> list[str]:
     notes += _unknown(f"{source.label} imports", not_around(source, lacks.imported.unknown))
     for module, address in lacks.imported.addresses.items():
         notes.append(f"{source.label} imports {module}, which its requirements take from {address}")
-    # what it declares and pip cannot bring: it has to be compiled against the installed torch
-    repositories = (repository_of(_module_name(text)) for text in lacks.declared)
-    notes += [f"{source.label} asks for {repository.words}" for repository in repositories if repository]
+    for repository in filter(None, map(_repository, lacks.declared)):
+        notes.append(f"{source.label} asks for {repository.words}")
     return notes
 
 

@@ -33,8 +33,8 @@ class Usage(Struct, frozen=True):
     calls: tuple[RenderCall, ...]
     source: PackageSource | None
     """Its own source, where that is there."""
-    place: str
-    """Of its source."""
+    path: str
+    """Of its source, relative to the checkout."""
     known: KnownAddress | None
     """What is known of the repository that brings it, where the checkout names one that was read once."""
     obstacle: NotReadable | None
@@ -47,10 +47,10 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
     for item in checkout.sources:
         own += [(item.path, face) for face in item.faces if face.module == module and face.settings]
     known = _known_rasterizer(module, checkout)
-    source, place, obstacle = None, "", None
+    source, path, obstacle = None, "", None
     if own:
         source = own[0][1]
-        place = f"{own[0][0]}/{module}/__init__.py".removeprefix("./")
+        path = f"{own[0][0]}/{module}/__init__.py".removeprefix("./")
     elif known and known.refused:
         obstacle = NotReadable(f"{known.refused} ({known.repository})")
     if source and all(face.projection for _, face in own):
@@ -60,7 +60,7 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
         paths = " and ".join(path for path, _ in own)
         obstacle = NotReadable(f"{paths} are all called so: name the one that is meant", undetermined=True)
     calls = tuple(call for call in checkout.calls if call.module == module)
-    return Usage(module, calls, source, place, known, obstacle)
+    return Usage(module, calls, source, path, known, obstacle)
 
 
 def _known_rasterizer(module: str, checkout: Checkout) -> KnownAddress | None:
@@ -94,16 +94,16 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
 
 
 def _by_source(usage: Usage, source: PackageSource, order: Sequence[str]) -> DeclaredFace | NotReadable:
-    place, known, values = usage.place, usage.known, source.values
+    path, known, values = usage.path, usage.known, source.values
     if source.settings is None or source.forward is None:
-        return NotReadable(f"{place} shows no settings, or no forward", undetermined=True)
+        return NotReadable(f"{path} shows no settings, or no forward", undetermined=True)
     if refused := refuse_names(source.settings, source.forward):
         return refused
     results: list[str] = []
     if order:
         results += order
         if source.returns not in (None, len(order)):
-            error = f"{counted(source.returns, 'result')} come back: {', '.join(values) or place}"
+            error = f"{counted(source.returns, 'result')} come back: {', '.join(values) or path}"
             raise SplatfixError.of("plan.wrong-face", face=",".join(order), error=error)
     elif known and len(known.results) == source.returns:
         results += known.results
@@ -117,11 +117,11 @@ def _by_source(usage: Usage, source: PackageSource, order: Sequence[str]) -> Dec
             if isinstance(role, NotReadable):
                 return role
             if not role:
-                subject = f"{name or 'a value without a name'}, result {number + 1} of {place},"
+                subject = f"{name or 'a value without a name'}, result {number + 1} of {path},"
                 return NotReadable(f"{subject} means nothing that is known{_SAY_IT}", undetermined=True)
             results.append(role)
     else:
-        return NotReadable(f"what comes back cannot be read from {place}{_SAY_IT}", undetermined=True)
+        return NotReadable(f"what comes back cannot be read from {path}{_SAY_IT}", undetermined=True)
     if not order and not (known and tuple(results) == known.results):
         # where a caller's variable says something else of a result than the rasterizer's own source does
         for call in usage.calls:
@@ -130,16 +130,16 @@ def _by_source(usage: Usage, source: PackageSource, order: Sequence[str]) -> Dec
                 if isinstance(other, NotReadable):
                     return other
                 if other and other != role:
-                    names_it = f"{role} by {place}, and {name} in {call.file}:{call.line}"
+                    names_it = f"{role} by {path}, and {name} in {call.file}:{call.line}"
                     return NotReadable(f"result {number + 1} is {names_it}{_SAY_IT}", undetermined=True)
     if "depth" in results and source.depth not in ("sum", ""):
         return NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
-    read = [("settings, arguments and order of results", place)]
+    read = [("settings, arguments and order of results", path)]
     if "depth" in results and source.depth:
         read.append(("depth", "forward.cu sums up depth times alpha T"))
     for number in source.gradients_ignored:
         if results[number] != "radii":
-            unused = f"the backward pass of {place} does not use it"
+            unused = f"the backward pass of {path} does not use it"
             read.append((f"{results[number]} without a gradient", unused))
     return declare(
         usage.module,
@@ -235,7 +235,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> li
         elif set(names) == {"_"}:
             roles = {UNREAD: None}
         if len(roles) != 1:
-            listed = ", ".join(f"{name or 'no name'} ({place})" for name, place in names.items())
+            listed = ", ".join(f"{name or 'no name'} ({line})" for name, line in names.items())
             can_be = " or ".join(roles) or "anything"
             text = f"result {number + 1} is called {listed}, by which it can be {can_be}{_SAY_IT}"
             return NotReadable(text, undetermined=True)

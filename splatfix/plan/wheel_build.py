@@ -65,6 +65,7 @@ def cuda_build(
         subject=source.label,
         source=source.folder,
         repository=repository,
+        setup_call=source.setup_call,
         # what declares C++ alone (an OptiX tracer) has no fatbin to look into
         targets=() if source.cpu_only else context.archs,
         cuda_mismatch=tools.mismatch,
@@ -203,12 +204,13 @@ def plain_build(source: Source, context: Context, python: Interpreter, jobs: Job
         subject=source.label,
         source=source.folder,
         repository=repository,
-        variables={"MAX_JOBS": str(jobs.count), **of_copy},
+        setup_call=source.setup_call,
+        variables={**jobs.variables, **of_copy},
         path_first=(str(Path(python.executable).parent),),
         downloads=downloads,
         reasons=(
             no_cuda,
-            jobs.reason,
+            Reason(f"MAX_JOBS={jobs.count}: {jobs.why}"),
             *copy_reasons,
             *(Reason(f"its build downloads {address}", "its text") for address in downloads),
         ),

@@ -22,6 +22,7 @@ from splatfix.install.outcome import (
     Restored,
     RevertOutcome,
 )
+from splatfix.model.inquiry import Inquiry
 from splatfix.model.option import Options, Plan
 from splatfix.report.console import escape, marked, paragraph, prose, show_step, show_todo
 from splatfix.report.marks import Mark
@@ -33,13 +34,15 @@ def install_document(
     options: Options | None = None,
     outcome: InstallOutcome | None = None,
     *,
+    inquiries: Sequence[Inquiry] = (),
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """The content of ``install``'s JSON document; ``plan`` and ``options`` are those of a dry run."""
+    """The content of ``install``'s JSON document; ``plan``, ``options`` and ``inquiries`` are those of a dry run."""
     return {
         "dry_run": dry_run,
         "plan": to_json(plan),
         "options": to_json(options),
+        "inquiries": to_json(tuple(inquiries)),
         "outcome": to_json(outcome),
     }
 
@@ -117,6 +120,21 @@ def show_plan(
         for item in plan.considered:
             show_rejected(console, item)
     show_notes(console, plan.notes)
+
+
+def show_inquiries(console: Console, inquiries: Sequence[Inquiry]) -> None:
+    """Show what each setup.py answered, one line for each kind of thing; nothing where none was asked."""
+    if inquiries:
+        console.print("[bold]Asked of setup.py[/], nothing was compiled")
+    for item in inquiries:
+        mark = Mark.GOOD
+        if item.unknown:
+            mark = Mark.UNKNOWN
+        marked(console, mark, escape(f"{item.subject}, in {item.seconds:.1f} s"))
+        for line in item.lines:
+            prose(console, "      ", escape(line))
+    if inquiries:
+        console.print()
 
 
 def show_fetched(console: Console, folder: Path, fetched: Sequence[FetchedSubmodule]) -> None:

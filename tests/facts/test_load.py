@@ -48,3 +48,12 @@ def test_what_is_no_json(text: str, tmp_path: Path) -> None:
     (tmp_path / "f.json").write_text(text)
     assert refused(tmp_path / "f.json").code == "not-json"
     assert refused(tmp_path).code == "cannot-read"
+
+
+def test_facts_of_an_earlier_splatfix(tmp_path: Path) -> None:
+    made = document() | {
+        "schema_version": 2,
+        "checkout": {"value": {"sources": [{"modules": [{"name": "a"}]}]}},
+    }
+    (tmp_path / "f.json").write_text(json.dumps(made))
+    assert load(tmp_path / "f.json") == facts_of("h200")

@@ -87,8 +87,9 @@ def test_two_are_built_at_once_and_installed_in_order(environment: Environment, 
     assert run_in(environment, BOTH) == "1 2"
     ends = [number for number, line in enumerate(heard.lines) if line.startswith("done build-wheel")]
     assert heard.lines.index("2/8 build-wheel two_probe") < ends[0]
-    assert [line for line in heard.lines if line.startswith("one_probe: ")][:3] == [
+    assert [line for line in heard.lines if line.startswith("one_probe: ")][:4] == [
         "one_probe: copying the source",
+        "one_probe: asking setup.py",
         "one_probe: running its setup.py",
         "one_probe: compiling the sources of one_probe._C",
     ]

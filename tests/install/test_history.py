@@ -26,7 +26,7 @@ from splatfix.install.installed import find_installed
 from splatfix.install.journal import Journal
 from splatfix.install.wheels import open_wheel, write_wheel
 from splatfix.model import EnvironmentFacts, Facts, MachineFacts
-from splatfix.model.option import InstallPlan, OptionKind
+from splatfix.model.option import OptionKind, Plan
 from splatfix.model.steps import FetchWheel, InstallWheel
 from tests.files import put
 
@@ -188,7 +188,7 @@ class History(RuleBasedStateMachine):
             InstallWheel(subject=name),
         )
         how = {"title": "", "python": self.target.python, "prefix": str(self.target.prefix)}
-        plan = InstallPlan(kind=OptionKind.KEEP, steps=steps, **how)
+        plan = Plan(kind=OptionKind.KEEP, steps=steps, **how)
         bring = {name: lambda folder: write_wheel(folder, name, version, members, "")}
         try:
             execute(plan, FACTS, fetchers=bring)

@@ -95,6 +95,9 @@ def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobj
     (build, *_) = document["outcome"]["plan"]["steps"]
     assert build["variables"]["CUDA_ARCHITECTURES"] == "120"
     assert "TORCH_CUDA_ARCH_LIST" not in build["variables"]
+    (log,) = Path(document["outcome"]["log"]).glob("build-*.log")
+    (declared,) = re.findall("# setup.py, asked: (.*_C.*)", log.read_text())
+    assert declared.endswith("own_choice_probe._C (2 sources; -gencode=arch=compute_120,code=sm_120)")
     first = snapshot(native)
     (library,) = native.platlib.glob("own_choice_probe/_C.*.so")
     assert read_by_us(library, "sass") == listed_by(cuobjdump, library, "--list-elf") == ["sm_120"]
@@ -111,7 +114,7 @@ def test_revert_of_a_second_build_restores_every_byte(native: Environment, cuobj
 
 
 def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_path: Path) -> None:
-    """setup.py reads the variable and then compiles for sm_80 all the same: only the binary tells."""
+    """setup.py reads the variable and then compiles for sm_80 all the same: only running it tells."""
     source = tmp_path / "liar"
     shutil.copytree(FIXTURES / "own_choice_probe", source)
     setup = source / "setup.py"
@@ -126,6 +129,7 @@ def test_a_build_that_ignores_its_target_is_refused(native: Environment, tmp_pat
     assert code == 1
     assert document["error"]["code"] == "wrong-gpu-code"
     assert document["error"]["details"]["carries"] == ["sass sm_80"]
+    assert "Nothing was compiled" in document["error"]["meaning"]
     assert snapshot(native) == before
 
 

@@ -252,4 +252,5 @@ def test_builds_share(sources: tuple[Source, ...], counts: list[int]) -> None:
     jobs = share_jobs(EIGHT, sources)
     assert [item.count for item in jobs] == counts
     if len(sources) > 1 and counts[0] < 8:
-        assert jobs[0].reason.text == f"MAX_JOBS={counts[0]}: its share of 8 (8 cores)"
+        assert jobs[0].variables == {"MAX_JOBS": str(counts[0])}
+        assert jobs[0].why == "its share of 8 (8 cores)"

@@ -67,6 +67,15 @@ def test_a_setup_py_of_several_packages_is_refused(tmp_path: Path, more: str, se
     assert f"splatfix install {tmp_path}/thirdparty/knn" in [step.line() for step in caught.todo]
 
 
+def test_packages_of_one_setup_py_are_told_apart_by_name(tmp_path: Path) -> None:
+    script = cuda_source(tmp_path, "slam") / "setup.py"
+    script.write_text(
+        script.read_text() + "setup(name='poses', ext_modules=[CUDAExtension('poses', ['x.cu'])])\n"
+    )
+    sources, _ = sources_in([str(tmp_path)])
+    assert [(source.label, source.setup_call) for source in sources] == [("slam", 1), ("poses", 2)]
+
+
 @pytest.mark.parametrize("text", ["[tool.ruff]\nline-length = 100\n", "[project]\nname = 'LiDAR'\n"])
 def test_settings_of_a_linter_or_a_name_alone_are_no_package(tmp_path: Path, text: str) -> None:
     put(tmp_path, {".git/HEAD": "", "pyproject.toml": text, "lib/a.py": "", "configs/a.yaml": ""})

@@ -297,7 +297,8 @@ def toolkit_dropped_arch(context: Context, this: Check) -> Iterator[Finding]:
 def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
     """A setup.py or pyproject.toml that is no Python or no TOML (a merge conflict left in it, a file of Python 2) cannot be
     built by anything. splatfix reads both as syntax and executes neither. Nor does pip build a folder whose setup.py calls
-    setup() twice in one run: "More than one .egg-info directory found"."""
+    setup() twice in one run: "More than one .egg-info directory found". install builds its packages one by one where their
+    names and modules stand in its text."""
     for item in context.sources:
         if item.source.error:
             yield this.fail(
@@ -306,7 +307,7 @@ def setup_unreadable(context: Context, this: Check) -> Iterator[Finding]:
                 evidence=Evidence(item.path, item.source.error, "parsed"),
                 remedy="Repair that file, or check out the commit again.",
             )
-        if len(item.source.setups) > 1:
+        if not item.source.packages_apart:
             names = ", ".join(item.source.setups)
             yield this.fail(
                 f"{item.path}: its setup.py calls setup() more than once in one run.",

@@ -43,20 +43,7 @@ _MOST_CONDITIONS = 50
 _MOST_PASSES = 20
 
 # What gives the path that it is given, in another spelling or type.
-_SAME_PATH = frozenset(
-    {
-        "abspath",
-        "realpath",
-        "normpath",
-        "expanduser",
-        "resolve",
-        "absolute",
-        "Path",
-        "PurePath",
-        "str",
-        "fspath",
-    }
-)
+_SAME_PATH = re.compile("abspath|realpath|normpath|expanduser|resolve|absolute|Path|PurePath|str|fspath")
 _WORKING_FOLDER = frozenset({"getcwd", "cwd"})
 _LEADS_UPWARDS = re.compile(r"(?:[\w.*-]+/)*\.\.(?:/|$)")
 _UNKNOWN_PART = "<unknown>"
@@ -238,8 +225,8 @@ class SetupScript:
         for flags in self._by_compiler:
             lists += [value for _, value in flags]
         for call in self.calls("CUDAExtension", "CppExtension"):
-            if (given := keyword_value(call, "extra_compile_args")) is not None:
-                lists.append(given)
+            if (flags_of_call := keyword_value(call, "extra_compile_args")) is not None:
+                lists.append(flags_of_call)
         texts = [text for node in lists for text in self.texts(node) or ()]
         return _unique(text for text in (*texts, *self.nvcc_flags) if _CXX_STANDARD.match(text))
 
@@ -337,14 +324,15 @@ class SetupScript:
             on_condition: also what is bound only where a condition holds that is made of it.
         """
         holding = {marker}
-        for _ in range(_MOST_PASSES):
+        for number in range(_MOST_PASSES):
             before = len(holding)
-            for binding in self.bindings:
+            for binding in self.bindings[:: (1, -1)[number % 2]]:  # there and back
                 made_of = binding.values
                 if on_condition:
                     made_of += self.conditions(binding.node)
-                if binding.name not in holding and any(holding & self.markers(item) for item in made_of):
-                    holding.add(binding.name)
+                if binding.name in holding or all(holding.isdisjoint(self.markers(item)) for item in made_of):
+                    continue
+                holding.add(binding.name)
             if len(holding) == before:
                 break
         return holding
@@ -439,7 +427,7 @@ class SetupScript:
             return self._above(call.args[0])
         if function == "joinpath":
             return self._joined([*owner, *call.args])
-        if function == "join" or function in _SAME_PATH:
+        if function == "join" or _SAME_PATH.fullmatch(function):
             return self._joined(call.args or owner)
         return None
 

@@ -26,6 +26,7 @@ from splatfix.binaries import (
 from splatfix.core.isolation import without_relative_path
 from splatfix.core.reading import Unread, read_bytes, read_start, read_text
 from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.facts.machine import nvml
 
 # A program's arguments name splatfix's own scripts; where splatfix is installed differs between machines.
 _PACKAGE = Path(__file__).resolve().parents[2]
@@ -114,6 +115,7 @@ class LiveSystem:
 
     read_binary, symbol_needs = staticmethod(read_binary), staticmethod(read_needs)
     provided_versions, contains = staticmethod(provided_versions), staticmethod(held_texts)
+    nvml = staticmethod(nvml.ask)
 
     def __init__(self, runner: Runner | None = None, env: Mapping[str, str] | None = None) -> None:
         self._runner = runner or ProcessRunner()
@@ -185,11 +187,6 @@ class LiveSystem:
 
     def starts_with_script(self, path: str) -> bool:
         return read_start(path, 2) == b"#!"
-
-    def nvml(self) -> dict[str, Any]:
-        from splatfix.facts.machine.nvml import ask
-
-        return ask()
 
 
 def which_all(system: System, program: str) -> tuple[str, ...]:

@@ -94,13 +94,8 @@ def test_a_package_with_its_compiled_part(empty_venv: Path, site_packages: Path)
     lib = torch_in(site_packages)
     source_of(site_packages)
     built = extension(site_packages, [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
-    dist_info(
-        site_packages,
-        "diff_gaussian_rasterization",
-        "0.0.0",
-        "diff_gaussian_rasterization/__init__.py",
-        f"diff_gaussian_rasterization/{built.name}",
-    )
+    name = "diff_gaussian_rasterization"
+    dist_info(site_packages, name, "0.0.0", f"{name}/__init__.py", f"{name}/{built.name}")
     item = package(probe(empty_venv))
     assert item.distributions == ("diff_gaussian_rasterization",)
     assert (item.native, item.native_missing) == (("diff_gaussian_rasterization._C",), ())
@@ -134,14 +129,8 @@ def test_an_editable_install_runs_from_its_source(
     extension(source / "build" / "lib", [NEW_ABI], lib / "libc10.so", name="diff_gaussian_rasterization")
     url = source.as_uri()
     assert "%20" in url
-    dist_info(
-        site_packages,
-        "diff_gaussian_rasterization",
-        "0.0.0",
-        "__editable__.diff_gaussian_rasterization-0.0.0.pth",
-        url=url,
-        dir_info={"editable": True},
-    )
+    name, link = "diff_gaussian_rasterization", "__editable__.diff_gaussian_rasterization-0.0.0.pth"
+    dist_info(site_packages, name, "0.0.0", link, url=url, dir_info={"editable": True})
     found = probe(empty_venv)
     (item,) = found.distributions.value or ()
     assert item.editable and not item.source_gone

@@ -44,21 +44,12 @@ def test_condas_compilers_off_path(machine_of: MachineOf) -> None:
 def test_a_visual_studio_whose_cl_says_no_version(machine_of: MachineOf) -> None:
     tools = f"{STUDIO}\\VC\\Tools\\MSVC"
     cl = f"{tools}\\14.40.33807\\bin\\Hostx64\\x64\\cl.exe"
-    commands: dict[tuple[str, ...], object] = {
-        (VSWHERE, *ASK): json.dumps(
-            [
-                {
-                    "installationPath": STUDIO,
-                    "displayName": "Visual Studio Community 2022",
-                    "catalog": {"productDisplayVersion": "17.10.1"},
-                }
-            ]
-        )
-    }
+    studio = {"installationPath": STUDIO, "displayName": "Visual Studio Community 2022"}
+    listed = json.dumps([{**studio, "catalog": {"productDisplayVersion": "17.10.1"}}])
     box = machine_of(
         "windows",
         env={"ProgramFiles(x86)": "C:\\Program Files (x86)", "PATH": "C:\\Windows"},
-        commands=commands,
+        commands={(VSWHERE, *ASK): listed},
         exists=[cl, f"{tools}\\14.9.1\\bin\\x"],
     )
     (item,) = compilers.probe(box).value or ()

@@ -30,14 +30,10 @@ def toolkit(tmp_path: Path, script: Script) -> Path:
     """A toolkit folder with a stand-in nvcc that gives recorded answers, complete but for cuSPARSE."""
     root = tmp_path / "cuda-13.0"
     script(root / "bin" / "nvcc", TEXTS["nvcc-13"])
-    parts = [
-        "bin/ptxas",
-        "bin/cudafe++",
-        "nvvm/bin/cicc",
-        "nvvm/libdevice/libdevice.10.bc",
-        "lib64/libcudart.so",
+    parts = ["bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "nvvm/libdevice/libdevice.10.bc"]
+    parts += ["lib64/libcudart.so"] + [
+        f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"
     ]
-    parts += [f"include/{header}" for header in toolkits.NEEDED_HEADERS if header != "cusparse.h"]
     return put(root, {**dict.fromkeys(parts, ""), "include/crt/host_config.h": TEXTS["host-config"]})
 
 
@@ -64,11 +60,8 @@ def test_a_wrapper_script_is_seen_through(toolkit: Path, tmp_path: Path, script:
     item = found_at(toolkits.probe(machine), toolkit)
     assert (item.wrapper, item.on_path) == (str(wrapper), (str(wrapper),))
     choice = toolkits.torch_choice(machine, torch_is_cuda=True)
-    assert (choice.root, choice.real_root, choice.has_headers) == (
-        str(tmp_path / "local"),
-        str(toolkit),
-        False,
-    )
+    local = str(tmp_path / "local")
+    assert (choice.root, choice.real_root, choice.has_headers) == (local, str(toolkit), False)
 
 
 def test_a_link_is_seen_through(toolkit: Path, tmp_path: Path) -> None:
@@ -102,12 +95,8 @@ def test_the_choice_is_torchs_own(toolkit: Path, tmp_path: Path, script: Script)
     wrapper, a link, nothing."""
     pytest.importorskip("torch")
     wrapper = script(tmp_path / "local" / "bin" / "nvcc", f'#!/bin/sh\nexec {toolkit}/bin/nvcc "$@"\n')
-    paths = [
-        "/usr/bin:/bin",
-        f"{wrapper.parent}:/usr/bin",
-        f"{toolkit}/bin:{wrapper.parent}",
-        f"/no/such:{toolkit}/bin",
-    ]
+    paths = ["/usr/bin:/bin", f"{wrapper.parent}:/usr/bin", f"{toolkit}/bin:{wrapper.parent}"]
+    paths.append(f"/no/such:{toolkit}/bin")
     values = [None, "", str(toolkit), "/no/such/folder"]
     grid = []
     for path in paths:

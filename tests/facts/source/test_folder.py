@@ -61,9 +61,5 @@ def test_packages_and_texts_of_a_source(folder: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         read_package(folder, "nothing")
     put(folder, {"ext/tbb/examples/fib.cpp": "int main() {}"})  # of a library: nobody builds it
-    assert [name for name, _ in source_texts(folder)] == [
-        "a.cu",
-        "train.py",
-        "submodules/knn/setup.py",
-        "pkg/__init__.py",
-    ]
+    names = ["a.cu", "train.py", "submodules/knn/setup.py", "pkg/__init__.py"]
+    assert [name for name, _ in source_texts(folder)] == names

@@ -77,12 +77,8 @@ def test_too_many_sources_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_file_of_a_checkout_is_a_pipe(tmp_path: Path) -> None:
     """One bad file is one entry, and the rest is read."""
     put = dict(bad_files())["fifo"]
-    opened = set(FILES) - {
-        "CMakeLists.txt",
-        "splat_probe/__init__.py",
-        ".git/packed-refs",
-        ".git/refs/heads/main",
-    }
+    unopened = ("CMakeLists.txt", "splat_probe/__init__.py", ".git/packed-refs", ".git/refs/heads/main")
+    opened = set(FILES).difference(unopened)
     for name in opened:
         replace(tmp_path / name, put)
     for name in ("fine/setup.py", "broken/setup.py"):
