@@ -22,9 +22,9 @@ from splatfix.checks.checkout.submodules import needed_submodules
 from splatfix.context.commands import BY_RELEASE
 from splatfix.context.imports import brought_by
 from splatfix.context.submodules import holds, how_to_fetch, let_splatfix_fetch, module_of
-from splatfix.core.errors import Exit, Rejected
+from splatfix.core.errors import Rejected
 from splatfix.core.redact import without_credentials
-from splatfix.core.step import Step, run, say
+from splatfix.core.step import Step, run, say, target_options
 from splatfix.core.versions import dotted, release
 from splatfix.core.words import counted, few
 from splatfix.facts import (
@@ -167,8 +167,7 @@ def _folders_of(
         return _no_extension(folder, known, request)
     empty = [item.path for item in read.submodules if item.empty]
     if empty:
-        if read is not checkout:
-            read = read_checkout(folder, ()).value or read
+        read = _whole_checkout(folder, checkout)
         # viewers and the like are needed by nothing here
         needed = [item.submodule.path for item in needed_submodules(read)]
         if lacking := [path for path in needed if path in empty]:
@@ -181,7 +180,7 @@ def _folders_of(
         # empty because it is a submodule that was never fetched
         if any(item.empty and item.path == path for item in read_submodules(around)):
             return incomplete(around, around, [path], request)
-        return no_checkout(folder, *request.options)
+        return _no_checkout(folder, *request.options)
     notes = []
     recognition = recognise(read)
     if recognition and stack_of(read):
@@ -260,13 +259,13 @@ def _several_setups(folder: Path, source: Source, request: Request) -> Rejected:
     return Rejected.of("plan.several-setups", todo=tuple(todo), folder=folder, names=names)
 
 
-def _no_folder(text: str, request: Request = _NOTHING_ASKED) -> NoFolder:
+def _no_folder(text: str, request: Request) -> NoFolder:
     """Say what to do with a package by name, the address of a repository, and what does not exist."""
     text = without_credentials(text)
     name = re.split(r"[=<>~!\[ ]", text)[0].lower()
+    module = text.replace("-", "_")
     todo: list[Step] = []
-    if name in BY_RELEASE:
-        named = install_name(name)
+    if named := install_name(name):
         todo.append(request.install(named, text="Name the release to build", sources=(named,)))
         todo.append(request.install(name, "--backend", "nvrtc", text="Or without a compiler"))
     elif _ADDRESS.match(text):
@@ -282,16 +281,14 @@ def _no_folder(text: str, request: Request = _NOTHING_ASKED) -> NoFolder:
     if todo:
         return NoFolder.of("plan.not-a-source-folder", text=text, todo=tuple(todo))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
-    name = text.replace("-", "_")
-    if any(name in (dropin.module, dropin.name) for dropin in DROPINS):
+    if any(module in (dropin.module, dropin.name) for dropin in DROPINS):
         todo.append(request.install(text, "--backend", "pure", text="For the drop-in of that name"))
-    if name.isidentifier():
+    if module.isidentifier():
         wheel = (text, "--backend", "wheels", "--dry-run")
         todo.append(request.install(*wheel, text="For a prebuilt wheel of that name"))
-    what = f"{text} does not exist."
     if is_file(text):
-        what = f"{text} is a file, not a folder."
-    return NoFolder(code="not-a-folder", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
+        return NoFolder.of("plan.a-file", text=text, todo=tuple(todo))
+    return NoFolder.of("plan.nothing-there", text=text, todo=tuple(todo))
 
 
 def install_name(extension: str) -> str:
@@ -335,8 +332,7 @@ def modules_of_scripts(text: str) -> tuple[tuple[ImportedModule, ...], tuple[Pin
     if folder is None:
         return (), ()
     scripts, _ = read_scripts(folder)
-    imports = tuple(item for item in scripts.imports if not item.beside)
-    return imports, declared_by(folder)
+    return tuple(item for item in scripts.imports if not item.beside), declared_by(folder)
 
 
 def not_around(source: Source, modules: Iterable[str]) -> tuple[str, ...]:
@@ -350,23 +346,29 @@ def declared_by(folder: Path) -> tuple[Pin, ...]:
     return tuple(read_pins(folder))
 
 
-def checkout_to_replace(text: str, checkout: Checkout | None, *options: str) -> Checkout | Rejected:
+def checkout_to_replace(text: str, checkout: Checkout | None, request: Request) -> Checkout | Rejected:
     """Return what is known of a SOURCE whose extensions drop-ins are to take the place of.
 
     Args:
         checkout: as it was read already, if it is that folder.
-        options: of ``splatfix install``, to be given with what a rejection names.
+        request: what the commands of a rejection go on with.
     """
     folder = resolved_folder(text)
     if folder is None:
-        return _no_folder(text)
+        return _no_folder(text, request)
     if opened_here := many_things(folder):
         return opened_here
     if not is_source(folder):
-        return no_checkout(folder, *options)
-    if checkout and checkout.folder == str(folder):
-        return checkout
-    return read_checkout(folder, ()).value or _identity(folder, None)
+        return _no_checkout(folder, "--backend", request.backend, *target_options(request.targets))
+    return _whole_checkout(folder, checkout)
+
+
+def _whole_checkout(folder: Path, checkout: Checkout | None) -> Checkout:
+    """Return all that is known of a folder, read now where it is not the checkout that was read already."""
+    read = _identity(folder, checkout)
+    if read is checkout:
+        return read
+    return read_checkout(folder, ()).value or read
 
 
 def is_source(folder: Path) -> bool:
@@ -397,21 +399,20 @@ def _source(folder: Path, read: Checkout) -> Source:
     return next(known, None) or read_source(folder)
 
 
-def no_checkout(folder: Path, *options: str) -> Rejected:
+def _no_checkout(folder: Path, *options: str) -> Rejected:
     """Reject a folder that is neither a checkout nor an extension, with what below it could be meant.
 
     Args:
         options: of ``splatfix install``, to be given with each.
     """
-    problem = f"{folder} is neither a checkout of a stack nor an extension's source folder"
     below = list(islice(_candidates(folder), _MOST_NAMED + 1))
     if not below:
-        return _other_kind(folder) or NoExtension.of("plan.not-an-extension", problem=problem)
+        return _other_kind(folder) or NoExtension.of("plan.not-an-extension", folder=folder)
     todo = [say("Name one of those that it holds:")]
     todo += [run("splatfix", "install", as_typed(path), *options) for path in below[:_MOST_NAMED]]
     if len(below) > _MOST_NAMED:
         todo.append(say("There are more of them."))
-    return NoExtension(code="not-a-checkout", what=f"{problem}.", todo=tuple(todo), exit_code=Exit.USAGE)
+    return NoExtension.of("plan.holds-checkouts", folder=folder, todo=tuple(todo))
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -452,8 +453,7 @@ def _nothing_found(folder: Path, read: Checkout, unreadable: Sequence[Path]) -> 
             todo.append(run(*clone, text="Its README clones this; install its folder"))
     todo.append(say("Name the folder with the extension's setup.py, or a checkout."))
     todo += [say(f"Not looked into, because it cannot be read: {path}") for path in unreadable]
-    what = f"{folder} has neither setup.py nor pyproject.toml, and contains no extension that has one."
-    return NoExtension(code="not-an-extension", what=what, todo=tuple(todo), exit_code=Exit.USAGE)
+    return NoExtension.of("plan.holds-no-extension", folder=folder, todo=tuple(todo))
 
 
 def incomplete(
@@ -546,11 +546,8 @@ def _no_extension(folder: Path, known: StackRecipe, request: Request) -> Nothing
             todo.append(run("git", "clone", "--recursive", part.clone))
         if part.install:
             todo.append(request.install(part.install, sources=(part.install,)))
-    todo.append(
-        run(
-            "splatfix", "diagnose", "--repo", folder, text="See what this machine has for it", kind="diagnose"
-        )
-    )
+    text = "See what this machine has for it"
+    todo.append(run("splatfix", "diagnose", "--repo", folder, text=text, kind="diagnose"))
     return NothingToBuild.of(
         "plan.no-extension-of-its-own", folder=folder, name=known.name, meaning=meaning, todo=tuple(todo)
     )
@@ -578,21 +575,12 @@ def _program(folder: Path, known: StackRecipe, needs: ProgramNeeds, facts: Facts
         names = [item.name for item in machine.adapters.value or ()]
         checked.append(_checked(need, machine.adapters, names))
     marks = {True: "✓", False: "✗", None: "?"}
-    lines = [f"{marks[met]} {text}" for met, text in checked]
-    return Rejected(
-        code="not-a-python-extension",
-        what=f"{folder} is a checkout of {known.name}: {known.note}.",
-        meaning="\n  ".join(["splatfix does not build it; what it needs of this machine:", *lines]),
-        todo=(
-            run(
-                "splatfix",
-                "diagnose",
-                "--repo",
-                folder,
-                text="See what else this machine lacks",
-                kind="diagnose",
-            ),
-        ),
+    return Rejected.of(
+        "plan.not-a-python-extension",
+        folder=folder,
+        name=known.name,
+        note=known.note,
+        needs="\n  ".join(f"{marks[met]} {text}" for met, text in checked),
         details={"needs": [{"met": met, "text": text} for met, text in checked]},
     )
 

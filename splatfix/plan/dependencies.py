@@ -1,6 +1,6 @@
 """What sources and their training scripts need and the environment lacks: rejected or named before a build, or installed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,14 +13,7 @@ from packaging.version import InvalidVersion
 from splatfix.context import NotHere
 from splatfix.context.commands import pip, python_option
 from splatfix.context.imports import MissingModules, brought_by, from_git, missing_modules, pip_arguments
-from splatfix.context.requirements import (
-    met,
-    name_of,
-    needs_wheel,
-    outgrown,
-    unmet,
-    version_of,
-)
+from splatfix.context.requirements import met, name_of, needs_wheel, outgrown, unmet, version_of
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, run, say
 from splatfix.knowledge.imports import Repository, repository_of
@@ -28,7 +21,7 @@ from splatfix.knowledge.torch_releases import COMPANIONS
 from splatfix.model import Facts, ImportedModule, Pin, Source
 from splatfix.model.option import Request
 from splatfix.model.steps import InstallDependencies, Reason
-from splatfix.plan.checkout import declared_by, incomplete, modules_of_scripts, not_around
+from splatfix.plan.checkout import declared_by, modules_of_scripts, not_around
 
 
 class Dependencies(Struct, frozen=True):
@@ -43,6 +36,7 @@ class Dependencies(Struct, frozen=True):
 class Lacks(Struct, frozen=True):
     """What one source needs and the target environment does not have."""
 
+    source: Source
     to_build: tuple[str, ...]
     """Requirements of its build."""
     to_import: tuple[str, ...]
@@ -62,22 +56,6 @@ class Lacks(Struct, frozen=True):
         return tuple({name_of(text): text for text in (*self.to_build, *self.to_import)}.values())
 
 
-def missing_submodules(
-    facts: Facts, sources: Sequence[Source], request: Request | None = None
-) -> Rejected | None:
-    """Reject a source that imports what an empty submodule of its own brings: it would be built, and taken back at its import.
-
-    Args:
-        request: what goes on once the submodules were fetched.
-    """
-    for source in sources:
-        lacking = missing_modules(facts, source.needs, brought=brought_by(sources)).unknown
-        empty = [item.path for item in source.submodules if item.empty and Path(item.path).name in lacking]
-        if empty:
-            return incomplete(source.label, Path(source.folder), empty, request or Request(sources=()))
-    return None
-
-
 def plan_dependencies(
     request: Request, facts: Facts, sources: Sequence[Source], prebuilt: Collection[str] = ()
 ) -> Dependencies | Rejected:
@@ -95,22 +73,19 @@ def plan_dependencies(
     modules: dict[str, None] = {}
     optional_modules: dict[str, None] = {}
     notes: list[str] = []
-    lacks_by_folder: dict[str, Lacks] = {}
-    for source in sources:
-        built = source.label not in prebuilt
-        lacks_by_folder[source.folder] = _lacks_of(facts, source, sources, built=built)
-    for source in sources:
-        if rejection := _rejection(request, facts, source, sources, lacks_by_folder):
+    lacking = [_lacks_of(facts, item, sources, built=item.label not in prebuilt) for item in sources]
+    for lacks in lacking:
+        if rejection := _rejection(request, facts, lacks, lacking):
             return rejection
-    for source in sources:
-        lacks = lacks_by_folder[source.folder]
+    for lacks in lacking:
+        source = lacks.source
         reasons.update(dict.fromkeys(lacks.requirements, f"{source.label} needs it"))
         modules.update(dict.fromkeys(lacks.imported.modules))
         # what it declares, and is not seen to import when it is imported, nor to need for its build, can be left out
         if not lacks.imported.unknown:
             needed = {name_of(text) for text in (*lacks.imported.requirements, *source.build_requires)}
             optional.update(text for text in lacks.declared if name_of(text) not in needed)
-        notes += _notes_of(facts, source, lacks)
+        notes += _notes_of(facts, lacks)
     pins: list[Pin] = []
     for folder in request.sources:
         imports, declared = modules_of_scripts(folder)
@@ -140,8 +115,8 @@ def plan_dependencies(
     if "--extra-index-url" in arguments:
         index = arguments[-1]
     # what a checkout says comes before what an extension in it says
-    for source in sources:
-        pins += lacks_by_folder[source.folder].pins
+    for lacks in lacking:
+        pins += lacks.pins
     pinned = _pinned(facts, pins)
     step = InstallDependencies(
         requirements=tuple(reasons),
@@ -187,7 +162,7 @@ def _lacks_of(facts: Facts, source: Source, together: Sequence[Source], *, built
     if "ninja" in facts.machine.tools:  # the machine's own, found through PATH, serves as well
         to_build = [text for text in to_build if text != "ninja"]
         to_import = [text for text in to_import if text != "ninja"]
-    return Lacks(tuple(to_build), tuple(to_import), declared, imported, by_setup, pins)
+    return Lacks(source, tuple(to_build), tuple(to_import), declared, imported, by_setup, pins)
 
 
 def _repository(requirement: str) -> Repository | None:
@@ -201,17 +176,10 @@ def _unlisted(requirements: Sequence[str], listed: Sequence[str]) -> list[str]:
     return [text for text in requirements if name_of(text) not in names]
 
 
-def _rejection(
-    request: Request,
-    facts: Facts,
-    source: Source,
-    together: Sequence[Source],
-    lacks_by_folder: Mapping[str, Lacks],
-) -> Rejected | None:
+def _rejection(request: Request, facts: Facts, lacks: Lacks, together: Sequence[Lacks]) -> Rejected | None:
     """Reject a source for what splatfix does not cure by itself, or was not asked to."""
-    lacks = lacks_by_folder[source.folder]
-    interpreter = facts.environment.interpreter.value
-    if obstacle := _obstacle(facts, source, lacks):
+    source, interpreter = lacks.source, facts.environment.interpreter.value
+    if obstacle := _obstacle(facts, lacks):
         return obstacle
     if repositories := lacks.imported.repositories:
         # something else that has to be compiled against the installed torch
@@ -222,9 +190,8 @@ def _rejection(
         todo.append(say("Then run this again."))
         others = []
         for other in together:
-            lacks_of_it = lacks_by_folder[other.folder]
-            if not lacks_of_it.imported.repositories and not _obstacle(facts, other, lacks_of_it):
-                others.append(other.folder)
+            if not other.imported.repositories and not _obstacle(facts, other):
+                others.append(other.source.folder)
         if others:
             argv = ("splatfix", "install", *others, *request.options, *python_option(facts))
             todo.append(run(*argv, text="Or install the others of them alone"))
@@ -250,9 +217,9 @@ def _rejection(
     return None
 
 
-def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
+def _obstacle(facts: Facts, lacks: Lacks) -> Rejected | None:
     """Reject what nothing that is installed could cure: another Python, another torch, no compiler."""
-    interpreter = facts.environment.interpreter.value
+    source, interpreter = lacks.source, facts.environment.interpreter.value
     if source.python and interpreter:
         # pip refuses the finished wheel of a source that does not take this Python; that is known before it is compiled
         with suppress(InvalidSpecifier, InvalidVersion):  # setuptools itself will say what is wrong with it
@@ -277,9 +244,9 @@ def _obstacle(facts: Facts, source: Source, lacks: Lacks) -> Rejected | None:
     return None
 
 
-def _notes_of(facts: Facts, source: Source, lacks: Lacks) -> list[str]:
+def _notes_of(facts: Facts, lacks: Lacks) -> list[str]:
     """Name what a source will lack after all."""
-    notes = []
+    source, notes = lacks.source, []
     for text in outgrown(facts, source):
         installed = version_of(facts, name_of(text))
         notes.append(f"{source.label} declares {text}; {installed} is installed, and stays")

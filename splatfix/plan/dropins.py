@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from splatfix.core.errors import Rejected
-from splatfix.core.step import Step, fill_in, run, say, target_options
+from splatfix.core.step import Step, fill_in, run, say
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
@@ -51,9 +51,7 @@ def choose_dropins(
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
-        read = checkout_to_replace(
-            text, checkout, "--backend", request.backend, *target_options(request.targets)
-        )
+        read = checkout_to_replace(text, checkout, request)
         if isinstance(read, NoFolder):
             replacement = _by_name(text, request)
         elif isinstance(read, Rejected):
@@ -86,8 +84,7 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
     if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
         build = sources.todo
     beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
-    todo = (*build, *_by_their_names(beside, request))
-    return Rejected.of("plan.nothing-replaces-it", subject=replacement.refused, todo=todo)
+    return _nothing_replaces(replacement.refused, build, beside, request)
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
@@ -136,16 +133,18 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
-    todo = (build, *_by_their_names(beside, request))
-    return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=todo)
+    return _nothing_replaces(subject, (build,), beside, request)
 
 
-def _by_their_names(names: Sequence[str], request: Request) -> tuple[Step, ...]:
-    """Return the command for the drop-ins of what is called beside an extension."""
-    if not names:
-        return ()
-    text = "What is called beside it can be replaced"
-    return (request.install(*names, "--backend", request.backend, text=text),)
+def _nothing_replaces(
+    subject: str, build: Sequence[Step], beside: Sequence[str], request: Request
+) -> Rejected:
+    """Reject what must be built natively, with the drop-ins for what is called beside it, by their names."""
+    todo = list(build)
+    if beside:
+        text = "What is called beside it can be replaced"
+        todo.append(request.install(*beside, "--backend", request.backend, text=text))
+    return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=tuple(todo))
 
 
 def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:

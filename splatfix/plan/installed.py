@@ -5,7 +5,7 @@ from __future__ import annotations
 from splatfix.context import Context
 from splatfix.context.commands import pip
 from splatfix.context.installed import python_versions
-from splatfix.core.errors import Exit, Rejected
+from splatfix.core.errors import Rejected
 from splatfix.knowledge.breakages import breakages
 from splatfix.model.option import OptionKind, Plan, Request
 from splatfix.model.steps import EditSource, PlannedEdit, Reason
@@ -27,9 +27,8 @@ def mend_plan(request: Request, context: Context) -> Plan | Rejected:
     for name in request.sources:
         distribution = context.distribution(name)
         if distribution is None or distribution.editable:
-            what = f"There is no package {name} in this environment's site-packages."
             todo = (pip(context.facts, "install", name),)
-            return Rejected(code="not-installed", what=what, todo=todo, exit_code=Exit.USAGE)
+            return Rejected.of("plan.not-installed", todo=todo, name=name)
         edits, reasons = [], []
         for record in breakages():
             breaks = record.breaks_installed(name, distribution.version) and record.when.holds(versions)

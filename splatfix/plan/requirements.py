@@ -11,7 +11,6 @@ from splatfix.context.commands import installer_of, make_environment, pip, pytho
 from splatfix.core.errors import Rejected
 from splatfix.core.step import say
 from splatfix.core.versions import dotted, release
-from splatfix.knowledge import Arch
 from splatfix.model import Facts, Interpreter, Torch
 
 
@@ -41,11 +40,6 @@ def usable_headers(facts: Facts) -> NotHere | None:
         return None
     version = dotted(release(interpreter.version)[:2])
     return NotHere.of("plan.no-python-headers", executable=interpreter.executable, version=version)
-
-
-def usable_targets(context: Context) -> tuple[Arch, ...] | NotHere:
-    """Return the architectures to build for; rejected where this machine's own GPU is meant and there is none."""
-    return context.no_target or context.archs
 
 
 def usable_torch(context: Context, *, cuda: bool) -> Torch | Rejected:

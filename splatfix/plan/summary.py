@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from splatfix.context import Context
+from splatfix.context.imports import brought_by, missing_modules
 from splatfix.core.errors import Rejected
 from splatfix.core.step import PlainStep, Step, say
 from splatfix.model import Facts
 from splatfix.model.option import Native, Replacement, Request, SourceSummary
-from splatfix.plan.checkout import Incomplete, expected_extensions, read_sources, variants_of_source
-from splatfix.plan.dependencies import missing_submodules
+from splatfix.plan.checkout import (
+    Incomplete,
+    expected_extensions,
+    incomplete,
+    read_sources,
+    variants_of_source,
+)
 from splatfix.plan.dropins import choose_dropins
 from splatfix.plan.wheel_build import waits_for_gpu
 
@@ -26,8 +33,13 @@ def read_named(request: Request, facts: Facts | None = None) -> SourceSummary | 
     read = read_sources(request.sources, facts, request=request)
     if isinstance(read, Rejected):
         return read
-    if facts and (incomplete := missing_submodules(facts, read.sources, request)):
-        return incomplete
+    if facts:
+        # what an empty submodule of its own brings: it would be built, and taken back at its import
+        for source in read.sources:
+            lacking = missing_modules(facts, source.needs, brought=brought_by(read.sources)).unknown
+            empty = [item.path for item in source.submodules if item.empty]
+            if imported := [path for path in empty if Path(path).name in lacking]:
+                return incomplete(source.label, Path(source.folder), imported, request)
     return SourceSummary(
         built_from={source.label: source for source in read.sources},
         variants={source.label: variants_of_source(source.folder) for source in read.sources},

@@ -20,7 +20,7 @@ from splatfix.model import Considered, Toolkit, Torch
 from splatfix.model.option import Request
 from splatfix.model.steps import ProvideToolkit, Reason
 from splatfix.plan.case import names_of_archs, not_applicable
-from splatfix.plan.requirements import usable_headers, usable_targets, usable_torch
+from splatfix.plan.requirements import usable_headers, usable_torch
 
 OWN_TOOLKIT = ("splatfix's own cache",)
 
@@ -196,9 +196,9 @@ def tools_for_request(request: Request, context: Context) -> Tools | Rejected:
     torch = usable_torch(context, cuda=True)
     if isinstance(torch, Rejected):
         return torch
-    targets = usable_targets(context)
-    if isinstance(targets, Rejected):
-        return targets
+    if context.no_target:
+        return context.no_target
+    targets = context.archs
     choice = context.toolkit
     if request.cuda_home or request.force_cuda_mismatch:
         any_major = request.force_cuda_mismatch

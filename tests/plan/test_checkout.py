@@ -25,27 +25,37 @@ def taming(folder: Path) -> Path:
     return folder
 
 
-def test_extensions_below_a_package_are_built_first(tmp_path: Path) -> None:
-    setup = "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
-    put(tmp_path, {".git/HEAD": "", "setup.py": setup, "nets/__init__.py": ""})
-    cuda_source(tmp_path / "nets_ops_lib", "nets_ops")
-    sources, notes = sources_in([str(tmp_path)])
-    assert [source.name for source in sources] == ["nets_ops", "nets"]
-    assert "nets_ops_lib" in notes[0]
+NETS = "from setuptools import setup\nsetup(name='nets', packages=['nets'])\n"
+SCAN = {"nets/__init__.py": "from scan import scan_cuda\n"}
+LIDAR = "[project]\nname = 'LiDAR'\n"
+LINTER = {"pyproject.toml": "[tool.ruff]\nline-length = 100\n", "lib/a.py": "", "configs/a.yaml": ""}
 
 
-def test_an_extension_that_a_package_imports_is_built_first(tmp_path: Path) -> None:
-    """FRNN, which compiles code of its own, imports prefix_sum, which has to be built from a folder below it."""
-    cuda_source(tmp_path, "nets")
-    put(tmp_path, {".git/HEAD": "", "nets/__init__.py": "from scan import scan_cuda\n"})
-    cuda_source(tmp_path / "external" / "scan", "scan")
-    cuda_source(tmp_path / "bench" / "rival", "rival")
-    sources, notes = sources_in([str(tmp_path)])
-    assert [source.name for source in sources] == ["scan", "nets"]
-    assert "external/scan" in notes[0]
-    # so does HI-SLAM2's demo.py, which starts beside a setup.py of its own
-    put(tmp_path, {"train.py": "import rival\n"})
-    assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["rival", "scan", "nets"]
+@pytest.mark.parametrize(
+    ("files", "extensions", "built_in_order", "said"),
+    [
+        # before a package all extensions below it, where it compiles nothing itself
+        ({"setup.py": NETS, "nets/__init__.py": ""}, {"nets_ops_lib": "nets_ops"}, ["nets_ops", "nets"], "nets_ops_lib"),
+        # FRNN, which compiles code of its own, imports prefix_sum, which has to be built from a folder below it
+        (SCAN, {".": "nets", "external/scan": "scan", "bench/rival": "rival"}, ["scan", "nets"], "external/scan"),
+        # so does HI-SLAM2's demo.py, which starts beside a setup.py of its own
+        (SCAN | {"train.py": "import rival\n"}, {".": "nets", "external/scan": "scan", "bench/rival": "rival"},
+         ["rival", "scan", "nets"], "external/scan"),
+        # settings of a linter or a name alone are no package
+        (LINTER, {"submodules/nets": "nets_ops"}, ["nets_ops"], ""),
+        (LINTER | {"pyproject.toml": LIDAR}, {"submodules/nets": "nets_ops"}, ["nets_ops"], ""),
+        (LINTER | {"pyproject.toml": LIDAR, "src/lidar/__init__.py": ""}, {"submodules/nets": "nets_ops"},
+         ["nets_ops", "LiDAR"], ""),
+    ],
+)  # fmt: skip
+def test_extensions_below_a_package_that_needs_them_are_built_first(
+    tmp_path: Path, files: dict[str, str], extensions: dict[str, str], built_in_order: list[str], said: str
+) -> None:
+    for path, name in extensions.items():
+        cuda_source(tmp_path / path, name)
+    sources, notes = sources_in([str(put(tmp_path, {".git/HEAD": "", **files}))])
+    assert [source.name for source in sources] == built_in_order
+    assert not said or said in notes[0]
 
 
 TWICE = "if __name__ == '__main__':\n    setup(name='poses')\n"
@@ -74,16 +84,6 @@ def test_packages_of_one_setup_py_are_told_apart_by_name(tmp_path: Path) -> None
     )
     sources, _ = sources_in([str(tmp_path)])
     assert [(source.label, source.setup_call) for source in sources] == [("slam", 1), ("poses", 2)]
-
-
-@pytest.mark.parametrize("text", ["[tool.ruff]\nline-length = 100\n", "[project]\nname = 'LiDAR'\n"])
-def test_settings_of_a_linter_or_a_name_alone_are_no_package(tmp_path: Path, text: str) -> None:
-    put(tmp_path, {".git/HEAD": "", "pyproject.toml": text, "lib/a.py": "", "configs/a.yaml": ""})
-    cuda_source(tmp_path / "submodules" / "nets", "nets_ops")
-    sources, _ = sources_in([str(tmp_path)])
-    assert [source.name for source in sources] == ["nets_ops"]
-    put(tmp_path, {"pyproject.toml": "[project]\nname = 'LiDAR'\n", "src/lidar/__init__.py": ""})
-    assert [source.name for source in sources_in([str(tmp_path)])[0]] == ["nets_ops", "LiDAR"]
 
 
 def test_a_program_in_rust_is_called_one(tmp_path: Path) -> None:

@@ -65,6 +65,11 @@ def called(
     return checkout(folder, text, submodules=(module.replace("_", "-"),), url=url)
 
 
+def own(folder: Path) -> Path:
+    """Where a checkout keeps the rasterizer's own source."""
+    return folder / "submodules" / NAME.replace("_", "-")
+
+
 def face_of(folder: Path, module: str = NAME, order: Sequence[str] = ()) -> DeclaredFace | NotReadable:
     return derive_face(usage_of(module, read(folder)), order)
 
@@ -103,9 +108,7 @@ def test_what_is_read(
 ) -> None:
     folder = called(tmp_path, settings, forward, values.split(","))
     if fetched:
-        source(
-            folder / "submodules" / NAME.replace("_", "-"), settings, forward, values.split(","), kernel=SUM
-        )
+        source(own(folder), settings, forward, values.split(","), kernel=SUM)
     face = made_for(folder).declared
     assert face and face.words == roles
     assert set(face.settings) == {*BASE_SETTINGS, *settings}
@@ -157,7 +160,7 @@ def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
     """BAGS calls one xy, and has no use for it."""
     folder = called(tmp_path, results=("image", "radii", "_", "_"))
     if fetched:
-        source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "xy", "normal"))
+        source(own(folder), values=("color", "radii", "xy", "normal"))
     face = made_for(folder).declared
     assert face and face.results == ("color", "radii", "unread", "unread")
 
@@ -168,7 +171,7 @@ def test_words_of_no_meaning() -> None:
 
 def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
     folder = called(tmp_path, results=("image", "radii", "alpha"))
-    source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=SUM)
+    source(own(folder), values=("color", "radii", "depth"), kernel=SUM)
     assert not_readable(folder, r"is depth by .* and alpha in").undetermined
 
 
@@ -187,7 +190,7 @@ def test_a_median_is_no_sum(tmp_path: Path) -> None:
     made = next(item for item in replacement_for(read(folder)).dropins if item.module == NAME)
     assert made.declared and made.declared.assumed in made.note
     assert "taken for the sum" in made.declared.assumed
-    source(folder / "submodules" / NAME.replace("_", "-"), values=("color", "radii", "depth"), kernel=MEDIAN)
+    source(own(folder), values=("color", "radii", "depth"), kernel=MEDIAN)
     not_readable(folder, r"D = 15\.0f")
     assert not replacement_for(read(folder)).draws
 
@@ -349,8 +352,7 @@ def test_a_drop_in_gives_back_what_its_face_says(tmp_path: Path, monkeypatch: py
 
     values = ("color", "radii", "depth", "opacity", "n_touched")
     folder = called(tmp_path, ("projmatrix_raw",), ("theta", "rho"), values)
-    extension = folder / "submodules" / NAME.replace("_", "-")
-    source(extension, ("projmatrix_raw",), ("theta", "rho"), values, used=("color", "depth"), kernel=SUM)
+    source(own(folder), ("projmatrix_raw",), ("theta", "rho"), values, used=("color", "depth"), kernel=SUM)
     package = imported(made_for(folder), tmp_path / "made", monkeypatch)
     theta = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     color, radii, depth, opacity, touched = drawn(package, {"projmatrix_raw": None}, theta=theta, rho=theta)

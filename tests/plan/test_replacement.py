@@ -143,22 +143,17 @@ def test_a_third_value_of_another_meaning(tmp_path: Path) -> None:
         assert f"{NAME}@{served}" in names(folder), third
 
 
-def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path) -> None:
-    """GaussianPro: its Propagation must be built natively, and is named; the others are served."""
-    row = row_of("inria-v1")
-    folder = checkout(tmp_path / "pro", of_variant(row))
-    cuda_source(folder / "submodules" / "Propagation", "gaussianpro")
+@pytest.mark.parametrize("beside", ["setup.py", "submodules/Propagation"])
+def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path, beside: str) -> None:
+    """GaussianPro: its Propagation must be built natively, and is named; a root setup.py hides nothing."""
+    folder = checkout(tmp_path / "pro", of_variant(row_of("inria-v1")))
+    if beside == "setup.py":
+        put(folder, {beside: "from setuptools import setup\nsetup(name='fork')\n"})
+    else:
+        cuda_source(folder / beside, "gaussianpro")
     made = choose_dropins([str(folder)])
-    assert sorted(item.name for item in made.dropins) == [f"{NAME}@v1", "simple_knn"]
-    assert [item.module for item in made.native] == ["gaussianpro"]
-
-
-def test_a_root_setup_does_not_hide_the_extensions(tmp_path: Path) -> None:
-    row = row_of("inria-v1")
-    folder = checkout(tmp_path / "fork", of_variant(row))
-    (folder / "setup.py").write_text("from setuptools import setup\nsetup(name='fork')\n")
-    assert names(folder) == [f"{NAME}@v1", "simple_knn"]
-    assert sorted(item.name for item in choose_dropins([str(folder)]).dropins) == names(folder)
+    assert sorted(item.name for item in made.dropins) == names(folder) == [f"{NAME}@v1", "simple_knn"]
+    assert [item.module for item in made.native] == ["gaussianpro"] * (beside != "setup.py")
 
 
 def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
@@ -203,11 +198,6 @@ def test_a_rasterizer_that_nobody_knows(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("    debug: int", "    debug: int\n    far_plane: int"))
     assert names(folder) == ["simple_knn"]
     assert "gives far_plane, of which nothing says what it means" in why(folder)
-
-
-def test_a_checkout_without_extensions(tmp_path: Path) -> None:
-    put(tmp_path, {".git/HEAD": "", "train.py": "import torch\n"})
-    assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-to-replace"
 
 
 def brings(folder: Path) -> Path:
@@ -277,8 +267,8 @@ def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
     assert len(choose_dropins([str(folder)]).names) == 2
 
 
-def test_what_nobody_made_is_not_said_twice(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
+def test_a_checkout_without_extensions_and_one_that_nobody_made_a_drop_in_for(tmp_path: Path) -> None:
+    put(tmp_path, {".git/HEAD": "", "train.py": "import torch\n"})
+    assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-to-replace"
     cuda_source(tmp_path / "nets", "nets")
-    what = refused(choose_dropins, [str(tmp_path)]).what
-    assert what == "There is no drop-in for nets."
+    assert refused(choose_dropins, [str(tmp_path)]).what == "There is no drop-in for nets."
