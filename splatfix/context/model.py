@@ -79,14 +79,3 @@ class Choice(Struct, Generic[T], frozen=True):
     value: T | None
     rejected: tuple[Considered, ...] = ()
     problem: Rejected | None = None
-
-    def required(self) -> T:
-        """Return the value.
-
-        Raises:
-            SplatfixError: the problem, where there is none.
-        """
-        if self.value is None:
-            assert self.problem is not None, "there is a value"
-            raise self.problem.error()
-        return self.value

@@ -58,7 +58,7 @@ def pure(case: Case) -> Plan | Rejected:
     reasons = [*must_be_native(replacement), slow]
     if not (replacement.dropins or replacement.native):
         reasons = [slow, *must_be_native(replacement)]
-    plan = make_option(case, OptionKind.DROPIN, (*install_torch, *steps), reasons, unsure, native=False)
+    plan = make_option(case, OptionKind.DROPIN, (*install_torch, *steps), reasons, unsure)
     if against:
         reason = f"on that GPU ({'; '.join(against)}); on the CPU it can be verified"
         plan = without_rungs(plan, UPPER_RUNGS, reason)
