@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from splatfix.context.coverage import Coverage
 from splatfix.core.errors import Rejected
+from splatfix.core.words import few
 from splatfix.knowledge import Arch, RequestedTarget
-from splatfix.model import Considered
+from splatfix.model import Considered, Fact
 
 T = TypeVar("T")
 
@@ -71,6 +72,15 @@ class BinaryMatrix(Struct, frozen=True):
 def rejected_all(kind: str, objections: Mapping[str, str]) -> tuple[Considered, ...]:
     """Return the alternatives of a kind (``toolkit``), by name with what speaks against each."""
     return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections.items())
+
+
+def looked_at(found: Fact[tuple[T, ...]], objections: Mapping[str, str], most: int) -> str:
+    """Say what was looked at; that nothing could be looked at is another thing than that nothing is there."""
+    if objections:
+        return few([f"{name}: {objection}" for name, objection in objections.items()], most, "; ")
+    if found.value is None:
+        return f"which are here is not known ({found.error})"
+    return "none was found"
 
 
 class Choice(Struct, Generic[T], frozen=True):

@@ -257,16 +257,12 @@ def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
 
 def best_offer(case: Case, offers: Sequence[Offer]) -> Offer:
     """Choose what asks least of the machine; of equals what is known to run, is no step back, and is nearest to what is here."""
+    return min(offers, key=lambda offer: (rank_of(case, offer.ranked), offer.tools.cost))
 
-    def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
-        is_unknown = offer.ranked.runs == "unknown"
-        return (
-            is_unknown,
-            preference(case.context.facts, offer.build, case.context.archs),
-            offer.tools.cost,
-        )
 
-    return min(offers, key=rank)
+def rank_of(case: Case, item: RankedBuild) -> tuple[bool, tuple[int | bool, ...]]:
+    """Rank a build for the targets: first what is known to run, of these what is preferred."""
+    return item.runs == "unknown", preference(case.context.facts, item.build, case.context.archs)
 
 
 def torch_of_newer_driver(case: Case) -> tuple[TorchBuild, tuple[int, ...]] | None:
