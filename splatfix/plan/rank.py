@@ -128,8 +128,6 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
 
 def _first_native(case: Case) -> Plan | None:
     """Return the first plan that does without drop-ins."""
-    if case.context.no_target:
-        return None
     for kind, answer in _answers(case):
         if isinstance(answer, Plan) and kind not in REPLACING:
             return answer
