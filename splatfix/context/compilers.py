@@ -6,11 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from splatfix.context.model import Choice, NotHere, rejected_all
+from splatfix.context.model import Choice, NotHere, looked_at, rejected_all
 from splatfix.core.codec import to_json
 from splatfix.core.step import Step, run, say
 from splatfix.core.versions import major_minor, release
-from splatfix.core.words import few
 from splatfix.knowledge.breakages import breakage
 from splatfix.knowledge.cpp_extension import compiler_verdict
 from splatfix.knowledge.host_compilers import library_unreadable, limits, oldest_gcc_of_torch
@@ -60,16 +59,10 @@ def choose_compilers(facts: Facts, torch: Torch, toolkit: Toolkit) -> Choice[Hos
             return Choice(chosen, rejected_all("compiler", objections))
         objections[cxx.path] = objection or ""
     rejected = rejected_all("compiler", objections)
-    if objections:
-        looked_at = few([f"{path}: {objection}" for path, objection in objections.items()], 4, "; ")
-    elif facts.machine.compilers.value is not None:
-        looked_at = "none was found"
-    else:
-        looked_at = f"which are here is not known ({facts.machine.compilers.error})"
     problem = NotHere.of(
         "context.no-host-compiler",
         nvcc=toolkit.version,
-        candidates=looked_at,
+        candidates=looked_at(facts.machine.compilers, objections, 4),
         todo=compiler_to_install(facts, torch, toolkit),
         details={"rejected": to_json(rejected)},
     )

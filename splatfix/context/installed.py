@@ -168,6 +168,14 @@ class Inventory(Struct, frozen=True, dict=True):
         return major_minor(self.torch.cuda)
 
     @property
+    def driver_version(self) -> str:
+        """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
+        driver = self.machine.driver.value
+        if driver is None:
+            return ""
+        return driver.library_version or driver.version or ""
+
+    @property
     def checkout(self) -> Checkout | None:
         """The checkout, where one was read."""
         return self.facts.checkout.value
@@ -178,14 +186,6 @@ class Inventory(Struct, frozen=True, dict=True):
         if self.checkout is None:
             return ()
         return self.checkout.sources
-
-
-def installed_driver(facts: Facts) -> str:
-    """Return the driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
-    driver = facts.machine.driver.value
-    if driver is None:
-        return ""
-    return driver.library_version or driver.version or ""
 
 
 def python_versions(facts: Facts) -> dict[str, tuple[int, ...]]:

@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from splatfix.context.coverage import Coverage
 from splatfix.core.errors import Rejected
+from splatfix.core.words import few
 from splatfix.knowledge import Arch, RequestedTarget
-from splatfix.model import Considered
+from splatfix.model import Considered, Fact
 
 T = TypeVar("T")
 
@@ -73,20 +74,18 @@ def rejected_all(kind: str, objections: Mapping[str, str]) -> tuple[Considered, 
     return tuple(Considered(f"{kind} {name}", objection) for name, objection in objections.items())
 
 
+def looked_at(found: Fact[tuple[T, ...]], objections: Mapping[str, str], most: int) -> str:
+    """Say what was looked at; that nothing could be looked at is another thing than that nothing is there."""
+    if objections:
+        return few([f"{name}: {objection}" for name, objection in objections.items()], most, "; ")
+    if found.value is None:
+        return f"which are here is not known ({found.error})"
+    return "none was found"
+
+
 class Choice(Struct, Generic[T], frozen=True):
     """The value chosen; where it is None, ``problem`` says why."""
 
     value: T | None
     rejected: tuple[Considered, ...] = ()
     problem: Rejected | None = None
-
-    def required(self) -> T:
-        """Return the value.
-
-        Raises:
-            SplatfixError: the problem, where there is none.
-        """
-        if self.value is None:
-            assert self.problem is not None, "there is a value"
-            raise self.problem.error()
-        return self.value

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from splatfix.context.compilers import brings_own_glibc, glibc_clash
 from splatfix.context.gpus import Gpus
-from splatfix.context.model import Choice, NoToolkit, OtherOption, UnknownArch, rejected_all
+from splatfix.context.model import Choice, NoToolkit, OtherOption, UnknownArch, looked_at, rejected_all
 from splatfix.context.toolchain import compiles_for
 from splatfix.context.torch_wheels import builds_for_all, install_command, preference
 from splatfix.core.codec import to_json
@@ -205,15 +205,6 @@ _VITAL = (
 )
 
 
-def _looked_at(facts: Facts, objections: Mapping[str, str]) -> str:
-    """Say what was looked at; that nothing could be looked at is another thing than that nothing is there."""
-    if objections:
-        return "; ".join(f"{root}: {objection}" for root, objection in objections.items())
-    if facts.machine.toolkits.value is None:
-        return f"which are here is not known ({facts.machine.toolkits.error})"
-    return "none was found"
-
-
 def _no_toolkit(
     facts: Facts,
     torch: Torch,
@@ -251,7 +242,7 @@ def _no_toolkit(
         cuda=cuda,
         major=major,
         targets=tuple(targets),
-        considered=_looked_at(facts, objections),
+        considered=looked_at(facts.machine.toolkits, objections, len(objections)),
         details={"rejected": to_json(rejected_all("toolkit", objections))},
     )
 
@@ -297,7 +288,7 @@ def choose_ptx(
     problem = OtherOption.of(
         "context.ptx-unavailable",
         targets=tuple(targets),
-        considered=_looked_at(facts, objections),
+        considered=looked_at(facts.machine.toolkits, objections, len(objections)),
         todo=(say("Use a toolkit that supports the GPU."),),
     )
     return Choice(None, rejected, problem)

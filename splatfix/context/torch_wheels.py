@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from splatfix.context.commands import pip
 from splatfix.context.compilers import family_of
-from splatfix.context.installed import Inventory, installed_driver, torch_family
+from splatfix.context.installed import Inventory, torch_family
 from splatfix.context.toolchain import Toolchain, compiles_for
 from splatfix.core.step import Step
 from splatfix.core.versions import major_minor, release
@@ -71,19 +71,14 @@ def preference(facts: Facts, build: TorchBuild, archs: Sequence[Arch]) -> tuple[
 
 
 def builds_for(facts: Facts, archs: Sequence[Arch]) -> list[TorchBuild]:
-    """Return the published builds other than the installed one that run on every one of these GPUs with this Python, glibc and,
-    where one of them is here, driver; the one to advise first."""
+    """Return :func:`builds_for_all` for the driver here, where one of these GPUs is here; the one to advise first."""
     here = Toolchain(facts)
     own = {gpu.cc for gpu in here.nvidia_gpus}
     driver = None
     if any(arch.plain.cc in own for arch in archs):
-        driver = release(installed_driver(facts)) or None
-    others = []
-    for ranked in builds_for_all(archs, facts, driver=driver):
-        same_release = here.torch_version.startswith(f"{ranked.build.release}.")
-        if not same_release or here.torch_cuda != ranked.build.cuda:
-            others.append(ranked.build)
-    return sorted(others, key=lambda build: preference(facts, build, archs))
+        driver = release(here.driver_version) or None
+    builds = [ranked.build for ranked in builds_for_all(archs, facts, driver=driver)]
+    return sorted(builds, key=lambda build: preference(facts, build, archs))
 
 
 def no_wheels(facts: Facts) -> str:
@@ -102,7 +97,8 @@ def builds_for_all(
     leaving_out: str = "",
     include_unknown: bool = False,
 ) -> list[RankedBuild]:
-    """Return the builds that run on every one of these GPUs and have a wheel here, the best for the first GPU first.
+    """Return the builds other than the installed one that run on every one of these GPUs and have a wheel here, the best for
+    the first GPU first.
 
     Args:
         driver: the driver that must start them; None: any.
@@ -134,7 +130,12 @@ def builds_for_all(
         else:
             also = [item.build for item in builds]
             common = [item for item in common if item.build in also]
-    return common
+    others = []
+    for item in common:
+        same_release = here.torch_version.startswith(f"{item.build.release}.")
+        if not same_release or here.torch_cuda != item.build.cuda:
+            others.append(item)
+    return others
 
 
 def install_command(build: TorchBuild, facts: Facts) -> tuple[str, Step]:

@@ -11,7 +11,6 @@ from packaging.utils import canonicalize_name
 from splatfix.checks import all_checks, check_named, run_checks
 from splatfix.checks.registry import Blocks
 from splatfix.context import Context
-from splatfix.context.installed import installed_driver
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, say
 from splatfix.core.versions import release
@@ -97,14 +96,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def own_driver(self) -> tuple[int, ...] | None:
         """This machine's driver, wherever the targets are."""
-        if not self.driver_version:
+        if not self.context.driver_version:
             return None
-        return parse_version(self.driver_version)
-
-    @property
-    def driver_version(self) -> str:
-        """The driver's version as it writes it itself; after an upgrade without a reboot the one that a reboot brings."""
-        return installed_driver(self.context.facts)
+        return parse_version(self.context.driver_version)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -149,9 +143,7 @@ def code_serves(
     if not code:
         return Compatibility(None, unread)
     coverage = case.context.judge(code, arch)
-    if coverage.usable and coverage.ptx_unsure:
-        return Compatibility(None, coverage.reason)
-    return Compatibility(coverage.usable, coverage.reason)
+    return Compatibility(coverage.runs, coverage.reason)
 
 
 def torch_obstacles(case: Case) -> tuple[list[str], list[str]]:
@@ -197,7 +189,7 @@ def own_driver_starts(case: Case, cuda: str) -> Compatibility:
     floor = drivers.runtime_floor((numbers[0], numbers[1]), case.context.platform or "linux")
     if floor is None:
         return Compatibility(None, f"the oldest driver for CUDA {cuda} is not in the tables")
-    oldest, version = driver_words(floor), case.driver_version
+    oldest, version = driver_words(floor), case.context.driver_version
     if case.own_driver is None:
         return Compatibility(None, f"no driver version is known here; CUDA {cuda} needs {oldest} or newer")
     if case.own_driver < floor:

@@ -31,6 +31,7 @@ from splatfix.plan.requirements import replaced_version
 
 UPPER_RUNGS = (RungName.COMPUTES, RungName.TRAINS, RungName.REPRODUCES)
 """What only a run verifies, and for native code only a run on the GPU."""
+_NOT_NATIVE = (OptionKind.CONTAINER, OptionKind.DROPIN)
 _NOTHING_NATIVE = Limit(RungName.BUILT, "nothing native is built")
 
 
@@ -40,14 +41,9 @@ def make_option(
     steps: Sequence[Step],
     reasons: Sequence[Reason],
     unsure: Sequence[str] = (),
-    *,
-    native: bool = True,
 ) -> Plan:
-    """Build the plan for a machine, with what it can and cannot verify about it.
-
-    Args:
-        native: native code is built or found.
-    """
+    """Build the plan for a machine, with what it can and cannot verify about it."""
+    native = kind not in _NOT_NATIVE
     # the rungs that can be verified on this machine, and the others
     proves, limits = [RungName.RESOLVED], []
     if native:

@@ -128,8 +128,6 @@ def _answers(case: Case) -> Iterator[tuple[OptionKind, Plan | Rejected]]:
 
 def _first_native(case: Case) -> Plan | None:
     """Return the first plan that does without drop-ins."""
-    if case.context.no_target:
-        return None
     for kind, answer in _answers(case):
         if isinstance(answer, Plan) and kind not in REPLACING:
             return answer
@@ -337,12 +335,6 @@ def _kept(case: Case) -> Plan | None:
     python, plan = usable_python(case.context.facts), keep(case)
     if isinstance(python, Rejected) or isinstance(plan, Rejected) or plan.unsure:
         return None
-    return Plan(
-        plan.kind,
-        plan.title,
-        reasons=plan.reasons,
-        targets=plan.targets,
-        python=python.executable,
-        prefix=python.prefix,
-        request=case.request,
-    )
+    # nothing is executed, so nothing is proven by it
+    plan = replace(plan, steps=(), proves=(), cannot_prove=(), request=case.request)
+    return replace(plan, python=python.executable, prefix=python.prefix)

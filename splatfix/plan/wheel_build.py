@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
 from msgspec.structs import replace
@@ -48,11 +48,8 @@ def cuda_build(
     if isinstance(downloads, Rejected):
         return downloads
     variables, reasons = build_environment(context.facts, source, tools.chosen, tools.compilers, archs, jobs)
-    repository, of_copy, copy_reasons = _copy_of(source)
-    reasons += [
-        *copy_reasons,
-        *(Reason(f"its build downloads {address}", "its text") for address in downloads),
-    ]
+    repository, of_copy, copy_reasons = _copy_of(source, downloads)
+    reasons += copy_reasons
     variables |= of_copy
     for record in cures.by_variables:
         for name, value in record.variables.items():
@@ -198,7 +195,7 @@ def plain_build(source: Source, context: Context, python: Interpreter, jobs: Job
     downloads = _downloads(source, context.facts, None)
     if isinstance(downloads, Rejected):
         return downloads
-    repository, of_copy, copy_reasons = _copy_of(source)
+    repository, of_copy, copy_reasons = _copy_of(source, downloads)
     no_cuda = Reason("no CUDA code in it, so no toolkit and no GPU architecture play a part")
     return BuildWheel(
         subject=source.label,
@@ -208,12 +205,7 @@ def plain_build(source: Source, context: Context, python: Interpreter, jobs: Job
         variables={**jobs.variables, **of_copy},
         path_first=(str(Path(python.executable).parent),),
         downloads=downloads,
-        reasons=(
-            no_cuda,
-            Reason(f"MAX_JOBS={jobs.count}: {jobs.why}"),
-            *copy_reasons,
-            *(Reason(f"its build downloads {address}", "its text") for address in downloads),
-        ),
+        reasons=(no_cuda, Reason(f"MAX_JOBS={jobs.count}: {jobs.why}"), *copy_reasons),
     )
 
 
@@ -248,7 +240,7 @@ def compiled_later(source: Source, facts: Facts) -> tuple[str, ...] | Rejected:
     return (text,)
 
 
-def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
+def _copy_of(source: Source, downloads: Iterable[str]) -> tuple[str, dict[str, str], list[Reason]]:
     """Tell what the scratch copy asks of a build: what is copied beside the source itself ("" for nothing), variables, why."""
     folder = Path(source.folder)
     repository = repository_of(folder)
@@ -268,4 +260,5 @@ def _copy_of(source: Source) -> tuple[str, dict[str, str], list[Reason]]:
         variables["SETUPTOOLS_SCM_PRETEND_VERSION"] = version
         reason = "setuptools-scm asks git for the version, and the scratch copy has no git folder"
         reasons.append(Reason(f"SETUPTOOLS_SCM_PRETEND_VERSION={version}: {reason}"))
+    reasons += [Reason(f"its build downloads {address}", "its text") for address in downloads]
     return copied, variables, reasons

@@ -55,9 +55,9 @@ def test_a_distribution_package_fits_its_glibc(root: str, fits: bool) -> None:
 def test_beside_condas_compiler_the_systems_own_is_not_taken() -> None:
     """conda's brings an older glibc; the plain g++ of the same machine would still meet the new one."""
     facts = debian_13(host=(*compilers("12.2.0"), *GCC_OF_CONDA))
-    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).value
     chosen = choose_compilers(facts, TORCH_128, decision.toolkit)
-    assert chosen.required().cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
+    assert chosen.value.cxx == "/opt/miniforge/envs/gs/bin/x86_64-conda-linux-gnu-g++"
     reasons = {item.what: item.why for item in chosen.rejected}
     assert "headers of glibc 2.41" in reasons["compiler /usr/bin/g++"]
 
@@ -77,7 +77,7 @@ def test_conda_offers_the_older_glibc_without_root() -> None:
 
 def test_the_compiler_named_for_a_clash_is_one_that_cures_it() -> None:
     facts = debian_13(host=compilers("15.1.0", folder="/opt/conda/bin"))
-    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).required()
+    decision = choose_toolkit(facts, TORCH_128, (SM_120,)).value
     error = refused(choose_compilers(facts, TORCH_128, decision.toolkit))
     assert "conda's gcc 14" in error.todo[0].line() and "apt-get" not in " ".join(
         step.line() for step in error.todo
@@ -95,7 +95,7 @@ DRIVER_535 = ("535.183.01", "12.2")
 def test_a_driver_has_a_say_about_ptx_for_its_own_gpus_only() -> None:
     """An RTX 4090 here on CUDA 12.2's driver, an RTX 5080 elsewhere: PTX of 12.6 is for the driver there to read."""
     facts = machine(torch=TORCH_128, gpus=(RTX_4090,), toolkits=(OLD,), driver=DRIVER_535)
-    decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120)).required()
+    decision = choose_ptx(facts, TORCH_128, (Arch(8, 9), SM_120)).value
     assert decision.ptx == Arch(9, 0) and decision.unsure
     own = machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,), driver=DRIVER_535)
     error = refused(choose_ptx(own, TORCH_128, (SM_120,)))
@@ -106,12 +106,12 @@ def test_ptx_is_for_the_driver_that_a_reboot_brings() -> None:
     stale = Driver(*DRIVER_535, library_version="580.95.05", nvml_error=18)
     facts = changed(machine(torch=TORCH_128, gpus=(RTX_5080,), toolkits=(OLD,)), driver=Fact(stale, "test"))
     assert Gpus(facts).driver_level(SM_120) == "13.0"
-    assert not choose_ptx(facts, TORCH_128, (SM_120,)).required().unsure
+    assert not choose_ptx(facts, TORCH_128, (SM_120,)).value.unsure
 
 
 def test_a_torch_whose_list_is_not_known_rules_out_no_ptx() -> None:
     unknown = replace(TORCH_128, knows_archs=())
-    decision = choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).required()
+    decision = choose_ptx(machine(torch=unknown, toolkits=(OLD,)), unknown, (SM_120,)).value
     assert decision.ptx == Arch(9, 0)
 
 

@@ -35,7 +35,7 @@ def container(case: Case) -> Plan | Rejected:
                 "torch and everything else come from the image; only the driver is this machine's"
             )
             step = RunLane(command=command, lane=lane.name, torch=lane.torch)
-            option = make_option(case, OptionKind.CONTAINER, (step,), (reason,), unsure, native=False)
+            option = make_option(case, OptionKind.CONTAINER, (step,), (reason,), unsure)
             limit = Limit(RungName.REPRODUCES, "the environment itself is not changed")
             proves = tuple(rung for rung in option.proves if rung is not limit.rung)
             return replace(option, proves=proves, cannot_prove=(*option.cannot_prove, limit))

@@ -34,7 +34,7 @@ def driver(case: Case, first_native: Callable[[Case], Plan | None], *, opened: b
         return not_applicable("the version of the driver is not known")
     need = _need(case, opened=opened)
     if need is None:
-        return not_applicable(f"driver {case.driver_version} is new enough for what is installed")
+        return not_applicable(f"driver {case.context.driver_version} is new enough for what is installed")
     version, why, source = need
     for arch in case.context.archs:
         last = drivers.gpu_last_branch(arch)

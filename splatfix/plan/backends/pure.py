@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from splatfix import __version__
 from splatfix.context.commands import pip
-from splatfix.context.torch_wheels import no_wheels, preference
+from splatfix.context.torch_wheels import no_wheels
 from splatfix.core.errors import Rejected
 from splatfix.core.proof import RungName
 from splatfix.knowledge import Arch
@@ -18,7 +18,7 @@ from splatfix.knowledge.torch_releases import pip_words, releases
 from splatfix.model import Considered
 from splatfix.model.option import Native, OptionKind, Plan, Replacement
 from splatfix.model.steps import Confirm, InstallTorch, MakeDropin, Reason
-from splatfix.plan.backends.torch import other_builds
+from splatfix.plan.backends.torch import other_builds, rank_of
 from splatfix.plan.case import Case, not_applicable, torch_obstacles
 from splatfix.plan.compose import UPPER_RUNGS, installation, make_option, splatfix, without_rungs
 from splatfix.plan.dependencies import plan_dependencies
@@ -58,7 +58,7 @@ def pure(case: Case) -> Plan | Rejected:
     reasons = [*must_be_native(replacement), slow]
     if not (replacement.dropins or replacement.native):
         reasons = [slow, *must_be_native(replacement)]
-    plan = make_option(case, OptionKind.DROPIN, (*install_torch, *steps), reasons, unsure, native=False)
+    plan = make_option(case, OptionKind.DROPIN, (*install_torch, *steps), reasons, unsure)
     if against:
         reason = f"on that GPU ({'; '.join(against)}); on the CPU it can be verified"
         plan = without_rungs(plan, UPPER_RUNGS, reason)
@@ -170,13 +170,7 @@ def _first_torch(case: Case) -> InstallTorch | None:
     facts = case.context.facts
     candidates = other_builds(case)
     if candidates:
-        best = min(
-            candidates,
-            key=lambda item: (
-                item.runs == "unknown",
-                preference(facts, item.build, case.context.archs),
-            ),
-        )
+        best = min(candidates, key=lambda item: rank_of(case, item))
         version, tag = best.build.torch, best.build.tag
     else:
         # the newest release with wheels for this Python and C library

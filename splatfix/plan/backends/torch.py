@@ -148,7 +148,7 @@ def _why_no_build(case: Case) -> str:
     if later := torch_of_newer_driver(case):
         build, floor = later
         newer = f"with {driver_words(floor)} torch {build.torch} {build.tag} would"
-        return f"{text} under driver {case.driver_version}; {newer}"
+        return f"{text} under driver {case.context.driver_version}; {newer}"
     if not builds:
         # where only this Python or this glibc stands in the way
         for name in ("python", "glibc"):
@@ -243,37 +243,26 @@ def other_builds(case: Case, *, leaving_out: str = "") -> list[RankedBuild]:
     if leaving_out == "driver":
         driver = None
     for include_unknown in (False, True):
-        every = builds_for_all(
+        builds = builds_for_all(
             case.context.archs,
             case.context.facts,
             driver=driver,
             leaving_out=leaving_out,
             include_unknown=include_unknown,
         )
-        others = every
-        if torch := case.context.torch:
-            others = [
-                item
-                for item in every
-                if not torch.version.startswith(f"{item.build.release}.") or torch.cuda != cuda_of(item.build)
-            ]
-        if others:
-            return others
+        if builds:
+            return builds
     return []
 
 
 def best_offer(case: Case, offers: Sequence[Offer]) -> Offer:
     """Choose what asks least of the machine; of equals what is known to run, is no step back, and is nearest to what is here."""
+    return min(offers, key=lambda offer: (rank_of(case, offer.ranked), offer.tools.cost))
 
-    def rank(offer: Offer) -> tuple[bool, tuple[object, ...], int]:
-        is_unknown = offer.ranked.runs == "unknown"
-        return (
-            is_unknown,
-            preference(case.context.facts, offer.build, case.context.archs),
-            offer.tools.cost,
-        )
 
-    return min(offers, key=rank)
+def rank_of(case: Case, item: RankedBuild) -> tuple[bool, tuple[int | bool, ...]]:
+    """Rank a build for the targets: first what is known to run, of these what is preferred."""
+    return item.runs == "unknown", preference(case.context.facts, item.build, case.context.archs)
 
 
 def torch_of_newer_driver(case: Case) -> tuple[TorchBuild, tuple[int, ...]] | None:
