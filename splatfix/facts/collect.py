@@ -45,15 +45,14 @@ def gather(
         SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
     """
     live = system or LiveSystem()
-    if record is None:
-        facts = _gather(CachingSystem(live), python, try_imports, chosen)
-        answer = facts.environment.interpreter
-        if system is None and python and answer.value is None:
-            refuse_other_program(python, answer.error)
-        return facts
-    recording = RecordingSystem(live, record)  # refuses a folder in use before anything is asked
-    facts = _gather(recording, python, try_imports, chosen)
-    recording.write(python or live.python, redact=redact, imports=try_imports)
+    # a recording refuses a folder in use before anything is asked
+    asked = CachingSystem(live) if record is None else RecordingSystem(live, record)
+    facts = _gather(asked, python, try_imports, chosen)
+    answer = facts.environment.interpreter
+    if isinstance(asked, RecordingSystem):
+        asked.write(python or live.python, redact=redact, imports=try_imports)
+    elif system is None and python and answer.value is None:
+        refuse_other_program(python, answer.error)
     return facts
 
 
@@ -64,11 +63,9 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
         lambda: environment.probe(live, interpreter) if interpreter else _no_environment(chosen)
     )
 
-    def packaged() -> toolkits.Packaged:
-        environment_facts: EnvironmentFacts = environment_job.value()
-        if environment_facts.interpreter.value is None:
-            return toolkits.Packaged()
-        return toolkits.packaged(live, environment_facts.interpreter.value.site_packages)
+    def packaged() -> tuple[str, ...]:
+        read: EnvironmentFacts = environment_job.value()
+        return toolkits.packaged(live, read.interpreter.value.site_packages if read.interpreter.value else ())
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))

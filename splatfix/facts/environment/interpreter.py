@@ -127,9 +127,9 @@ def _own() -> EnvironmentChoice:
     return EnvironmentChoice("", f"{none}; splatfix's own has no torch")
 
 
-def _python_in(folder: Path) -> str | None:
-    for name in _IN_ENVIRONMENT:
-        if (folder / name).exists():
+def _python_in(folder: Path, inside: tuple[str, ...] = ()) -> str | None:
+    for name in (*_IN_ENVIRONMENT, *inside):
+        if (folder / name).is_file():
             return str((folder / name).absolute())  # links kept: a venv is known by its link
     return None
 
@@ -138,9 +138,8 @@ def _interpreter_at(given: str) -> str:
     path = Path(given).expanduser() if given else Path("(empty)")
     if path.is_dir():
         inside = _IN_PROGRAMS if path.absolute().name.lower() in ("bin", "scripts") else ()
-        for name in (*_IN_ENVIRONMENT, *inside):
-            if (path / name).is_file():
-                return str((path / name).absolute())
+        if python := _python_in(path, inside):
+            return python
         raise SplatfixError.of("facts.no-interpreter-in-folder", given=given)
     if path.is_file():
         if not os.access(path, os.X_OK) and not _is_python(path):

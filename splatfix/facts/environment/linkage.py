@@ -69,7 +69,8 @@ def runtime_libraries(loader: Loader) -> tuple[RuntimeLibrary, ...]:
             defined = loader.system.provided_versions(path)
         except (BinaryError, OSError):
             continue  # a library that cannot be read tells nothing; the checks then know no version
-        libraries.append(RuntimeLibrary(name, loader.system.realpath(path), _highest(defined)))
+        highest = tuple(version for _, version in _highest((name, version) for version in defined))
+        libraries.append(RuntimeLibrary(name, loader.system.realpath(path), highest))
     return tuple(libraries)
 
 
@@ -148,7 +149,7 @@ def read_linkage(loader: Loader, binaries: Mapping[str, Binary]) -> dict[str, Li
             own_missing = _exported_nowhere(loader, others, (*resolved.values(), *beside.values()))
         linkage[path] = Linkage(
             unresolved=tuple(unresolved),
-            versions=_highest_needed(need.versions),
+            versions=_highest(need.versions),
             torch_symbols=len(torch_names),
             torch_missing=tuple(name for name in torch_names if name in (absent or ()))[:_KEPT],
             own_missing=own_missing[:_KEPT],
@@ -212,24 +213,12 @@ def _exported_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[
     return missing
 
 
-def _highest(versions: Iterable[str]) -> tuple[str, ...]:
-    best: dict[str, tuple[tuple[int, ...], str]] = {}
-    for text in versions:
+def _highest(versions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Keep of these (library, version) the highest version of each family: the parts of glibc share theirs."""
+    best: dict[str, tuple[tuple[int, ...], str, str]] = {}
+    for library, text in versions:
         if match := _FAMILY.fullmatch(text):
             number = tuple(int(part) for part in re.findall(r"\d+", match.group(2)))
-            best[match.group(1)] = max(best.get(match.group(1), ((), "")), (number, text))
-    return tuple(text for _, (_, text) in sorted(best.items()))
-
-
-def _highest_needed(needed: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    by_library: dict[str, list[str]] = {}
-    for library, text in needed:
-        by_library.setdefault(library, []).append(text)
-    best: dict[str, tuple[str, str]] = {}
-    for library, texts in by_library.items():
-        for text in _highest(texts):
-            family = text.partition("_")[0]
-            # libm, libpthread and the rest of glibc share its versions; the highest of all of them counts
-            if family not in best or _highest((best[family][1], text)) == (text,):
-                best[family] = (library, text)
-    return tuple(best[family] for family in sorted(best))
+            if match.group(1) not in best or number >= best[match.group(1)][0]:
+                best[match.group(1)] = (number, library, text)
+    return tuple((library, text) for _, (_, library, text) in sorted(best.items()))

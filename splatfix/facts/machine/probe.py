@@ -1,7 +1,8 @@
 """What is true of the machine itself: system, model, container, deciding environment variables, and all other probes."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
@@ -17,7 +18,6 @@ from splatfix.facts.machine import (
     resources,
     toolkits,
 )
-from splatfix.facts.machine.toolkits import Packaged
 from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 from splatfix.facts.system.live import System, captured
 from splatfix.facts.system.parallel import inner, parallel
@@ -51,57 +51,41 @@ _CONTROL_GROUPS = (
     ("libpod", "podman"),
     ("/lxc/", "lxc"),
 )
-_SYSTEM_LIBRARIES: Mapping[str, Callable[[System], Fact[Any]]] = {
-    "device_files": gpu.device_files,
-    "own_toolkits": toolkits.in_cache,
-    "libcuda": libraries.loaded_libcuda,
-    "linkable_libcuda": libraries.linkable_libcuda,
-    "header_copies": libraries.header_copies,
-    "missing_graphics": libraries.missing_graphics,
-    "missing_msvc_runtime": libraries.missing_msvc_runtime,
-    "container_toolkit": libraries.container_toolkit,
-    "colmap": libraries.colmap,
-    "xids": health.xids,
-    "disks": health.disks,
-}
 
 
-def probe(system: System, environment: str = "", packaged: Callable[[], Packaged] = Packaged) -> MachineFacts:
+def probe(
+    system: System, environment: str = "", packaged: Callable[[], Sequence[str]] = tuple
+) -> MachineFacts:
     """Everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.
-        packaged: gives what that environment brings; it may wait until the environment was read.
+        packaged: gives the folders of that environment's NVIDIA packages; it may wait until the environment was read.
     """
 
     def look_at_toolkits() -> Fact[tuple[Toolkit, ...]]:
-        # the machine's own first, because asking them takes longest; then once more, where it matters, with the others
+        # the machine's own first, because asking them takes longest; then once more with the others
         own = toolkits.probe(system)
         brought = packaged()
-        if brought.toolkits or (brought.includes and any(item.missing for item in own.value or ())):
-            return toolkits.probe(system, brought)
-        return own
+        return toolkits.probe(system, brought) if brought else own
 
     answers = parallel(
         gpu.for_all_gpus(system, LIMIT),
         {
             "gpus": lambda: gpu.probe(system),
-            "adapters": lambda: adapters.probe(system),
             "toolkits": look_at_toolkits,
             "compilers": lambda: compilers.probe(system, environment),
             "tools": lambda: compilers.tools(system),
             "resources": lambda: resources.probe(system),
-            "libc": lambda: _libc(system),
             "distribution": lambda: _distribution(system),
-            # a few looks at files each, by the name of their field
-            "system_libraries": lambda: {name: look(system) for name, look in _SYSTEM_LIBRARIES.items()},
+            **{name: partial(look, system) for name, look in _FACTS.items()},
         },
     )
     lost = unknown(answers["gpus"].error)
     gpus: gpu.GpuFacts = answers["gpus"].value or gpu.GpuFacts(lost, lost, lost)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-    libc: Fact[str] = inner(answers["libc"])
-    is_glibc = libc.value is not None and libc.value.startswith("glibc ")
+    facts = {name: inner(answers[name]) for name in (*_FACTS, "toolkits", "compilers")}
+    family, _, version = (facts["libc"].value or "").partition(" ")
     container = _container(system)
     names = []
     for name in sorted(system.env):
@@ -112,18 +96,14 @@ def probe(system: System, environment: str = "", packaged: Callable[[], Packaged
         machine=system.machine,
         kernel=kernel,
         distribution=answers["distribution"].value or "",
-        glibc=(libc.value or "").removeprefix("glibc ") if is_glibc else None,
-        libc=libc,
+        glibc=version if family == "glibc" else None,
         model=_model(system),
         container=container,
         confinement=confinement.probe(system) if container else Fact(),
         wsl="microsoft" in kernel.lower(),
         **asdict(gpus),
-        adapters=inner(answers["adapters"]),
-        toolkits=inner(answers["toolkits"]),
-        compilers=inner(answers["compilers"]),
+        **facts,
         tools=answers["tools"].value or {},
-        **(answers["system_libraries"].value or {}),
         resources=answers["resources"].value or Resources(),
         variables={name: system.env[name] for name in names},
     )
@@ -182,3 +162,21 @@ def _container(system: System) -> str | None:
             return kind
     # systemd-nspawn and lxc set it; a RUN of BuildKit and containerd's own containers leave no mark but their mounts
     return (system.env.get("container") or "").strip() or confinement.kind_by_mounts(system)
+
+
+# those that give a fact each, by the name of their field
+_FACTS: Mapping[str, Callable[[System], Fact[Any]]] = {
+    "adapters": adapters.probe,
+    "libc": _libc,
+    "device_files": gpu.device_files,
+    "own_toolkits": toolkits.in_cache,
+    "libcuda": libraries.loaded_libcuda,
+    "linkable_libcuda": libraries.linkable_libcuda,
+    "header_copies": libraries.header_copies,
+    "missing_graphics": libraries.missing_graphics,
+    "missing_msvc_runtime": libraries.missing_msvc_runtime,
+    "container_toolkit": libraries.container_toolkit,
+    "colmap": libraries.colmap,
+    "xids": health.xids,
+    "disks": health.disks,
+}

@@ -49,26 +49,9 @@ class _Candidate(Struct, frozen=True):
     """That nvcc is a wrapper script."""
 
 
-class Packaged(Struct, frozen=True):
-    """What the target environment's own packages bring of CUDA."""
-
-    toolkits: tuple[tuple[str, str], ...] = ()
-    """Folders that pip put there (``nvidia/cu13``), as (folder, how it came up)."""
-    includes: tuple[str, ...] = ()
-    """Include folders of NVIDIA's packages: ``nvidia/cu13/include``, ``nvidia/cublas/include``..."""
-
-
-def packaged(system: System, sites: Iterable[str]) -> Packaged:
-    """What pip's NVIDIA packages bring to these site-packages folders."""
-    folders, includes = [], []
-    for site in sites:
-        for name in system.listdir(f"{site}/nvidia"):
-            folder = f"{site}/nvidia/{name}"
-            if re.fullmatch(r"cu\d+", name):
-                folders.append((folder, f"pip packages in the environment (nvidia/{name})"))
-            if system.exists(f"{folder}/include"):
-                includes.append(f"{folder}/include")
-    return Packaged(tuple(folders), tuple(includes))
+def packaged(system: System, sites: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders of pip's NVIDIA packages in these site-packages: ``nvidia/cu13``, ``nvidia/cublas``..."""
+    return tuple(f"{site}/nvidia/{name}" for site in sites for name in system.listdir(f"{site}/nvidia"))
 
 
 def in_cache(system: System) -> Fact[tuple[str, ...]]:
@@ -80,20 +63,22 @@ def in_cache(system: System) -> Fact[tuple[str, ...]]:
     return Fact(tuple(name.removeprefix(unnamed.name) for name in whole), folder)
 
 
-_NOTHING = Packaged()
-
-
-def probe(system: System, brought: Packaged = _NOTHING) -> Fact[tuple[Toolkit, ...]]:
+def probe(system: System, brought: Sequence[str] = ()) -> Fact[tuple[Toolkit, ...]]:
     """All toolkits, each once, with every way it was found.
 
     Args:
-        brought: further folders to look at, and include folders, to say which of them holds a header that a toolkit lacks.
+        brought: what :func:`packaged` gives: toolkits among them, and folders that may hold a header that a toolkit lacks.
     """
+    candidates = list(_candidates(system))
+    for folder in brought:
+        if name := captured(r"/(nvidia/cu\d+)$", folder):
+            candidates.append(_Candidate(folder, f"pip packages in the environment ({name})"))
     by_root: dict[str, list[_Candidate]] = {}
-    for candidate in (*_candidates(system), *(_Candidate(*pair) for pair in brought.toolkits)):
+    for candidate in candidates:
         if _holds_toolkit(system, candidate.root):
             by_root.setdefault(system.realpath(candidate.root), []).append(candidate)
-    toolkits = each(lambda pair: _describe(system, *pair, brought.includes), by_root.items())
+    includes = tuple(f"{folder}/include" for folder in brought)
+    toolkits = each(lambda pair: _describe(system, *pair, includes), by_root.items())
     return Fact(
         tuple(toolkits), "CUDA_HOME, CUDA_PATH, PATH, the usual folders, the environment's own packages"
     )

@@ -44,21 +44,14 @@ class System(Protocol):
     What asks a native file for its inside raises BinaryError when it is none, cannot be read, or is damaged.
     """
 
-    @property
-    def name(self) -> str:
-        """``linux``, ``windows`` or ``darwin``."""
-
-    @property
-    def machine(self) -> str:
-        """``x86_64``, ``aarch64``, ``arm64``..."""
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """The environment variables."""
-
-    @property
-    def python(self) -> str:
-        """splatfix's own interpreter, for children that load native libraries."""
+    name: str
+    """``linux``, ``windows`` or ``darwin``."""
+    machine: str
+    """``x86_64``, ``aarch64``, ``arm64``..."""
+    env: Mapping[str, str]
+    """The environment variables."""
+    python: str
+    """splatfix's own interpreter, for children that load native libraries."""
 
     def read(self, path: str) -> str | None:
         """A text file's content; None when it is not there or not readable."""

@@ -159,7 +159,8 @@ class PlaybackSystem:
     """A :class:`splatfix.facts.system.live.System` that answers from a :class:`RawMachine`; what that lacks is absent."""
 
     def __init__(self, raw: RawMachine) -> None:
-        self.raw, self.env = raw, raw.env
+        self.raw = raw
+        self.env: Mapping[str, str] = raw.env
         self.name, self.machine = str(raw.machine["system"]), str(raw.machine["machine"])
         self.python = str(raw.machine["own_python"])
         self.target = str(raw.machine["python"])

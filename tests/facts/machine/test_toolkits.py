@@ -139,7 +139,7 @@ SITE = "/env/lib/python3.11/site-packages"
 LIMITS = "#if __GNUC__ > 13\n#if _MSC_VER < 1910 || _MSC_VER >= 1950\n"
 
 
-def roots(machine: PlaybackSystem, *brought: toolkits.Packaged) -> dict[str, toolkits.Toolkit]:
+def roots(machine: PlaybackSystem, *brought: tuple[str, ...]) -> dict[str, toolkits.Toolkit]:
     return {item.root: item for item in toolkits.probe(machine, *brought).value or ()}
 
 
@@ -167,9 +167,7 @@ def test_missing_headers_in_the_environments_packages(
         commands={(f"{root}/bin/nvcc", "--version"): VERSION.replace("12.4", version)},
     )
     packaged = toolkits.packaged(box, [SITE])
-    assert packaged.includes == tuple(
-        f"{SITE}/nvidia/{name}/include" for name in ("cu13", "cublas", "cusparse")
-    )
+    assert packaged == tuple(f"{SITE}/nvidia/{name}" for name in ("cu13", "cublas", "cusparse", "nccl"))
     item = roots(box, packaged)[root]
     wanted = {header: f"{SITE}/nvidia/{folder}" for header, folder in elsewhere.items()}
     assert item.elsewhere == wanted and "include/cusolverDn.h" in item.missing
