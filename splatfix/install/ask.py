@@ -18,7 +18,6 @@ from splatfix.core.codec import from_json, parse_json
 from splatfix.core.errors import Rejected
 from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.reading import read_start
-from splatfix.core.runner import ProcessRunner, Runner
 from splatfix.core.words import few
 from splatfix.install.environment import Environment, child_environment, open_environment
 from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
@@ -41,7 +40,6 @@ def ask_setup(
     scratch: Scratch,
     facts: Facts,
     environment: Environment,
-    runner: Runner,
     variables: Mapping[str, str],
     stop: threading.Event | None = None,
 ) -> Inquiry:
@@ -74,7 +72,7 @@ def ask_setup(
         argv: list[str | Path] = [environment.python, _RECORDER, folder, scratch.root]
         if sees_gpu:
             argv.append(archs[0].plain.cc)
-        done = runner.run(argv, timeout=_TIMEOUT, env=environ, stop=stop)
+        done = environment.runner.run(argv, timeout=_TIMEOUT, env=environ, stop=stop)
         try:
             answer = from_json(SetupAnswer, parse_json(done.stdout.strip().rpartition("\n")[2]))
         except ValueError:
@@ -180,13 +178,12 @@ def ask_plan(
     Raises:
         SplatfixError: ``no-scratch``, ``cannot-copy``, ``disk-full``, ``interpreter-unusable``.
     """
-    runner = ProcessRunner()
-    environment = open_environment(plan.python, runner)
+    environment = open_environment(plan.python)
     for step in plan.steps:
         if isinstance(step, BuildWheel):
             tell(step.subject)
             with scratch_folder(source=step.source) as empty:
                 scratch = copy_to_build(step, empty)
                 variables = {**step.variables, "TMPDIR": str(scratch.temporary)}
-                inquiry = ask_setup(step, scratch, facts, environment, runner, variables)
+                inquiry = ask_setup(step, scratch, facts, environment, variables)
             yield inquiry, contradiction(step, inquiry, facts, environment)

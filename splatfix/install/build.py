@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from splatfix import __version__
 from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
-from splatfix.core.runner import Runner
 from splatfix.core.step import say
 from splatfix.explain import BuildFailure, explain_build
 from splatfix.facts import read_source
@@ -25,6 +24,7 @@ from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.install.wheel_cache import WheelCache, identity_of, origin_of, places_of, versions_of, wheel_key
 from splatfix.install.wheels import MANIFEST_VERSION, add_manifest
 from splatfix.model import Facts
+from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import BuildWheel
 
 # A rasterizer for four architectures takes minutes; half a day means that something hangs.
@@ -103,156 +103,173 @@ class Built(Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
 
 
-def build_wheel(
-    step: BuildWheel,
-    facts: Facts,
-    environment: Environment,
-    runner: Runner,
-    wheels: Path,
-    log: Path,
-    tell: Callable[[str], None],
-    cache: WheelCache | None,
-    stop: threading.Event,
-) -> Built:
-    """Build the step's source and leave its wheel, with our manifest in it, in ``wheels``.
+class Builder(Struct):
+    """Builds the source of one step."""
 
-    A build whose compiler the system killed for memory is tried again with half as many jobs.
+    step: BuildWheel
+    facts: Facts
+    environment: Environment
+    wheels: Path
+    """The folder that the wheel goes to."""
+    log: Path
+    """Receives everything the build prints."""
+    tell: Callable[[str], None]
+    """Called with what the build is working on."""
+    cache: WheelCache | None
+    """Where a wheel of the same source and tools may be already, and where this one is kept."""
+    stop: threading.Event
+    """Set by another thread, it ends the build."""
 
-    Args:
-        log: receives everything the build prints.
-        tell: called with what the build is working on.
-        cache: where a wheel of the same source and tools may be already, and where this one is kept.
-        stop: set by another thread, it ends the build.
+    def build(self) -> Built:
+        """Build the wheel, with our manifest in it.
 
-    Raises:
-        SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``, ``no-scratch``,
-            ``cannot-write``.
-    """
-    built_with, places = versions_of(facts, step), places_of(facts)
-    while True:
-        with scratch_folder(source=step.source) as scratch:
-            tell("copying the source")
-            scratch = copy_to_build(step, scratch)
-            source = read_source(scratch.source)
-            identity = identity_of(step, built_with, source.reads, places)
-            key = wheel_key(scratch.copy, identity) if cache else ""
-            kept = cache.take(key, wheels) if cache else None
-            if kept is not None:
-                return Built(kept, True, scratch.left_out)
-            variables = _variables(step, environment, runner, scratch, source.libraries)
-            tell("asking setup.py")
-            inquiry = ask_setup(step, scratch, facts, environment, runner, variables, stop)
-            require(contradiction(step, inquiry, facts, environment))
-            with writable_log(log), log.open("a", encoding="utf-8") as file:
-                file.writelines(f"# setup.py, asked: {line}\n" for line in inquiry.lines)
-            tell("running its setup.py")
-            cause = _run_pip(step, environment, runner, scratch, variables, log, tell, stop)
-            if cause is None:
-                made = _take_wheel(step, scratch, wheels, log, built_with)
-                # a variable that it reads by a computed name, and that is set, is not in the key
-                is_keyed = identity == identity_of(
-                    step, built_with, (*source.reads, *inquiry.answer.reads), places
+        A build whose compiler the system killed for memory is tried again with half as many jobs.
+
+        Raises:
+            SplatfixError: ``build-failed`` with the root cause, ``build-stopped``, ``disk-full``, ``cannot-copy``,
+                ``no-scratch``, ``cannot-write``; as :func:`contradiction`.
+        """
+        built_with, places = versions_of(self.facts, self.step), places_of(self.facts)
+        while True:
+            step = self.step
+            with scratch_folder(source=step.source) as scratch:
+                self.tell("copying the source")
+                scratch = copy_to_build(step, scratch)
+                source = read_source(scratch.source)
+                identity = identity_of(step, built_with, source.reads, places)
+                key = wheel_key(scratch.copy, identity) if self.cache else ""
+                kept = self.cache.take(key, self.wheels) if self.cache else None
+                if kept is not None:
+                    return Built(kept, True, scratch.left_out)
+                variables = self._variables(scratch, source.libraries)
+                self.tell("asking setup.py")
+                inquiry = ask_setup(step, scratch, self.facts, self.environment, variables, self.stop)
+                require(contradiction(step, inquiry, self.facts, self.environment))
+                self.tell("running its setup.py")
+                cause = self._run_pip(scratch, variables, inquiry)
+                if cause is None:
+                    made = self._take_wheel(scratch, built_with)
+                    # a variable that it reads by a computed name, and that is set, is not in the key
+                    reads = (*source.reads, *inquiry.answer.reads)
+                    if self.cache and identity == identity_of(step, built_with, reads, places):
+                        self.cache.put(key, made, identity, origin_of(Path(step.source)))
+                    return Built(made, False, scratch.left_out)
+            jobs = int(step.variables.get("MAX_JOBS", "1"))
+            if cause.kind != "killed" or jobs == 1:
+                first, *others = cause.lines or ("it printed nothing",)
+                raise SplatfixError(
+                    "disk-full" if cause.kind == "disk-full" else "build-failed",
+                    f"The build of {step.subject} failed: {first}",
+                    meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
+                    todo=(*cause.todo, say(f"Full log: {self.log}")),
+                    details={
+                        "cause": cause.kind,
+                        "class": cause.failure_class,
+                        "lines": list(cause.lines),
+                        "log": str(self.log),
+                    },
                 )
-                if cache and is_keyed:
-                    cache.put(key, made, identity, origin_of(Path(step.source)))
-                return Built(made, False, scratch.left_out)
-        jobs = int(step.variables.get("MAX_JOBS", "1"))
-        if cause.kind != "killed" or jobs == 1:
-            first, *others = cause.lines or ("it printed nothing",)
-            raise SplatfixError(
-                "disk-full" if cause.kind == "disk-full" else "build-failed",
-                f"The build of {step.subject} failed: {first}",
-                meaning="\n  ".join([*others, f"{cause.meaning} Nothing was installed.".strip()]),
-                todo=(*cause.todo, say(f"Full log: {log}")),
-                details={
-                    "cause": cause.kind,
-                    "class": cause.failure_class,
-                    "lines": list(cause.lines),
-                    "log": str(log),
-                },
+            self.tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
+            self.step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
+
+    def _variables(self, scratch: Scratch, libraries: tuple[str, ...]) -> dict[str, str]:
+        """Return the variables of the build, and put what they name into the scratch folder.
+
+        Args:
+            libraries: that the source links by name.
+        """
+        planned = self.step.variables
+        variables = {
+            **_NO_OTHER_INSTALLS,
+            **planned,
+            "TMPDIR": str(scratch.temporary),
+            **compiler_cache(self.step, scratch.root),
+        }
+        cc, home, names = planned.get("CC"), planned.get("CUDA_HOME"), scratch.root / "link-names"
+        site, runner = self.environment.purelib, self.environment.runner
+        if cc and home and link_names(libraries, cc, Path(home), site, names, runner):
+            # CMake has a variable of its own; an empty part would stand for the current folder
+            for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
+                variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
+        changes = ""
+        if self.step.cuda_mismatch:
+            changes += _SILENCED_CHECK
+        if self.step.setup_call:
+            changes += _ONE_SETUP.format(call=self.step.setup_call)
+        if changes:
+            folder = scratch.root / "first-on-path"
+            folder.mkdir()
+            (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
+            variables["PYTHONPATH"] = str(folder)
+        return variables
+
+    def _run_pip(
+        self, scratch: Scratch, variables: Mapping[str, str], inquiry: Inquiry
+    ) -> BuildFailure | None:
+        step = self.step
+        argv = build_command(self.environment, scratch.source, scratch.wheels)
+
+        def follow(line: str) -> None:
+            text = described(line)
+            if text:
+                self.tell(text)
+
+        with writable_log(self.log):
+            with self.log.open("a", encoding="utf-8") as file:
+                file.writelines(f"# setup.py, asked: {line}\n" for line in inquiry.lines)
+                file.write(f"# splatfix {__version__} builds {step.subject} from {step.source}\n")
+                file.writelines(f"# {name}={value}\n" for name, value in variables.items())
+                file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
+                file.write(f"# {' '.join(argv)}\n")
+            done = self.environment.runner.run(
+                argv,
+                timeout=_TIMEOUT,
+                env=child_environment(variables, step.unset, step.path_first),
+                on_line=follow,
+                log=self.log,
+                stop=self.stop,
             )
-        tell(f"out of memory: a compiler was killed; retrying with MAX_JOBS={jobs // 2}")
-        step = replace(step, variables={**step.variables, "MAX_JOBS": str(jobs // 2)})
-
-
-def _variables(
-    step: BuildWheel, environment: Environment, runner: Runner, scratch: Scratch, libraries: tuple[str, ...]
-) -> dict[str, str]:
-    """Return the variables of the build, and put what they name into the scratch folder.
-
-    Args:
-        libraries: that the source links by name.
-    """
-    variables = {
-        **_NO_OTHER_INSTALLS,
-        **step.variables,
-        "TMPDIR": str(scratch.temporary),
-        **compiler_cache(step, scratch.root),
-    }
-    cc, home, names = step.variables.get("CC"), step.variables.get("CUDA_HOME"), scratch.root / "link-names"
-    if cc and home and link_names(libraries, cc, Path(home), environment.purelib, names, runner):
-        # CMake has a variable of its own; an empty part would stand for the current folder
-        for variable in ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH"):
-            variables[variable] = os.pathsep.join(filter(None, (str(names), os.environ.get(variable))))
-    changes = ""
-    if step.cuda_mismatch:
-        changes += _SILENCED_CHECK
-    if step.setup_call:
-        changes += _ONE_SETUP.format(call=step.setup_call)
-    if changes:
-        folder = scratch.root / "first-on-path"
-        folder.mkdir()
-        (folder / "sitecustomize.py").write_text(_AFTER_IMPORT + changes, encoding="utf-8")
-        variables["PYTHONPATH"] = str(folder)
-    return variables
-
-
-def _run_pip(
-    step: BuildWheel,
-    environment: Environment,
-    runner: Runner,
-    scratch: Scratch,
-    variables: Mapping[str, str],
-    log: Path,
-    tell: Callable[[str], None],
-    stop: threading.Event,
-) -> BuildFailure | None:
-    argv = build_command(environment, scratch.source, scratch.wheels)
-
-    def follow(line: str) -> None:
-        text = described(line)
-        if text:
-            tell(text)
-
-    with writable_log(log):
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"# splatfix {__version__} builds {step.subject} from {step.source}\n")
-            file.writelines(f"# {name}={value}\n" for name, value in variables.items())
-            file.writelines(f"# not copied: {item.path} ({item.reason})\n" for item in scratch.left_out)
-            file.write(f"# {' '.join(argv)}\n")
-        done = runner.run(
-            argv,
-            timeout=_TIMEOUT,
-            env=child_environment(variables, step.unset, step.path_first),
-            on_line=follow,
-            log=log,
-            stop=stop,
+        if done.ok:
+            return None
+        if self.stop.is_set():
+            raise SplatfixError.of("install.build-stopped", subject=step.subject)
+        if done.error:
+            return BuildFailure("unknown", (done.error,))
+        # the scratch copy is removed before anybody reads its paths
+        output = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
+        cause = explain_build(output)
+        # what was not copied is told where the failure's lines speak of it
+        missed = next(
+            (item for item in scratch.left_out if any(item.path in line for line in cause.lines)), None
         )
-    if done.ok:
-        return None
-    if stop.is_set():
-        raise SplatfixError.of("install.build-stopped", subject=step.subject)
-    if done.error:
-        return BuildFailure("unknown", (done.error,))
-    # the scratch copy is removed before anybody reads its paths
-    output = done.stdout.replace(f"{scratch.source}/", "").replace(f"{scratch.copy}/", "")
-    cause = explain_build(output)
-    # what was not copied is told where the failure's lines speak of it
-    missed = next((item for item in scratch.left_out if any(item.path in line for line in cause.lines)), None)
-    if missed:
-        note = f"{missed.path} was not copied for the build ({missed.reason})."
-        cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
-    return _of_the_source(cause, step, scratch)
+        if missed:
+            note = f"{missed.path} was not copied for the build ({missed.reason})."
+            cause = replace(cause, meaning=f"{cause.meaning} {note}".strip())
+        return _of_the_source(cause, step, scratch)
+
+    def _take_wheel(self, scratch: Scratch, built_with: Mapping[str, str]) -> Path:
+        made = sorted(scratch.wheels.glob("*.whl"))
+        if len(made) != 1:
+            raise SplatfixError.of(
+                "install.not-one-wheel", subject=self.step.subject, number=len(made) or "no", log=self.log
+            )
+        manifest = {
+            "schema_version": MANIFEST_VERSION,
+            "kind": "built",
+            "splatfix": __version__,
+            "source": self.step.source,
+            "targets": [arch.sm for arch in self.step.targets],
+            "variables": dict(self.step.variables),
+            "built_with": dict(built_with),
+            "edits": [edit.rule for edit in self.step.edits],
+        }
+        if self.step.cuda_mismatch:
+            manifest["cuda_mismatch"] = self.step.cuda_mismatch
+        add_manifest(made[0], manifest)
+        path = self.wheels / made[0].name
+        # whole or not at all: it may go to another disk, and a full one
+        write_bytes(path, made[0].read_bytes())
+        return path
 
 
 def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:
@@ -275,32 +292,6 @@ def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> B
     edits = ", ".join(edit.rule for edit in step.edits if named in edit.files)
     note = f"Line numbers of {named} are those after splatfix's edits ({edits}), which added lines."
     return replace(cause, lines=lines, meaning=f"{cause.meaning} {note}".strip())
-
-
-def _take_wheel(
-    step: BuildWheel, scratch: Scratch, wheels: Path, log: Path, built_with: Mapping[str, str]
-) -> Path:
-    made = sorted(scratch.wheels.glob("*.whl"))
-    if len(made) != 1:
-        raise SplatfixError.of(
-            "install.not-one-wheel", subject=step.subject, number=len(made) or "no", log=log
-        )
-    manifest = {
-        "schema_version": MANIFEST_VERSION,
-        "kind": "built",
-        "splatfix": __version__,
-        "source": step.source,
-        "targets": [arch.sm for arch in step.targets],
-        "variables": dict(step.variables),
-        "built_with": dict(built_with),
-        "edits": [edit.rule for edit in step.edits],
-    }
-    if step.cuda_mismatch:
-        manifest["cuda_mismatch"] = step.cuda_mismatch
-    add_manifest(made[0], manifest)
-    path = wheels / made[0].name
-    write_bytes(path, made[0].read_bytes())  # whole or not at all: it may go to another disk, and a full one
-    return path
 
 
 def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:

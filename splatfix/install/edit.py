@@ -6,7 +6,7 @@ from pathlib import Path
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
-from splatfix.core.step import Step, say
+from splatfix.core.step import say
 from splatfix.model.steps import EditSource, InstallStep, PlannedEdit
 from splatfix.plan.edits import edited
 
@@ -39,7 +39,6 @@ def require_editable(steps: Iterable[InstallStep]) -> None:
         SplatfixError: ``cannot-write-source``.
     """
     leave_away = say("Leave --in-place away: the edits are then made in a scratch copy only.")
-    another = say("Or use a checkout that you may write to.")
     for step in steps:
         if not isinstance(step, EditSource):
             continue
@@ -49,15 +48,10 @@ def require_editable(steps: Iterable[InstallStep]) -> None:
             folder = os.path.realpath(path.parent)
             if os.path.commonpath([source, folder]) != source or path.is_symlink():
                 reason = f"{name}, which is a link or lies behind one that leads out of {step.source}"
-                raise _not_editable(reason, leave_away)
+                raise SplatfixError.of("install.uneditable-source", reason=reason, todo=(leave_away,))
             if not os.access(path.parent, os.W_OK):
-                raise _not_editable(f"{path}, and {path.parent} cannot be written to", leave_away, another)
-
-
-def _not_editable(reason: str, *todo: Step) -> SplatfixError:
-    problem = f"--in-place would edit {reason}."
-    meaning = "Nothing was built and nothing was changed."
-    return SplatfixError("cannot-write-source", problem, meaning=meaning, todo=todo)
+                reason = f"{path}, and {path.parent} cannot be written to"
+                raise SplatfixError.of("install.uneditable-source", reason=reason)
 
 
 def edited_files(edits: Sequence[PlannedEdit]) -> tuple[str, ...]:

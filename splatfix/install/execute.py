@@ -23,7 +23,7 @@ from splatfix.core.words import counted
 from splatfix.facts import read_source, trainer_around
 from splatfix.facts.source.copying import missed
 from splatfix.install.backup import Backup, JournalPaths, backup_files, make_backup, note_written
-from splatfix.install.build import Built, build_wheel
+from splatfix.install.build import Builder, Built
 from splatfix.install.dependencies import Fetcher
 from splatfix.install.downloads import Pip, fetch_wheel, provide_toolkit
 from splatfix.install.dropins import compile_cuda_kernels, make_dropin_wheel
@@ -303,20 +303,9 @@ class _Execution(Struct):
 
         def work(stop: threading.Event) -> tuple[Built, float]:
             started = time.monotonic()
-            tell = partial(self.progress.doing, step)
-            wheels = self.folder / "wheels"
-            built = build_wheel(
-                step,
-                self.facts,
-                self.environment,
-                self.environment.runner,
-                wheels,
-                log,
-                tell,
-                self.cache,
-                stop,
-            )
-            return built, time.monotonic() - started
+            tell, wheels = partial(self.progress.doing, step), self.folder / "wheels"
+            builder = Builder(step, self.facts, self.environment, wheels, log, tell, self.cache, stop)
+            return builder.build(), time.monotonic() - started
 
         def end(result: tuple[Built, float]) -> None:
             built, item.seconds = result

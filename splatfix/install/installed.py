@@ -3,7 +3,6 @@
 import csv
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +14,7 @@ from splatfix.core.files import sha256_of
 from splatfix.core.reading import read_bytes, read_text
 from splatfix.facts import name_and_version
 from splatfix.install.environment import Environment
-from splatfix.install.wheels import WheelFile, launchers_in
+from splatfix.install.wheels import UNREADABLE, WheelFile, launchers_in
 
 EASY_INSTALL = "easy-install.pth"
 """The list of folders that ``setup.py develop`` and ``setup.py install`` share among all packages of an environment."""
@@ -55,14 +54,7 @@ def find_installed(environment: Environment, name: str) -> tuple[InstalledDistri
             if reader and canonicalize_name(project) == canonical:
                 try:
                     files = tuple(dict.fromkeys(reader(environment, site, info)))
-                except (
-                    OSError,
-                    ValueError,
-                    RuntimeError,
-                    csv.Error,
-                    zipfile.BadZipFile,
-                    zlib.error,
-                ) as error:
+                except (*UNREADABLE, csv.Error) as error:
                     reason = f"its files are not known ({error})"
                     raise SplatfixError.of(
                         "install.unsafe-to-replace", info_name=info.name, reason=reason, info=info
@@ -121,9 +113,8 @@ def _egg_link(environment: Environment, site: Path, info: Path) -> Iterator[Path
     yield site / EASY_INSTALL
     project = canonicalize_name(info.stem)
     source = Path(next(iter(_lines(info, "it is gone")), "").strip())
-    if (
-        not source.is_absolute()
-    ):  # setuptools writes no other, and "." would be the folder that splatfix runs in
+    # setuptools writes no other, and "." would be the folder that splatfix runs in
+    if not source.is_absolute():
         return
     for metadata in source.glob("*.egg-info"):
         if canonicalize_name(metadata.stem) == project:

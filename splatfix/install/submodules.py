@@ -171,13 +171,11 @@ class _Git(Struct):
                 self.tell(f"{path}: {progress.group(1).lower()} {progress.group(2)}")
 
         self.tell(path)
-        options: list[str] = []
-        for name, value in (
-            *_SETTINGS.items(),
-            *((f"protocol.{name}.allow", "always") for name in self.protocols),
-        ):
-            options += ["-c", f"{name}={value}"]
-        argv = ["git", *options, *arguments]
+        argv = ["git"]
+        settings = _SETTINGS | {f"protocol.{name}.allow": "always" for name in self.protocols}
+        for name, value in settings.items():
+            argv += ["-c", f"{name}={value}"]
+        argv += arguments
         return self.runner.run(argv, timeout=_TIMEOUT, env=_variables(), on_line=line)
 
 

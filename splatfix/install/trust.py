@@ -70,13 +70,10 @@ def _whose(path: Path, status: os.stat_result, *, open_to_others: bool) -> str:
     """Return why somebody else can have written it; "" where nobody can."""
     if status.st_uid not in (os.getuid(), 0):
         return f"{path} belongs to another user"
-    is_open = False
     if open_to_others and not stat.S_ISLNK(status.st_mode):
-        is_open = bool(status.st_mode & 0o002)
-        if not is_open and status.st_mode & 0o020:
-            is_open = not _is_own_group(status.st_gid)
-    if is_open:
-        return f"{path} can be written by others"
+        by_a_group = status.st_mode & 0o020 and not _is_own_group(status.st_gid)
+        if status.st_mode & 0o002 or by_a_group:
+            return f"{path} can be written by others"
     return ""
 
 

@@ -29,6 +29,8 @@ MANIFEST_VERSION = 2
 # What distributions and scripts are called: a name, never a path.
 _NAME = re.compile(r"[\w.-]*\w[\w.-]*")
 
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, OSError, RuntimeError)
+"""What reading an archive raises, or a text in it."""
 # The earliest time a zip file can hold; equal inputs then give equal wheels.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -149,15 +151,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        LookupError,
-        ValueError,
-        OSError,
-        RuntimeError,
-    ) as error:
+    except UNREADABLE as error:
         raise SplatfixError.of("install.not-a-wheel", path_name=path.name, error=error) from error
 
 

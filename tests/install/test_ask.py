@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from splatfix.core.runner import ProcessRunner
 from splatfix.facts import gather
 from splatfix.install import WheelCache, ask
 from splatfix.install.environment import Environment
@@ -55,6 +54,12 @@ class BuildExtension(build_ext):
         return []
 """,
 }
+MODULE = """
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+module = CUDAExtension("x", ["a.cu"], extra_compile_args={{"nvcc": {flags}}})
+setup(name="x", ext_modules=[module], cmdclass={{"build_ext": BuildExtension}})
+"""
 KEYS = {"reads", "sets", "children", "downloads", "written", "torch"}
 
 
@@ -76,6 +81,8 @@ def summary(asked: Inquiry) -> dict[str, Any]:
 def test_what_a_setup_py_would_do(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
 ) -> None:
+    if flags := case.get("flags"):
+        case = {**case, "torch": True, "setup": MODULE.format(flags=flags), "files": {"a.cu": ""}}
     places = {"{outside}": tmp_path / "outside", "{environment}": environment.purelib}
     (tmp_path / "outside").mkdir()
 
@@ -101,7 +108,7 @@ def test_what_a_setup_py_would_do(
     facts, before = gather(environment.python), snapshot(environment)
     with scratch_folder(tmp_path) as empty:
         scratch = copy_to_build(step, empty)
-        asked = ask.ask_setup(step, scratch, facts, environment, ProcessRunner(), step.variables)
+        asked = ask.ask_setup(step, scratch, facts, environment, step.variables)
         assert {path.name for path in scratch.source.iterdir()} == {path.name for path in source.iterdir()}
     problem = ask.contradiction(step, asked, facts, environment)
 

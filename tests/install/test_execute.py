@@ -87,9 +87,11 @@ LACKS = "extern int nowhere(void);\nint (*keep)(void) = nowhere;\n"
 def test_code_that_fails_is_named_and_taken_back(
     stages: Stages, tmp_path: Path, file: str, before: str, code: str, words: str, status: str
 ) -> None:
+    """With the other that was installed before it in the same run."""
     environment, source = stages.at("one"), write_extension(tmp_path / "source", version="2.0")
+    other = write_extension(tmp_path / "other", name="other_probe")
     (source / file).write_text(before + (source / file).read_text())
-    error = refused(install, environment, source)
+    error = refused(install, environment, other, source)
     assert (error.code, words in error.what) == (code, True), error.what
     if "cv2" in words:
         assert "Install opencv-python with pip" in error.todo[0].text
@@ -114,15 +116,6 @@ def test_an_extension_may_import_what_lies_in_its_checkout(environment: Environm
     (tmp_path / "beside_it").rmdir()
     error = refused(install, environment, source)
     assert error.code == "import-failed" and "beside_it" in error.what
-
-
-def test_the_second_of_two_takes_the_first_back(environment: Environment, tmp_path: Path) -> None:
-    good = write_extension(tmp_path / "good")
-    bad = write_extension(tmp_path / "bad", name="other_probe", module="raise RuntimeError")
-    before = snapshot(environment)
-    error = refused(install, environment, good, bad)
-    assert error.code == "import-failed" and "other_probe" in error.what
-    assert snapshot(environment) == before
 
 
 def test_a_source_for_another_python_is_told_as_that(environment: Environment, tmp_path: Path) -> None:

@@ -212,6 +212,10 @@ class History(RuleBasedStateMachine):
     )
     def edit(self, name: str, path: str, number: int) -> None:
         file = self.target.purelib / path.format(name)
+        installed = [listed for item in find_installed(self.target, name) for listed in item.files]
+        # what no installation has touched stays as it is edited, whatever is undone
+        if file not in installed and any(other == name for _, other, _ in self.before):
+            return
         if file.is_file() and not self.dead:
             self.edits.discard(file.read_bytes())
             file.write_bytes(file.read_bytes() + f"work = {number}\n".encode())

@@ -1,6 +1,7 @@
 """Pieces of work side by side: the budget, the order, one failure that stops the rest, and one more try alone."""
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -78,19 +79,12 @@ def test_an_interrupt_in_the_callers_thread_stops_all() -> None:
     assert "long stopped" in recorder.told
 
 
-def test_what_had_no_room_for_company_is_done_once_more_alone() -> None:
+@pytest.mark.parametrize(("beside", "kills", "fails"), [(1, 1, False), (1, 2, True), (0, 1, True)])
+def test_what_had_no_room_for_company_is_done_once_more_alone(beside: int, kills: int, fails: bool) -> None:
+    """Alone it is no one's fault but its own."""
     recorder = Recorder()
-    pieces = [recorder.piece("a", 1, seconds=0.2), recorder.piece("b", 1, KILLED)]
-    parallel(pieces, 2)
-    assert recorder.told[-1] == "b ends" and frozenset("b") in recorder.together
-    assert recorder.told.count("b begins") == 1
-
-
-def test_alone_it_is_no_ones_fault_but_its_own() -> None:
-    recorder = Recorder()
-    pieces = [recorder.piece("a", 1), recorder.piece("b", 1, KILLED, KILLED)]
-    with pytest.raises(SplatfixError):
+    pieces = [recorder.piece("a", 1, seconds=0.2)] * beside + [recorder.piece("b", 1, *[KILLED] * kills)]
+    with pytest.raises(SplatfixError) if fails else nullcontext():
         parallel(pieces, 2)
-    single = Recorder()
-    with pytest.raises(SplatfixError):
-        parallel([single.piece("a", 1, KILLED)], 2)
+    assert frozenset("b") in recorder.together and recorder.told.count("b begins") == 1
+    assert (recorder.told[-1] == "b ends") is not fails

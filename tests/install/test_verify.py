@@ -110,14 +110,11 @@ def test_torch_symbols_are_looked_up_in_the_installed_torch(tmp_path: Path, inte
     assert error.code == "torch-symbols-missing" and error.details["missing"] == ["_ZN3c104goneEv"]
 
 
-def test_a_wheel_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
+def test_a_wheel_or_a_module_of_another_python(tmp_path: Path, interpreter: Interpreter) -> None:
     for tag in ("cp27-cp27m-linux_x86_64", f"{PYTHON_TAG}-{PYTHON_TAG}-win_amd64", "cp39-cp39-linux_x86_64"):
         wheel = wheel_of(tmp_path, interpreter, tag)
         error = refused(verify_wheel, wheel, (), facts(interpreter), expects_gpu_code=False)
         assert error.code == "wheel-does-not-fit"
-
-
-def test_a_module_of_another_python_in_a_fitting_wheel(tmp_path: Path, interpreter: Interpreter) -> None:
     path = wheel_of(tmp_path, interpreter).path
     with zipfile.ZipFile(path, "a") as archive:
         archive.write(library(tmp_path, "x.so", "int x;"), "pkg/_C.cpython-27-x86_64-linux-gnu.so")

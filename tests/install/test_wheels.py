@@ -95,23 +95,17 @@ def test_a_wheel_that_would_write_elsewhere(damage: dict[str, bytes], tmp_path: 
     assert refused(open_wheel, path).code == "not-a-wheel"
 
 
-def test_a_damaged_member(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", None, "first member"])
+def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | str | None) -> None:
     path = write_wheel(tmp_path, "pkg", "1.0", FILES, "A package")
-    data = bytearray(path.read_bytes())
-    data[: len(b"PK\3\4")] = b"XXXX"  # the first member's own header; the directory is whole
-    path.write_bytes(data)
-    assert refused(add_manifest, path, {}).code == "not-a-wheel"
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", None])
-def test_no_wheel_no_traceback(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "x-1-py3-none-any.whl"
     if content is None:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("x.py", "")
-    else:
+    elif isinstance(content, bytes):
         path.write_bytes(content)
-    assert refused(open_wheel, path).code == "not-a-wheel"
+    else:  # its own header; the directory is whole
+        path.write_bytes(b"XXXX" + path.read_bytes()[4:])
+    assert refused(add_manifest, path, {}).code == "not-a-wheel"
 
 
 def test_modules_of_a_namespace_and_of_libraries(tmp_path: Path) -> None:
