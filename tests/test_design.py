@@ -444,7 +444,7 @@ CEILINGS = {
     "splatfix/core": 2498,
     "splatfix/explain": 1311,
     "splatfix/facts": 10423,
-    "splatfix/install": 5505,
+    "splatfix/install": 5506,
     "splatfix/kernels": 7252,
     "splatfix/knowledge": 3601,
     "splatfix/model": 1914,
