@@ -84,6 +84,7 @@ def test_the_core_does_not_ask_for_torch(wheel: Path) -> None:
         "nvidia-ml-py",
         "jinja2",
         "fastjsonschema",
+        "filelock",
         "tomli",
     }
 
