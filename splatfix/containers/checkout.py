@@ -54,8 +54,8 @@ def lane_for(
     toolkit: ToolkitFrom,
     torch: str,
 ) -> CheckoutLane:
-    """The lane for a checkout and its targets: the newest torch that has code for all of them, and an image or wheels with the
-    compiler for it. Whether every extension can be built beside it, ``install`` says while the image is built.
+    """Choose the lane for a checkout and its targets: the newest torch that has code for all of them, and an image or wheels
+    with the compiler for it. Whether every extension can be built beside it, ``install`` says while the image is built.
 
     Args:
         folder: the checkout's, resolved.

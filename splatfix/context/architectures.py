@@ -41,7 +41,7 @@ class ArchChoice(Struct, frozen=True):
 def choose_archs(
     source: Source, build_archs: Sequence[Arch], torch_version: str, ptx: Arch | None = None
 ) -> ArchChoice | Rejected:
-    """What makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
+    """Choose what makes ``source`` compile for ``build_archs``, and for ``ptx`` as PTX too where that is given.
 
     The order is torch's own: a setup.py that hands nvcc any flag with "arch" in it makes torch add nothing, so then
     only setup.py's own means count (read from the source's text; see ``facts/source/setup_py.py``).
@@ -96,7 +96,7 @@ def _choose(
 
 
 def own_choice(source: Source, archs: Sequence[Arch], torch_version: str) -> tuple[ArchVariable, str] | None:
-    """The variable that decides for a source in the place of torch's, and what to set it to; None where none does."""
+    """Return the variable that decides for a source in the place of torch's, and what to set it to; None where none does."""
     choice = choose_archs(source, archs, torch_version)
     if isinstance(choice, Rejected) or choice.decider is not Decider.OWN_VARIABLE:
         return None

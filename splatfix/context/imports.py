@@ -101,7 +101,7 @@ def from_git(facts: Facts, missing: MissingModules) -> tuple[Step, ...]:
 
 
 def brought_by(sources: Iterable[Source]) -> frozenset[str]:
-    """Top-level modules that these sources install."""
+    """Return the top-level modules that these sources install."""
     names: set[str] = set()
     for source in sources:
         names |= {source.name or "", *source.packages, *source.modules}
@@ -111,7 +111,7 @@ def brought_by(sources: Iterable[Source]) -> frozenset[str]:
 def pip_arguments(
     facts: Facts, requirements: Iterable[str], replacement: TorchBuild | None = None
 ) -> tuple[str, ...]:
-    """What follows ``pip install`` for requirements, so that torch stays as it is where one of its companions is among them.
+    """Return what follows ``pip install`` for requirements, so that torch stays as it is where a companion of it is among them.
 
     Args:
         replacement: the build that takes the place of the installed one; then that one stays.

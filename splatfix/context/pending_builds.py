@@ -99,7 +99,7 @@ class PendingBuilds(Toolchain, frozen=True, dict=True):
 
 
 def names_built(source: Source) -> frozenset[str]:
-    """The normalised names under which what a source builds is found again: its distribution's, and what is imported."""
+    """Return the normalised names under which what a source builds is found again: its distribution's, and what is imported."""
     names = {source.label}
     names |= {name.partition(".")[0] for name in (*source.packages, *source.modules)}
     return frozenset(canonicalize_name(name) for name in names if name)

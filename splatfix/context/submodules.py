@@ -139,7 +139,7 @@ def _folder_name(submodule: Submodule) -> str:
 
 
 def let_splatfix_fetch(install: Step) -> Step:
-    """The command that fetches and goes on with an installation."""
+    """Return the command that fetches and goes on with an installation."""
     if install.command is None:
         return install
     argv = (*install.command.argv, FETCH)

@@ -22,7 +22,7 @@ Cc = Annotated[str, Meta(pattern=_CC)]
 
 
 def version_or_none(text: object) -> str | None:
-    """A version; None for what is none, as a damaged file or an odd program may have it."""
+    """Return a version; None for what is none, as a damaged file or an odd program may have it."""
     return text if isinstance(text, str) and re.search(_VERSION, text) else None
 
 
@@ -45,12 +45,12 @@ class Fact(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
 
 
 def unknown(error: str, found_via: str = "") -> Fact[Any]:
-    """A fact that could not be learned, with the reason."""
+    """Make a fact that could not be learned, with the reason."""
     return Fact(None, found_via, error)
 
 
 def absent(error: str, found_via: str) -> Fact[Any]:
-    """There is none, as ``found_via`` shows."""
+    """Make the fact that there is none, as ``found_via`` shows."""
     return Fact(None, found_via, error, absent=True)
 
 
@@ -71,7 +71,7 @@ class FatbinGroup(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
-    """Fatbins with equal entries counted together, most frequent first; empty fatbins are left out."""
+    """Count fatbins with equal entries together, most frequent first; empty fatbins are left out."""
     counts: Counter[tuple[Code, ...]] = Counter()
     for fatbin in loaded_fatbins(fatbins):
         # a number that no GPU has runs nowhere
@@ -94,7 +94,7 @@ def group_fatbins(fatbins: Iterable[Fatbin]) -> tuple[FatbinGroup, ...]:
 
 
 def loaded_fatbins(fatbins: Iterable[Fatbin]) -> tuple[Fatbin, ...]:
-    """The fatbins that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
+    """Return the fatbins that a driver loads: not the empty ones, and of a separately compiled file (``-rdc=true``) only the
     device-linked ones. Its relocatable fatbins are link-time input that stays behind in the file; they count only
     where nothing was linked, as in an object file."""
     filled = [fatbin for fatbin in fatbins if fatbin.entries]

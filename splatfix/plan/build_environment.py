@@ -41,7 +41,7 @@ def build_environment(
     archs: ArchChoice,
     jobs: Jobs,
 ) -> tuple[dict[str, str], list[Reason]]:
-    """Everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why.
+    """Decide everything a build needs to know, in variables, so that nothing is left to what happens to be set; and why.
 
     CUDA_HOME is the toolkit's real root: torch would take the folder above the first nvcc on PATH, which is wrong
     where that nvcc is a wrapper script.
@@ -86,7 +86,7 @@ def build_environment(
 
 
 def variables_removed(facts: Facts, source: Source) -> tuple[str, ...]:
-    """The variables that are set here and that a build of this source must not see."""
+    """Return the variables that are set here and that a build of this source must not see."""
     removed = [*_REMOVED, *filter(is_arch_variable, facts.machine.variables), *source.switches.off]
     return tuple(name for name in removed if name in facts.machine.variables)
 
@@ -104,7 +104,7 @@ class Jobs(Struct, frozen=True):
 
 
 def job_count(facts: Facts) -> Jobs:
-    """How many compilers may run at once, from cores and free memory."""
+    """Tell how many compilers may run at once, from cores and free memory."""
     resources = facts.machine.resources
     cores = resources.cores or os.cpu_count() or 1
     available = resources.memory_available
@@ -122,7 +122,7 @@ _COMPILER_CACHES = ("ccache", "sccache")
 def compiler_cache(
     facts: Facts, toolkit: Toolkit, source: Source
 ) -> tuple[dict[str, str], tuple[Reason, ...]]:
-    """Variables that put a compiler cache of this machine in front of nvcc and the C++ compiler, and why.
+    """Return variables that put a compiler cache of this machine in front of nvcc and the C++ compiler, and why.
 
     Torch's builder takes the nvcc to call from PYTORCH_NVCC, and only when it builds with ninja (torch/utils/
     cpp_extension.py, _write_ninja_file); CMake takes launchers from variables of its own (CMake 3.17).
@@ -151,7 +151,7 @@ def compiler_cache(
 
 
 def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
-    """What each of several builds gets of the compilers that may run at once; one that compiles nothing takes none away."""
+    """Share out among several builds the compilers that may run at once; one that compiles nothing takes none away."""
     # files that are compiled one by one, as far as setup.py names them; 0 of what compiles nothing
     files = []
     for source in sources:
@@ -169,7 +169,7 @@ def share_jobs(total: Jobs, sources: Sequence[Source]) -> list[Jobs]:
 
 
 def shares(total: int, files: Sequence[int]) -> list[int]:
-    """How many of ``total`` compilers each build gets, in order, when all files take equally long.
+    """Return how many of ``total`` compilers each build gets, in order, when all files take equally long.
 
     By the number of files (0: it compiles nothing), never more than a build has, and at least one: those for whom none is
     left wait until an earlier one has ended.

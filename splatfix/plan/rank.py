@@ -77,13 +77,8 @@ def rank(case: Case) -> Options:
     native_kinds = [kind for kind, answer in answers.items() if isinstance(answer, Plan)]
     opened = bool(set(native_kinds) - {OptionKind.CONTAINER, *REPLACING})
     answers[OptionKind.DRIVER] = driver(case, _first_native, opened=opened)
-    options = _options(answers)
-    return replace(
-        options,
-        targets=case.context.archs,
-        subjects=case.subjects,
-        notes=tuple(_notes(case, opened=opened)),
-    )
+    notes = tuple(_notes(case, opened=opened))
+    return replace(_options(answers), targets=case.context.archs, subjects=case.subjects, notes=notes)
 
 
 def advised_options(findings: Sequence[Finding], case: Case) -> Options:
@@ -261,9 +256,12 @@ def _native(case: Case) -> Plan | Rejected:
     """Return the plan by the compiler, or wheels. Where this machine rules that out, ``auto`` goes on: what serves is there
     already, else the drop-ins by NVRTC, else pure; and where torch is none for CUDA, a rejection names these."""
     request, auto = case.request, case.request.backend == "auto"
-    # a name that has a wheel is no folder to read
-    folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
-    read = read_named(replace(request, sources=folders), case.context.facts)
+    # whoever shows the options has read the sources; what was rejected is asked again, for this request's commands
+    read: SourceSummary | Rejected = case.sources
+    if not case.sources.built_from:
+        # a name that has a wheel is no folder to read
+        folders = tuple(text for text in request.sources if text not in (case.prebuilt or {}))
+        read = read_named(replace(request, sources=folders), case.context.facts)
     if isinstance(read, SourceSummary):
         case = replace(case, sources=read)
         answer = build_sources(case)

@@ -56,6 +56,8 @@ def context_to_be(
 
 def for_targets(context: Context, targets: tuple[Arch, ...] = ()) -> Context:
     """Return the same machine for other targets; without any for its own GPUs."""
+    if targets == context.goal.targets:
+        return context
     return make_context(context.facts, replace(context.goal, targets=targets))
 
 
