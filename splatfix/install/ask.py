@@ -19,6 +19,7 @@ from splatfix.core.errors import Rejected
 from splatfix.core.limits import MOST_PYPROJECT
 from splatfix.core.reading import read_start
 from splatfix.core.words import few
+from splatfix.facts.source.extension import BUILD_BACKEND
 from splatfix.install.environment import Environment, child_environment, open_environment
 from splatfix.install.scratch import Scratch, copy_to_build, scratch_folder
 from splatfix.knowledge import Arch
@@ -30,7 +31,6 @@ from splatfix.model.steps import BuildWheel
 _RECORDER = Path(__file__).with_name("setup_recorder.py")
 # Loading torch takes seconds, from a slow network disk a minute; what takes longer hangs.
 _TIMEOUT = 120.0
-_BACKEND = re.compile(r"^[ \t]*build-backend[ \t]*=[ \t]*[\"']([\w.:]+)", re.MULTILINE)
 _ADDRESS = re.compile(r"\b(?:https?|ftp|ssh|git)://\S+|\bgit@[\w.-]+:\S+")
 _ENTRIES = {"sm": EntryKind.SASS, "compute": EntryKind.PTX}
 
@@ -38,7 +38,7 @@ _ENTRIES = {"sm": EntryKind.SASS, "compute": EntryKind.PTX}
 def ask_setup(
     step: BuildWheel,
     scratch: Scratch,
-    facts: Facts,
+    context: Context,
     environment: Environment,
     variables: Mapping[str, str],
     stop: threading.Event | None = None,
@@ -54,17 +54,17 @@ def ask_setup(
     """
     if not (scratch.source / "setup.py").is_file():
         return Inquiry(step.subject, unknown="it has no setup.py")
-    pyproject = scratch.source / "pyproject.toml"
-    backend = _BACKEND.search(read_start(pyproject, MOST_PYPROJECT).decode(errors="replace"))
+    pyproject = read_start(scratch.source / "pyproject.toml", MOST_PYPROJECT)
+    backend = BUILD_BACKEND.search(pyproject.decode(errors="replace"))
     if backend and not backend[1].startswith("setuptools"):
         return Inquiry(step.subject, unknown=f"it is built by {backend[1]}, which runs no setup.py")
     copy = scratch.root / "asked" / scratch.copy.name
     try:
         shutil.copytree(scratch.copy, copy, symlinks=True)
-    except (OSError, shutil.Error) as error:
+    except OSError as error:
+        shutil.rmtree(copy.parent, ignore_errors=True)  # the build may need the room
         return Inquiry(step.subject, unknown=f"it cannot be copied once more ({error})")
     folder = copy / scratch.source.relative_to(scratch.copy)
-    context = make_context(facts)
     archs = [target.arch for target in context.own_targets] or [*step.targets, Arch(9, 0)]
     environ = child_environment(variables, step.unset, step.path_first)
 
@@ -97,7 +97,7 @@ def ask_setup(
 
 
 def contradiction(
-    step: BuildWheel, inquiry: Inquiry, facts: Facts, environment: Environment
+    step: BuildWheel, inquiry: Inquiry, context: Context, environment: Environment
 ) -> Rejected | None:
     """Return why the plan cannot come true by what setup.py answered; None where it can, and where that is not known."""
     answer = inquiry.answer
@@ -119,7 +119,6 @@ def contradiction(
     missing = [name for module in answer.modules for name in module.missing]
     if missing and not (inquiry.unknown or makes_sources):
         return Rejected.of("install.asked-missing", subject=subject, names=few(missing))
-    context = make_context(facts)
     # what they are computed from may be what a child would have said, or whether a GPU is in sight
     if answer.children or (inquiry.otherwise and context.has_working_gpu is None):
         return None
@@ -178,12 +177,12 @@ def ask_plan(
     Raises:
         SplatfixError: ``no-scratch``, ``cannot-copy``, ``disk-full``, ``interpreter-unusable``.
     """
-    environment = open_environment(plan.python)
+    environment, context = open_environment(plan.python), make_context(facts)
     for step in plan.steps:
         if isinstance(step, BuildWheel):
             tell(step.subject)
             with scratch_folder(source=step.source) as empty:
                 scratch = copy_to_build(step, empty)
                 variables = {**step.variables, "TMPDIR": str(scratch.temporary)}
-                inquiry = ask_setup(step, scratch, facts, environment, variables)
-            yield inquiry, contradiction(step, inquiry, facts, environment)
+                inquiry = ask_setup(step, scratch, context, environment, variables)
+            yield inquiry, contradiction(step, inquiry, context, environment)

@@ -42,12 +42,12 @@ class JournalPaths(Struct, frozen=True, dict=True):
 
     @cached_property
     def _real(self) -> tuple[tuple[str, ...], str]:
-        """The folders and :attr:`state` with links followed; found once, because a package can have ten thousand files."""
+        """Return the folders and :attr:`state` with links followed; found once, because a package can have ten thousand files."""
         return tuple(os.path.realpath(folder) for _, folder in self.anchors), os.path.realpath(self.state)
 
     @classmethod
     def of(cls, environment: Environment, checkout: str = "") -> JournalPaths:
-        """The folders pip installs into; with ``checkout`` that folder, which ``--in-place`` edited, and nothing else."""
+        """Take the folders pip installs into; with ``checkout`` that folder, which ``--in-place`` edited, and nothing else."""
         if checkout:
             return cls((("checkout", Path(checkout)),), environment.state_folder)
         # Debian's Python installs below /usr/local with the prefix /usr; in a venv all of these are in the prefix, and
@@ -57,14 +57,14 @@ class JournalPaths(Struct, frozen=True, dict=True):
         return cls(tuple(anchor for anchor in anchors if anchor[1]), environment.state_folder)
 
     def to_text(self, path: str | Path) -> str:
-        """The path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``."""
+        """Return the path as the journal names it: ``<prefix>/lib/python3.11/site-packages/foo.py``."""
         for name, folder in self.anchors:
             if Path(path).is_relative_to(folder):
                 return f"<{name}>/{Path(path).relative_to(folder).as_posix()}"
         raise OutsidePath(f"{path} lies outside of {self.anchors[0][1]}")
 
     def to_path(self, text: str) -> Path:
-        """The path in this environment that the journal's ``text`` names; see :meth:`check`."""
+        """Return the path in this environment that the journal's ``text`` names; see :meth:`check`."""
         anchored = _ANCHORED.fullmatch(text)
         folder = dict(self.anchors).get(anchored[1]) if anchored else None
         if anchored is None or folder is None:
@@ -84,7 +84,7 @@ class JournalPaths(Struct, frozen=True, dict=True):
             raise OutsidePath(f"{path} leads out of {self.anchors[0][1]} by a link")
 
     def inside(self, path: Path) -> bool:
-        """The path lies in these folders, links followed."""
+        """Tell whether the path lies in these folders, links followed."""
         try:
             self.to_text(path)
             self.check(path)
@@ -227,7 +227,7 @@ def note_written(backup: Backup, folder: Path, paths: JournalPaths) -> None:
 
 
 def read_backup(folder: Path, paths: JournalPaths) -> Backup:
-    """The backup that :func:`make_backup` wrote there, every copy intact, with the paths that it names in this environment.
+    """Return the backup that :func:`make_backup` wrote there, every copy intact, with the paths it names in this environment.
 
     Raises:
         SplatfixError: ``backup-damaged``; ``journal-tampered`` where a path leads out of the environment.
@@ -398,7 +398,7 @@ def _put_back(item: SavedFile, backup: Backup, folder: Path) -> None:
 
 
 def installed_files(backup: Backup) -> list[Path]:
-    """What the wheel brings, its bytecode, and what pip adds to its dist-info."""
+    """Return what the wheel brings, its bytecode, and what pip adds to its dist-info."""
     files = list(backup.will_write)
     for path in backup.will_write:
         files += bytecode_of(path)
@@ -409,7 +409,7 @@ def installed_files(backup: Backup) -> list[Path]:
 
 
 def _folders(environment: Environment, paths: Iterable[Path]) -> list[Path]:
-    """Every folder above these paths, up to the environment's own folders, and the bytecode folders beside them."""
+    """Return every folder above these paths, up to the environment's own folders, and the bytecode folders beside them."""
     stops = {*environment.sites, environment.prefix, environment.scripts, environment.data}
     folders: dict[Path, None] = {}
     for path in paths:

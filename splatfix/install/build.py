@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix import __version__
+from splatfix.context import make_context
 from splatfix.core.errors import SplatfixError, require
 from splatfix.core.files import write_bytes
 from splatfix.core.step import say
@@ -130,6 +131,7 @@ class Builder(Struct):
                 ``no-scratch``, ``cannot-write``; as :func:`contradiction`.
         """
         built_with, places = versions_of(self.facts, self.step), places_of(self.facts)
+        context = make_context(self.facts)
         while True:
             step = self.step
             with scratch_folder(source=step.source) as scratch:
@@ -143,8 +145,8 @@ class Builder(Struct):
                     return Built(kept, True, scratch.left_out)
                 variables = self._variables(scratch, source.libraries)
                 self.tell("asking setup.py")
-                inquiry = ask_setup(step, scratch, self.facts, self.environment, variables, self.stop)
-                require(contradiction(step, inquiry, self.facts, self.environment))
+                inquiry = ask_setup(step, scratch, context, self.environment, variables, self.stop)
+                require(contradiction(step, inquiry, context, self.environment))
                 self.tell("running its setup.py")
                 cause = self._run_pip(scratch, variables, inquiry)
                 if cause is None:
@@ -210,8 +212,7 @@ class Builder(Struct):
         argv = build_command(self.environment, scratch.source, scratch.wheels)
 
         def follow(line: str) -> None:
-            text = described(line)
-            if text:
+            if text := described(line):
                 self.tell(text)
 
         with writable_log(self.log):
@@ -273,7 +274,7 @@ class Builder(Struct):
 
 
 def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> BuildFailure:
-    """The cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
+    """Return the cause with paths of the source itself: the scratch copy is removed before anybody reads it."""
 
     def without_dots(match: re.Match[str]) -> str:
         path = match.group(1)
@@ -295,7 +296,7 @@ def _of_the_source(cause: BuildFailure, step: BuildWheel, scratch: Scratch) -> B
 
 
 def compiler_cache(step: BuildWheel, scratch: Path) -> dict[str, str]:
-    """Variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
+    """Return variables that let ccache or sccache serve the C++ compiler too, across scratch folders; none without a cache.
 
     Torch takes nvcc from PYTORCH_NVCC as a command line, but takes CXX for one program's name: with a blank in it, it
     refuses the compiler. So a script with the compiler's own name stands in.

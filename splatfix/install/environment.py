@@ -80,11 +80,11 @@ class Environment(Struct, frozen=True):
         return self.prefix / ".splatfix"
 
     def splatfix(self, *arguments: str) -> tuple[str, ...]:
-        """The argv of a splatfix command for this environment."""
+        """Return the argv of a splatfix command for this environment."""
         return ("splatfix", *arguments, "--python", self.python)
 
     def command(self, verb: str, *packages: str) -> tuple[str, ...]:
-        """The argv of ``pip VERB PACKAGES`` for this environment."""
+        """Return the argv of ``pip VERB PACKAGES`` for this environment."""
         return self.installer.command(self.python, verb, *packages)
 
     @property
@@ -145,7 +145,7 @@ def child_environment(
     unset: Iterable[str] = (),
     path_first: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The variables of a child of the target interpreter.
+    """Return the variables of a child of the target interpreter.
 
     The settings of pip and uv are left out, by variable and by file, because one of them (``target``, ``user``, ``prefix``) could
     send an installation elsewhere; so are PYTHONPATH and its kin, which could show another environment's packages.
@@ -210,7 +210,7 @@ def pip_install(environment: Environment, log: Path, *wheels: Path) -> None:
 
 
 def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
-    """The argv that installs these wheel files.
+    """Return the argv that installs these wheel files.
 
     uv copies: files that are linked to its cache, or by links, would change with every environment that has them.
     """
@@ -226,7 +226,7 @@ def install_command(environment: Environment, *wheels: Path) -> tuple[str, ...]:
 
 
 def build_command(environment: Environment, source: Path, wheels: Path) -> tuple[str, ...]:
-    """The argv that builds the wheel of a source folder into ``wheels``, with what the environment itself has."""
+    """Return the argv that builds the wheel of a source folder into ``wheels``, with what the environment itself has."""
     installer = environment.installer
     if installer.kind == "uv":
         build = ("build", "--wheel", "--no-build-isolation", "--no-index", "--no-cache")

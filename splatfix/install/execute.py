@@ -177,7 +177,7 @@ class _Execution(Struct):
         return self.journal.folder_of(self.entry)
 
     def take_steps(self) -> None:
-        """Every step in order; builds that follow each other run in parallel."""
+        """Take every step in order; builds that follow each other run in parallel."""
         numbered = enumerate(self.plan.executed, 1)
         for building, group in groupby(numbered, lambda item: isinstance(item[1], BuildWheel)):
             if building:
@@ -248,7 +248,7 @@ class _Execution(Struct):
         return ", ".join(self.dependencies) or "they are there"
 
     def _import_dependencies(self, step: InstallDependencies, written: list[Path]) -> None:
-        """A failure of what is needed is raised, of what is optional is told."""
+        """Import what was installed: a failure of what is needed is raised, of what is optional is told."""
         has_gpu = bool(self.facts.machine.gpus.value)
         # a module may be a folder or a file of a wheel, whatever the wheel is called: PIL comes with pillow
         names: set[str] = set()
@@ -282,8 +282,7 @@ class _Execution(Struct):
         needs = dict.fromkeys(need.name for source in sources for need in source.needs)
         modules = tuple(name for name in needs if name in there and name not in skipped)
         if modules:
-            has_gpu = bool(self.facts.machine.gpus.value)
-            check_import(modules, None, self.environment, has_gpu)
+            check_import(modules, None, self.environment, bool(self.facts.machine.gpus.value))
 
     def _provide_toolkit(self, step: ProvideToolkit) -> str:
         record = self._begin(StepRecord(step.kind, step.subject))

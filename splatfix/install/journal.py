@@ -91,11 +91,7 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def active(self) -> bool:
         """What it did, or a part of it, is still in the environment."""
-        return bool(self.changes) and self.status in (
-            EntryStatus.RUNNING,
-            EntryStatus.DONE,
-            EntryStatus.REVERTING,
-        )
+        return bool(self.changes) and self.status not in _OVER
 
 
 class Journal:
@@ -114,7 +110,7 @@ class Journal:
         return self.folder / entry.id
 
     def start(self, request: Mapping[str, str], python: str, name: str) -> Entry:
-        """A new entry; ids begin with a number that counts up. Only for the holder of the environment's lock."""
+        """Write a new entry; ids begin with a number that counts up. Only for the holder of the environment's lock."""
         now = _now()
         number = max((_number_of(path.name) for path in self.folder.glob("*.json")), default=0) + 1
         stamp = re.sub(r"[^0-9T]", "", now.partition("+")[0])
@@ -159,7 +155,7 @@ class Journal:
         return ended
 
     def entries(self) -> tuple[Entry, ...]:
-        """Every entry, oldest first.
+        """Read every entry, oldest first.
 
         Raises:
             SplatfixError: ``journal-damaged``, ``journal-too-new`` or ``journal-too-old``, naming the file.
@@ -169,7 +165,7 @@ class Journal:
         return tuple(_with_folders(load_entry(path), self._absolute) for path in paths)
 
     def find(self, identity: str) -> Entry:
-        """The entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
+        """Return the entry of that id or number (``7`` for ``0007-...``), or of the only id that begins so.
 
         Raises:
             SplatfixError: ``unknown-entry`` (exit 2).
@@ -191,13 +187,13 @@ class Journal:
         raise usage_error("unknown-entry", message, say(f"Known entries: {known}"))
 
     def unfinished(self) -> tuple[Entry, ...]:
-        """Entries in progress. Ask only while holding the lock: then their processes are dead."""
+        """Return entries in progress. Ask only while holding the lock: then their processes are dead."""
         in_progress = (EntryStatus.RUNNING, EntryStatus.REVERTING)
         return tuple(entry for entry in self.entries() if entry.status in in_progress)
 
 
 def file_name(text: str) -> str:
-    """The text with a hyphen for every letter that no name in a journal has; a backup called otherwise would be refused."""
+    """Return the text with a hyphen for every letter that no name in a journal has; a backup called otherwise is refused."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
 
 
@@ -207,7 +203,7 @@ def distribution_of(step: StepRecord) -> str:
 
 
 def request_to_resume(python: str) -> Request:
-    """What the last installation that failed was asked for (``splatfix install --resume``), whatever was installed after it.
+    """Return what the last installation that failed was asked for (``splatfix install --resume``), whatever was installed since.
 
     The plan is made again from that, because machine and sources may have changed; wheels that were built are found in
     the wheel cache, and left-overs in the environment are undone before anything is done.
@@ -247,7 +243,7 @@ def _subjects_of(entry: Entry) -> set[str]:
 
 
 def load_entry(path: Path) -> Entry:
-    """One entry as it is written, with folders of the environment relative to it.
+    """Read one entry as it is written, with folders of the environment relative to it.
 
     Raises:
         SplatfixError: as :meth:`Journal.entries`.
@@ -272,7 +268,7 @@ def load_entry(path: Path) -> Entry:
 
 
 def _with_folders(entry: Entry, change: Callable[[str], str]) -> Entry:
-    """The entry with every folder of the environment in it changed."""
+    """Return the entry with every folder of the environment in it changed."""
     return replace(
         entry,
         python=change(entry.python),

@@ -38,7 +38,7 @@ class Scratch(Struct, frozen=True):
 
 @contextmanager
 def scratch_folder(base: Path | None = None, source: str = "") -> Iterator[Scratch]:
-    """A fresh folder, removed at the end whatever happens. Its path never contains "arch".
+    """Make a fresh folder, removed at the end whatever happens. Its path never contains "arch".
 
     Args:
         source: what will be copied there. The same source gets the same path when that is free, because compiler caches
@@ -88,7 +88,7 @@ def copy_to_build(step: BuildWheel, scratch: Scratch) -> Scratch:
 
 
 def name_of_copy(folder: Path) -> str:
-    """A copy's name: its folder's, which a setup.py may build by, unless it is one that a compiler or torch may not take."""
+    """Return a copy's name: its folder's, which a setup.py may build by, unless it is one a compiler or torch may not take."""
     if _FORBIDDEN in folder.name or not re.fullmatch(r"[\w.+-]+", folder.name, re.ASCII):
         return "source"
     return folder.name
@@ -100,7 +100,7 @@ def sweep_scratch() -> None:
 
 
 def _bases() -> list[Path]:
-    """Where scratch folders may be, in order of preference. Paths with a blank come last: torch calls the C++ compiler in
+    """Return where scratch folders may be, in order of preference. Paths with a blank come last: torch calls the C++ compiler in
     CXX without quotes, and a compiler cache's script is in the scratch folder."""
     bases = [
         Path(tempfile.gettempdir()),

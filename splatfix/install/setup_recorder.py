@@ -29,6 +29,7 @@ CAPABILITY = [int(number) for number in "".join(sys.argv[3:]).split(".") if numb
 LIBRARY = os.path.dirname(os.__file__)
 ENVIRON = (os.__file__, os.path.join(LIBRARY, "_collections_abc.py"))
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+REMOVING = ("os.remove", "os.rmdir", "shutil.rmtree")  # in that, files are named relative to open folders
 LOCAL = (None, "", "localhost", "127.0.0.1", "::1")
 
 FOUND: Dict[str, Any] = {"setups": [], "torch": "", "asks_gpu": False, "reads": [], "sets": {}, "error": ""}
@@ -133,10 +134,14 @@ def audit(event: str, arguments: Any) -> None:
         raise OSError("no network while setup.py is asked")
     if event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
         arguments = arguments[:1]
-    elif event not in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link"):
+    elif event == "os.symlink":
+        arguments = arguments[1:2]  # where the link leads, nothing is changed
+    elif event not in ("os.mkdir", "os.rename", "os.link", *REMOVING):
         return
     for path in arguments:
         if not isinstance(path, (str, bytes, os.PathLike)) or (event == "os.mkdir" and os.path.isdir(path)):
+            continue
+        if event in REMOVING and not os.path.lexists(path):
             continue
         path = os.path.realpath(os.fsdecode(path))
         if not path.startswith((ROOT + os.sep, "/dev/", "/proc/")) and asked_by_setup():

@@ -118,7 +118,7 @@ def revert_all(
 
 
 def read_journal(python: str) -> tuple[Entry, ...]:
-    """Every entry of the environment's journal, oldest first."""
+    """Read every entry of the environment's journal, oldest first."""
     return Journal(open_environment(python).state_folder).entries()
 
 
@@ -160,7 +160,7 @@ class Undoer(Struct):
         return tuple(recovered)
 
     def entries_without(self, interrupted: Sequence[RevertOutcome]) -> tuple[Entry, ...]:
-        """The journal without runs that were, or in a dry run would be, undone already."""
+        """Return the journal without runs that were, or in a dry run would be, undone already."""
         gone = {item.entry for item in interrupted}
         return tuple(entry for entry in self.journal.entries() if entry.id not in gone)
 
@@ -204,7 +204,7 @@ class Undoer(Struct):
         return self._outcome(entry, items, self.notes)
 
     def read(self, entry: Entry) -> dict[StepRecord, Backup]:
-        """The backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
+        """Read the backups of an entry: all of them before any is restored, so that a refusal leaves everything as it is.
 
         Raises:
             SplatfixError: as :func:`read_backup`.
@@ -259,7 +259,7 @@ class Undoer(Struct):
         return RevertOutcome(entry.id, str(self.environment.prefix), items, dry_run, notes)
 
     def _used_by_original(self, entry: Entry, step: StepRecord) -> str:
-        """The environment that this one was copied from, where an edited checkout is left to it; else ""."""
+        """Return the environment that this one was copied from, where an edited checkout is left to it; else ""."""
         here, original = self.environment.prefix, entry.environment
         if step.kind != "edit-source" or Path(step.source).is_relative_to(here):
             return ""  # one inside the environment was copied with it
@@ -276,11 +276,11 @@ class Undoer(Struct):
         return original
 
     def _now(self, path: Path) -> Path | None:
-        """Where the content of a file is found that it has, or in a dry run would have by now."""
+        """Return where the content of a file is found that it has, or in a dry run would have by now."""
         return (self.preview or {}).get(path, path)
 
     def _installed(self, name: str) -> list[tuple[str, str]]:
-        """(version, digest of its RECORD) of each copy of a distribution that is there, or in a dry run would be by now."""
+        """List (version, digest of its RECORD) of each copy of a distribution that is there, or would be by now in a dry run."""
         records = {
             path: content
             for path, content in (self.preview or {}).items()
@@ -320,7 +320,7 @@ class Undoer(Struct):
         )
 
     def _later_changes(self, backup: Backup, folder: Path) -> Iterator[Kept]:
-        """Files that were changed since the installation wrote them, and where a copy of each goes."""
+        """Find files that were changed since the installation wrote them, and where a copy of each goes."""
         if not backup.written:
             return
         as_installed = {item.path: item.digest for item in backup.written}
@@ -339,7 +339,7 @@ class Undoer(Struct):
 
 
 def kept_folder(backup_folder: Path) -> Path:
-    """Where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
+    """Return where copies of later changes go; beside the backup, which a repeated revert must find as it was."""
     return backup_folder.parent / "kept" / backup_folder.name
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from splatfix.context import make_context
 from splatfix.facts import gather
 from splatfix.install import WheelCache, ask
 from splatfix.install.environment import Environment
@@ -105,18 +106,17 @@ def test_what_a_setup_py_would_do(
         variables={"TORCH_CUDA_ARCH_LIST": "12.0", **case.get("variables", {})},
         downloads=case.get("planned", {}),
     )
-    facts, before = gather(environment.python), snapshot(environment)
+    context, before = make_context(gather(environment.python)), snapshot(environment)
     with scratch_folder(tmp_path) as empty:
         scratch = copy_to_build(step, empty)
-        asked = ask.ask_setup(step, scratch, facts, environment, step.variables)
+        asked = ask.ask_setup(step, scratch, context, environment, step.variables)
         assert {path.name for path in scratch.source.iterdir()} == {path.name for path in source.iterdir()}
-    problem = ask.contradiction(step, asked, facts, environment)
+    problem = ask.contradiction(step, asked, context, environment)
 
-    found = summary(asked)
     for key, value in case.get("found", {}).items():
         if isinstance(value, tuple):
             value = tuple(map(filled, value))
-        assert found[key] == value, key
+        assert summary(asked)[key] == value, key
     assert case.get("words", "") in asked.unknown and bool(asked.unknown) == ("words" in case)
     assert (problem.code if problem else None) == case.get("refused")
     assert snapshot(environment) == before and not list((tmp_path / "outside").iterdir())

@@ -43,7 +43,7 @@ _BUILDERS = {"setuptools", "torch", "pkg_resources", "distutils", *sys.stdlib_mo
 _OF_SETUPTOOLS = ("pkg_resources", "distutils")
 _SCM = re.compile(r"(?:setuptools[-_.]scm|hatch-vcs)\b")
 _INCLUDE = re.compile(r'#\s*include\s*"([^"\n]+)"')
-_BACKEND = re.compile(r"^[ \t]*build-backend[ \t]*=[ \t]*[\"']([\w.:]+)", re.MULTILINE)
+BUILD_BACKEND = re.compile(r"^[ \t]*build-backend[ \t]*=[ \t]*[\"']([\w.:]+)", re.MULTILINE)
 _COMPILES_NOTHING = re.compile(r"setuptools\.build_meta|hatchling\.|flit_core\.|poetry\.core\.|pdm\.backend")
 # setuptools' own table of extensions, and what these backends run of a project's own
 _COMPILED_BY_TABLE = re.compile(
@@ -210,7 +210,7 @@ def _is_cpu_only(
         return True
     declares = script.mentions(*_TORCH_NAMES, "Extension", "ext_modules", "cmdclass")
     declares = declares or bool(script.error) or "ext_modules" in script.literals
-    backend = _BACKEND.search(pyproject)
+    backend = BUILD_BACKEND.search(pyproject)
     if not (declares or is_there(folder / "CMakeLists.txt")) and (
         backend is None or _COMPILES_NOTHING.match(backend[1])
     ):
