@@ -58,7 +58,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
         exit_code: Exit | None = None,
         **values: object,
     ) -> R:
-        """The rejection that a room's ``errors.toml`` states, its blanks filled in.
+        """Return the rejection that a room's ``errors.toml`` states, its blanks filled in.
 
         Args:
             name: the room and the name in its file, such as ``install.no-git``.
@@ -85,7 +85,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
         )
 
     def error(self) -> SplatfixError:
-        """The exception that ends a command with it."""
+        """Return the exception that ends a command with it."""
         return SplatfixError(
             self.code,
             self.what,
@@ -96,7 +96,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As :meth:`SplatfixError.to_json`."""
+        """Return what :meth:`SplatfixError.to_json` does."""
         return self.error().to_json()
 
 
@@ -138,7 +138,7 @@ class SplatfixError(Exception):
 
     @classmethod
     def of(cls, name: str, /, **values: Any) -> SplatfixError:
-        """The error that a room's ``errors.toml`` states; as :meth:`Rejected.of`."""
+        """Return the error that a room's ``errors.toml`` states; as :meth:`Rejected.of`."""
         return Rejected.of(name, **values).error()
 
     def with_todo(self, *todo: Step) -> SplatfixError:

@@ -104,7 +104,7 @@ def read_holder(path: Path) -> Holder | None:
 
 
 def _here() -> str:
-    """This machine, with what tells process numbers of its containers apart."""
+    """Name this machine, with what tells process numbers of its containers apart."""
     host = platform.node()
     with suppress(OSError):
         host += f" {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - as of Python 3.9

@@ -32,8 +32,6 @@ MOST_AUTHORITIES = 16 << 20
 """Bytes of a file of certificate authorities."""
 MOST_CERTIFICATE = 8 << 20
 """Bytes. Thirteen scenes and the facts of a large environment have half of one MiB; as Python's objects it is 30 times that."""
-MOST_MANIFEST = 1 << 20
-"""Bytes of splatfix.json in a drop-in."""
 MOST_KNOWLEDGE = 4 << 20
 """Bytes of a --knowledge file: more than all of our tables together."""
 MOST_PICTURES = 12 << 20

@@ -200,7 +200,7 @@ def prepend_variable(name: str, folder: str) -> Step:
 def step_of(
     row: str | Mapping[str, Any], groups: tuple[str, ...] = (), named: Mapping[str, object] | None = None
 ) -> Step:
-    """A step from a data file: a text, or ``text``, and ``argv``, ``kind``, ``env`` or ``unset`` where there is a command.
+    """Build a step from a data file: a text, or ``text``, and ``argv``, ``kind``, ``env`` or ``unset`` where there is a command.
 
     Args:
         groups: what stands for ``{0}``, ``{1}`` in its texts.

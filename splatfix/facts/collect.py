@@ -32,7 +32,7 @@ def gather(
     record: Path | None = None,
     redact: bool = True,
 ) -> Facts:
-    """All facts about this machine and the environment of ``python``.
+    """Return all facts about this machine and the environment of ``python``.
 
     Args:
         python: the target environment's interpreter (see :func:`choose_python`); None is splatfix's own, "" is none.

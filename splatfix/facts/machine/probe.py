@@ -56,7 +56,7 @@ _CONTROL_GROUPS = (
 def probe(
     system: System, environment: str = "", packaged: Callable[[], Sequence[str]] = tuple
 ) -> MachineFacts:
-    """Everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
+    """Return everything about the machine; the probes run side by side, and one that hangs or breaks costs only its own fact.
 
     Args:
         environment: the target environment's folder, whose compilers are looked at too.

@@ -22,7 +22,7 @@ _MOST_VARIABLES = 50
 
 
 def environment_reads(script: SetupScript) -> dict[str, str]:
-    """The variables that are read, each with the text that it is taken for where it is not set; "" where there is none."""
+    """Return the variables that are read, each with the text that it is taken for where it is not set; "" where there is none."""
     reads: dict[str, str] = {}
     environ = {"environ"}
     for node in script.nodes:
@@ -51,7 +51,7 @@ def environment_reads(script: SetupScript) -> dict[str, str]:
 
 
 def environment_writes(script: SetupScript) -> dict[str, str | None]:
-    """Variables that are set whatever they were before, with the value; "" for one that is taken away, None for a
+    """Return the variables that are set whatever they were before, with the value; "" for one that is taken away, None for a
     computed one. What is set only where it was not set before is no such variable."""
     written: dict[str, str | None] = {}
     holding: dict[str, set[str]] = {}
@@ -69,13 +69,13 @@ def environment_writes(script: SetupScript) -> dict[str, str | None]:
 
 
 def arch_variables(reads: Mapping[str, str], script: SetupScript) -> tuple[ArchVariable, ...]:
-    """The variables from which architectures are taken, each with the form that the code around it expects."""
+    """Return the variables from which architectures are taken, each with the form that the code around it expects."""
     names = list(filter(is_arch_variable, reads))[:_MOST_VARIABLES]
     return tuple(_arch_variable(name, reads[name], script) for name in names)
 
 
 def cuda_switches(reads: Mapping[str, str], script: SetupScript) -> CudaSwitches:
-    """What decides whether CUDA code is compiled."""
+    """Tell what decides whether CUDA code is compiled."""
     # what is compared in conditions ``x == "True"`` behind which modules are declared, and without which none are
     compared = [
         node.test.left
@@ -142,7 +142,7 @@ def _written_items(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr | 
 
 
 def _arch_variable(name: str, default: str, script: SetupScript) -> ArchVariable:
-    """From its default where that has numbers; else from what is done to the value, and from its name."""
+    """Tell its form from its default where that has numbers; else from what is done to the value, and from its name."""
     holding = script.holding(quoted(name))
     separator, dotted, is_number = ";", name.endswith("ARCH_LIST"), False
     for call in script.calls("split", "int", "float"):
@@ -166,7 +166,7 @@ def _arch_variable(name: str, default: str, script: SetupScript) -> ArchVariable
 
 
 def _value_for_on(name: str, script: SetupScript) -> str:
-    """What it is compared with: ``1`` of ``os.getenv("FORCE_CUDA", "0") == "1"``; 1 where nothing else is said."""
+    """Return what it is compared with: ``1`` of ``os.getenv("FORCE_CUDA", "0") == "1"``; 1 where nothing else is said."""
     holding = script.holding(quoted(name))
     for node in script.nodes:
         if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Eq, ast.In)):

@@ -212,7 +212,7 @@ def _names_with_graph(value: ast.expr) -> set[str]:
 
 
 def unhashable_defaults(tree: ast.Module) -> list[int]:
-    """Lines of dataclass fields whose default is an instance of another dataclass of the file that cannot be hashed.
+    """Return the lines of dataclass fields whose default is an instance of another dataclass of the file that cannot be hashed.
 
     Python 3.11 refuses them ("mutable default"); before, only lists, dicts and sets were refused. A dataclass cannot be
     hashed unless it is frozen, says ``eq=False`` or ``unsafe_hash=True``, or has a ``__hash__`` of its own.
@@ -243,7 +243,7 @@ def unhashable_defaults(tree: ast.Module) -> list[int]:
 
 
 def tuple_loads(tree: ast.Module) -> list[int]:
-    """Lines of ``(model_params, first_iter) = torch.load(checkpoint)`` without ``weights_only``.
+    """Return the lines of ``(model_params, first_iter) = torch.load(checkpoint)`` without ``weights_only``.
 
     torch 2.6 and newer may refuse such a file. Inria's family saves tuples so: parameters, counters and the optimizer's
     state, whose learning rates are NumPy's. A file that is loaded whole (``state = torch.load(path)``) is mostly of tensors

@@ -141,7 +141,7 @@ def read_source(folder: Path, setup_text: str | None = None, reader: FolderReade
 
 
 def _named_sources(folder: Path, script: SetupScript) -> tuple[str, ...]:
-    """The C++ and CUDA files that setup.py names and that are there. Which it compiles is known once it is asked."""
+    """Return the C++ and CUDA files that setup.py names and that are there. Which it compiles is known once it is asked."""
     names = (text for text in script.literals if text.endswith(COMPILED) and "\0" not in text)
     return tuple(name for name in names if is_regular_file(folder / name))
 

@@ -99,7 +99,7 @@ class SetupScript:
 
     @cached_property
     def for_old_versions(self) -> tuple[str, ...]:
-        """Texts that count only where some version is below a number: behind ``if int(major) < 11:``."""
+        """Return the texts that count only where some version is below a number: behind ``if int(major) < 11:``."""
         texts: list[str] = []
         visited: set[int] = set()
         for node in self.nodes:
@@ -155,14 +155,14 @@ class SetupScript:
 
     @cached_property
     def _assigned(self) -> dict[str, ast.expr]:
-        """The last simple assignment to each name; setup.py's own win over those of the files that it imports."""
+        """Return the last simple assignment to each name; setup.py's own win over those of the files that it imports."""
         assigned: dict[str, ast.expr] = {}
         for tree in reversed(self._trees):
             assigned.update(simple_assignments(ast.walk(tree)))
         return assigned
 
     def text(self, node: ast.expr | None, depth: int = _DEEPEST_VALUE) -> str | None:
-        """The text that a constant, a sum of texts, or a name bound to one is; None for anything else."""
+        """Return the text that a constant, a sum of texts, or a name bound to one is; None for anything else."""
         if isinstance(node, ast.Name) and depth:
             return self.text(self._assigned.get(node.id), depth - 1)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth:
@@ -171,7 +171,7 @@ class SetupScript:
         return text_constant(node)
 
     def texts(self, node: ast.expr | None, depth: int = _DEEPEST_VALUE) -> list[str] | None:
-        """The literal texts of a list, a sum of lists, or a name bound to one; None for anything else."""
+        """Return the literal texts of a list, a sum of lists, or a name bound to one; None for anything else."""
         if isinstance(node, (ast.List, ast.Tuple)):
             return [text for text in map(self.text, node.elts) if text is not None]
         if isinstance(node, ast.Name) and depth:
@@ -182,16 +182,16 @@ class SetupScript:
         return None
 
     def argument(self, call: ast.Call, keyword: str, position: int | None = None) -> str | None:
-        """The text of an argument; None when only running would tell."""
+        """Return the text of an argument; None when only running would tell."""
         return self.text(given(call, keyword, position))
 
     def setup_text(self, keyword: str) -> str | None:
-        """A text argument of ``setup(...)``."""
+        """Return a text argument of ``setup(...)``."""
         texts = (self.argument(call, keyword) for call in self.calls("setup"))
         return next((text for text in texts if text is not None), None)
 
     def setup_texts(self, keyword: str) -> tuple[str, ...]:
-        """A list-of-texts argument of ``setup(...)``, as far as it is literal."""
+        """Return a list-of-texts argument of ``setup(...)``, as far as it is literal."""
         lists = (self.texts(keyword_value(call, keyword)) for call in self.calls("setup"))
         return tuple(next((texts for texts in lists if texts is not None), ()))
 
@@ -199,14 +199,14 @@ class SetupScript:
 
     @cached_property
     def _by_compiler(self) -> tuple[tuple[tuple[str | None, ast.expr], ...], ...]:
-        """The items of every dict with a list of nvcc's: ``{"cxx": [...], "nvcc": [...]}``."""
+        """Return the items of every dict with a list of nvcc's: ``{"cxx": [...], "nvcc": [...]}``."""
         dicts = (node for node in self.nodes if isinstance(node, ast.Dict))
         items = (tuple(zip(map(text_constant, node.keys), node.values, strict=True)) for node in dicts)
         return tuple(item for item in items if "nvcc" in dict(item))
 
     @cached_property
     def nvcc_flags(self) -> tuple[str, ...]:
-        """Literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
+        """Return the literal texts that end in the ``"nvcc"`` list of ``extra_compile_args``, also through named lists."""
         lists: list[ast.expr] = []
         for flags in self._by_compiler:
             lists += [value for key, value in flags if key == "nvcc"]
@@ -220,7 +220,7 @@ class SetupScript:
 
     @property
     def standard_flags(self) -> tuple[str, ...]:
-        """Flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
+        """Return the flags that force a C++ standard on a CUDA build: not those of another backend's flags in the same file."""
         lists: list[ast.expr] = []
         for flags in self._by_compiler:
             lists += [value for _, value in flags]
@@ -232,7 +232,7 @@ class SetupScript:
 
     @property
     def own_path_in_flags(self) -> bool:
-        """A flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
+        """Tell whether a flag joins "-I" and the folder of setup.py, as the Inria family does for glm."""
         own_folder = self.holding(_OWN_FOLDER)
         for node in self.nodes:
             start: ast.AST | None = None
@@ -247,7 +247,7 @@ class SetupScript:
 
     @cached_property
     def include_dirs(self) -> tuple[str, ...]:
-        """Literal texts of ``include_dirs=[...]``."""
+        """Return the literal texts of ``include_dirs=[...]``."""
         visited: set[int] = set()
         return _unique(
             text for value in self._keyword_values("include_dirs") for text in texts_below(value, visited)
@@ -255,7 +255,7 @@ class SetupScript:
 
     @cached_property
     def knows_include_dirs(self) -> bool:
-        """Every folder of ``include_dirs`` stands in it, and none is worked out as it runs."""
+        """Tell whether every folder of ``include_dirs`` stands in it, and none is worked out as it runs."""
         for value in self._keyword_values("include_dirs"):
             if not isinstance(value, (ast.List, ast.Tuple)):
                 return False
@@ -265,7 +265,7 @@ class SetupScript:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
+        """Return what ``libraries=[...]`` and ``-l`` flags name, also through one named list."""
         visited: set[int] = set()
         names = [text for value in self._keyword_values("libraries") for text in texts_below(value, visited)]
         visited = set()  # one list may be handed to both
@@ -275,16 +275,16 @@ class SetupScript:
         return _unique(names)
 
     def _keyword_values(self, keyword: str) -> Iterator[ast.expr]:
-        """What a keyword is given in any call; of a plain name what it was last assigned."""
+        """Yield what a keyword is given in any call; of a plain name what it was last assigned."""
         for node in self.nodes:
             if isinstance(node, ast.keyword) and node.arg == keyword:
-                yield self._assigned.get(last_name(node.value), node.value)
+                yield self._assigned.get(dotted_name(node.value), node.value)
 
     # -- flow -------------------------------------------------------------------------------------------------
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Every name that is bound, but for the items of the environment."""
+        """Return every name that is bound, but for the items of the environment."""
         bindings = []
         for node in self.nodes:
             targets, values = _targets_and_values(node)
@@ -302,7 +302,7 @@ class SetupScript:
         return tuple(bindings)
 
     def markers(self, expression: ast.AST) -> frozenset[str]:
-        """Everything by which a name can come to hold something of this: names, and texts in quotes."""
+        """Return everything by which a name can come to hold something of this: names, and texts in quotes."""
         if id(expression) not in self._markers:
             markers = set[str]()
             for node in ast.walk(expression):
@@ -316,7 +316,7 @@ class SetupScript:
         return self._markers[id(expression)]
 
     def holding(self, marker: str, *, on_condition: bool = False) -> set[str]:
-        """A marker and every name that holds something made of it.
+        """Return a marker and every name that holds something made of it.
 
         A name stands for all that it is ever bound to, in whatever order: functions run in an order that the text does not tell.
 
@@ -338,7 +338,7 @@ class SetupScript:
         return holding
 
     def _texts_that_reach(self, roots: Iterable[ast.AST]) -> Iterator[str]:
-        """Literal texts in these expressions, and in all that is put into the lists they name: the other direction."""
+        """Yield the literal texts in these expressions, and in all that is put into the lists they name: the other direction."""
         put_into: dict[str, list[ast.AST]] = {}
         for binding in self.bindings:
             if not binding.key:
@@ -366,13 +366,13 @@ class SetupScript:
         return conditions
 
     def conditions(self, node: ast.AST) -> tuple[ast.expr, ...]:
-        """The tests of the ``if`` that a statement or expression stands in, in either branch; the innermost first."""
+        """Return the tests of the ``if`` that a statement or expression stands in, in either branch; the innermost first."""
         return self._conditions.get(id(node), ())
 
     # -- paths ------------------------------------------------------------------------------------------------
 
     def path(self, node: ast.expr) -> str | None:
-        """A path relative to the folder of setup.py, not yet normalised; None for what is none, or starts elsewhere.
+        """Return a path relative to the folder of setup.py, not yet normalised; None for what is none, or starts elsewhere.
 
         A part that is not known, behind a beginning that is, counts as one folder.
         """
@@ -386,7 +386,7 @@ class SetupScript:
         return self._paths.get(id(node))
 
     def joined_path(self, call: ast.Call) -> str:
-        """The path that ``os.path.join(...)`` makes; what is not known of it is taken for the folder of setup.py."""
+        """Return the path that ``os.path.join(...)`` makes; what is not known of it is taken for the folder of setup.py."""
         path = self.path(call)
         if path is None or _UNKNOWN_PART in path:
             texts = (self.text(argument) or "" for argument in call.args)
@@ -451,7 +451,7 @@ class SetupScript:
 
 
 def given(call: ast.Call, keyword: str, position: int | None = None) -> ast.expr | None:
-    """The expression of an argument; None where there is none."""
+    """Return the expression of an argument; None where there is none."""
     argument = keyword_value(call, keyword)
     if argument is None and position is not None and len(call.args) > position:
         return call.args[position]
@@ -459,12 +459,12 @@ def given(call: ast.Call, keyword: str, position: int | None = None) -> ast.expr
 
 
 def quoted(text: str) -> str:
-    """A text among the markers of an expression."""
+    """Write a text as it is among the markers of an expression."""
     return f'"{text}"'
 
 
 def _targets_and_values(node: ast.AST) -> tuple[Sequence[ast.expr], tuple[ast.expr, ...]]:
-    """Of an assignment, a loop, or a call that puts something into a list; nothing for any other node."""
+    """Return those of an assignment, a loop, or a call that puts something into a list; nothing for any other node."""
     if isinstance(node, ast.Assign):
         return node.targets, (node.value,)
     if isinstance(node, (ast.AugAssign, ast.NamedExpr)) or (isinstance(node, ast.AnnAssign) and node.value):
@@ -477,7 +477,7 @@ def _targets_and_values(node: ast.AST) -> tuple[Sequence[ast.expr], tuple[ast.ex
 
 
 def _plain_path(text: str) -> str:
-    """Without the flag in front that many build files write into the same text."""
+    """Return a path without the flag in front that many build files write into the same text."""
     return text.removeprefix("-I").replace("\\", "/")
 
 
