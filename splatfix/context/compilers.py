@@ -88,7 +88,7 @@ def _compiler_objection(compiler: Compiler, torch: Torch, toolkit: Toolkit) -> s
     nvcc = f"nvcc {toolkit.version}"
     if not numbers:
         return compiler.error or "it does not say its version"
-    family = family_of(compiler)
+    family = _FAMILIES[compiler.kind]
     if family == "cl":
         bounds, number = limits(version), msc_version(compiler)
         if bounds is not None and bounds.accepts("msvc", number) is False:
@@ -172,14 +172,14 @@ def compiler_to_install(facts: Facts, torch: Torch, toolkit: Toolkit) -> tuple[S
     return tuple(steps)
 
 
-def family_of(compiler: Compiler) -> Family:
-    """Return ``gcc``, ``clang`` or ``cl``."""
-    return _FAMILIES[compiler.kind]
+def family_of(compiler: Compiler) -> str:
+    """Return ``gcc``, ``clang`` or ``cl``; for one that no table has (icpx) its own name."""
+    return _FAMILIES.get(compiler.kind, compiler.kind)
 
 
-def newest_for_nvcc(toolkit: Toolkit, family: Family) -> int | None:
+def newest_for_nvcc(toolkit: Toolkit, family: str) -> int | None:
     """Return the last major of gcc or clang that nvcc accepts, by its own host_config.h; None where that is not known."""
-    return {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max, "cl": None}[family]
+    return {"gcc": toolkit.gcc_max, "clang": toolkit.clang_max, "cl": None}.get(family)
 
 
 def msc_version(compiler: Compiler) -> int:

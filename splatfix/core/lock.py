@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +30,9 @@ class Locked(Exception):
         self.holder = holder
         self.todo: tuple[str, ...] = ("Wait until it has finished, then run this again.",)
         # filelock takes over what a dead process of this machine has left: this one is alive, or of another machine
-        self._unknown = substitute is not None and (holder is None or holder.dead)
+        self._unknown = substitute is not None and (
+            holder is None or holder.dead or holder.host != this_process().host
+        )
         if self._unknown:
             self.todo += (f"If it has ended already, remove {substitute}.",)
 
@@ -83,10 +86,7 @@ class Lock:
         try:
             substitute.acquire(timeout=_SECOND_LOOK)
         except Timeout:
-            holder = None
-            if number := substitute.pid:
-                holder = this_process()._replace(process=number, started="")
-            raise Locked(holder, path) from None
+            raise Locked(_holder_of(substitute, path), path) from None
         self._lock = substitute
         self.notes = (f"{path.parent} is on a file system without locks: {path.name} stood for one",)
 
@@ -99,3 +99,15 @@ class Lock:
         if remove and os.name == "nt":  # where an open file cannot be removed
             with suppress(OSError):
                 self.path.unlink()
+
+
+def _holder_of(substitute: SoftFileLock, path: Path) -> Holder | None:
+    """Return who wrote a substitute, by filelock's format: the process in the first line, its machine in the second."""
+    number = substitute.pid
+    if not number:
+        return None
+    with suppress(OSError, ValueError):
+        name = "".join(path.read_text(encoding="utf-8").splitlines()[1:2])
+        if name != platform.node():
+            return Holder(name, number, "")
+    return this_process()._replace(process=number, started="")

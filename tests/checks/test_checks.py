@@ -123,12 +123,13 @@ def test_what_is_no_version_and_no_architecture_breaks_no_check(rtx_5080: Facts,
     """A self-built torch, a driver or a toolkit newer than anything may name itself in ways that nobody foresaw."""
     machine, environment = rtx_5080.machine, rtx_5080.environment
     (gpu,), (toolkit,) = machine.gpus.value or (), machine.toolkits.value or ()
-    torch = environment.torch.value
+    torch, compiler = environment.torch.value, (machine.compilers.value or ())[0]
     assert torch is not None and machine.driver.value is not None
     strange = [
         {"gpus": Fact((replace(gpu, cc=text),), "NVML")},
         {"toolkits": Fact((replace(toolkit, version=text),), "PATH")},
         {"driver": Fact(replace(machine.driver.value, version=text, cuda=text), "NVML")},
+        {"compilers": Fact((replace(compiler, kind=text),), "PATH")},
         {"torch": Fact(replace(torch, version=text), "")},
         {"torch": Fact(replace(torch, cuda=text), "")},
         {"torch": Fact(replace(torch, knows_archs=(text, "9.0")), "")},

@@ -56,7 +56,7 @@ def test_a_file_stands_for_a_lock_that_is_not_to_be_had(without_flock: int, tmp_
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", ["", "no name", "999999999\nanother\n"])
+@pytest.mark.parametrize("content", ["", "no name", "999999999\nanother\n", "1\nanother\n"])
 def test_who_cannot_be_asked_is_not_said_to_work(without_flock: int, tmp_path: Path, content: str) -> None:
     (tmp_path / "lock.held").write_text(content)
     with pytest.raises(Locked) as caught:
