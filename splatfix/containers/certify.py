@@ -35,7 +35,7 @@ from splatfix.containers.run import (
 from splatfix.core.errors import Exit, SplatfixError
 from splatfix.core.files import read_json, read_named, write_json
 from splatfix.core.limits import MOST_AUTHORITIES, MOST_CERTIFICATE
-from splatfix.core.runner import ProcessRunner
+from splatfix.core.runner import Runner
 from splatfix.core.step import Command, run, say, target_options, value_options
 
 
@@ -102,7 +102,7 @@ def certify_in_container(
 
 def recipe_for(lane: Lane, request: ContainerRequest) -> ImageRecipe:
     """The image for what was asked, with the pip settings of this machine."""
-    settings = pip_settings(ProcessRunner())
+    settings = pip_settings(Runner())
     folders = {f"extensions/{number}": Path(folder) for number, folder in enumerate(request.extensions)}
     extensions = [f"{OWN}/{name}" for name in folders]
     if request.repo is not None:

@@ -16,7 +16,7 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import write_bytes
 from splatfix.core.holder import is_held
 from splatfix.core.lock import Lock, Locked
-from splatfix.core.runner import Completed, ProcessRunner, Runner
+from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
 from splatfix.facts import LiveSystem, find_installer, refuse_other_program
 from splatfix.model import Installer
@@ -71,7 +71,7 @@ class Environment(Struct, frozen=True):
     """A virtual environment, in which pip removes nothing outside of the prefix."""
     version: str = ""
     """Of its Python, as pip adds it to names of programs: ``3.11``."""
-    runner: Runner = field(default_factory=ProcessRunner)
+    runner: Runner = field(default_factory=Runner)
     """What runs its children."""
 
     @property
@@ -114,7 +114,7 @@ def open_environment(python: str, runner: Runner | None = None) -> Environment:
     Raises:
         SplatfixError: ``interpreter-unusable``; ``no-interpreter`` (exit 2) for some other program.
     """
-    runner = runner or ProcessRunner()
+    runner = runner or Runner()
     completed = runner.run([python, "-c", _ASK], timeout=_ASK_TIMEOUT, env=child_environment())
     folders: dict[str, Path] = {}
     answer: Any = None
