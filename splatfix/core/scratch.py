@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from splatfix.core.holder import try_lock
-
 PREFIX = "splatfix-scratch-"
 """Of every folder where temporary files of all programs go; a person's own folder is not called so."""
 
@@ -107,12 +105,15 @@ def _open(folder: Path) -> int | None:
 
 def _lock(handle: int, folder: Path) -> bool | None:
     """Lock an open folder; False when another has it or it is gone, None on a file system without locks."""
-    taken = try_lock(handle)
-    if not taken:
-        return taken
-    with suppress(FileNotFoundError):
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(handle), folder.lstat())
-    return False
+    except (BlockingIOError, PermissionError, FileNotFoundError):  # the second is how SMB says it
+        return False
+    except OSError:
+        return None
 
 
 def _remove_if_dead(folder: Path) -> bool:
