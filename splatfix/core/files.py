@@ -2,13 +2,11 @@
 
 import errno
 import hashlib
-import itertools
 import json
 import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,16 +14,13 @@ from typing import Any
 
 from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
-from splatfix.core.limits import MOST_JSON
+from splatfix.core.limits import MOST_JSON, MOST_TEXT
 from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
-from splatfix.core.words import few
 
 TEMPORARY = ".splatfix-"
 """How the name of a file begins that is not whole yet."""
-_PATIENCE_S = 30.0
-"""For a reader to take a block."""
 
 
 def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -46,9 +41,8 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
             _write_into(path, blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        # the system applies the umask: asking for it would change it for the other threads for a moment
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-        with os.fdopen(handle, "wb") as file:
+        # with "x" the system applies the umask: asking for it would change it for the other threads for a moment
+        with temporary.open("xb") as file:
             file.writelines(blocks)
             file.flush()
             os.fsync(file.fileno())
@@ -101,8 +95,10 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     earlier = [folder / name for name in names if os.path.lexists(folder / name)]
     if not earlier:
         return None
-    places = itertools.chain(["previous"], (f"previous-{count}" for count in itertools.count(2)))
-    kept = next(folder / name for name in places if not os.path.lexists(folder / name))
+    kept, count = folder / "previous", 1
+    while os.path.lexists(kept):
+        count += 1
+        kept = folder / f"previous-{count}"
     try:
         kept.mkdir()
         for path in earlier:
@@ -122,7 +118,7 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def read_named(path: Path, most: int) -> bytes:
+def read_named(path: Path, most: int = MOST_TEXT) -> bytes:
     """Read a file a person named.
 
     Raises:
@@ -180,40 +176,16 @@ def _is_stream(path: Path) -> bool:
 
 
 def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
-    try:
-        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb", buffering=0)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "nobody reads from it") from error
-        raise
-    with stream:
+    # waiting for nobody to open it, but for whoever reads
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb") as stream:
         if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
-        for block in blocks:
-            left, until = memoryview(block), time.monotonic() + _PATIENCE_S
-            while left:
-                if taken := stream.write(left):
-                    left, until = left[taken:], time.monotonic() + _PATIENCE_S
-                elif time.monotonic() > until:
-                    raise OSError(errno.ETIMEDOUT, "whoever opened it to read does not")
-                else:
-                    time.sleep(0.01)
+        if os.name == "posix":
+            os.set_blocking(stream.fileno(), True)
+        stream.writelines(blocks)
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:
-    # what lies there: files before it of the same report, or what was there
-    try:
-        # without the lock of whoever writes them
-        beside = sorted(
-            other.name for other in path.parent.iterdir() if not other.name.startswith(".splatfix")
-        )
-    except OSError:
-        beside = []
-    state = f"There is no {path.name}."
-    if path.name in beside:
-        beside.remove(path.name)
-        state = f"{path.name} is as it was."
-    if beside:
-        state += f" In {path.parent} lie {few(beside)}."
+    state = f"{path.name} is as it was." if os.path.lexists(path) else f"There is no {path.name}."
     todo = say("Choose a folder you may write to, or make room on that disk.")
     return cannot_write(f"Cannot write {path}: {error.strerror or error}.", todo, meaning=state)
