@@ -6,10 +6,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import Enum
 from typing import Any, TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import fields
 
 T = TypeVar("T")
@@ -62,15 +61,11 @@ def to_json(value: Any) -> Any:
         return value.to_json()
     if isinstance(value, Struct):
         return {name: to_json(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, Enum):
-        return value.value
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
         return [to_json(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+    return to_builtins(value)  # an enum's value; a TypeError for what has no JSON form
 
 
 def from_json(kind: type[T], document: Any) -> T:
@@ -98,11 +93,8 @@ def fitting(kind: type[T], document: object, **defaults: object) -> T:
     Args:
         defaults: of fields that have none.
     """
-    document = document if isinstance(document, Mapping) else {}
-    try:
-        return convert(defaults | dict(document), kind)
-    except ValueError:  # also of a name with lone surrogates
-        return convert(defaults | _part(kind, document), kind)
+    fits = _part(kind, document) if isinstance(document, Mapping) else {}
+    return convert(defaults | fits, kind)
 
 
 def _part(kind: Any, data: Any) -> Any:
@@ -116,18 +108,14 @@ def _part(kind: Any, data: Any) -> Any:
         return next((part for _, part in _parts((option, option, data) for option in arguments)), None)
     if isinstance(data, Mapping) and origin is Mapping:
         return dict(_parts((name, arguments[1], item) for name, item in data.items()))
-    if isinstance(data, Mapping) and _is_struct(origin):
+    if isinstance(data, Mapping) and hasattr(origin, "__struct_fields__"):
         known = ((field.encode_name, field.type) for field in fields(kind))
         return dict(_parts((name, option, data[name]) for name, option in known if name in data))
     # an object that does not fit is one less; a number less would make another row of numbers
-    if isinstance(data, list) and origin is tuple and _is_struct(arguments[0]):
+    if isinstance(data, list) and origin is tuple and hasattr(arguments[0], "__struct_fields__"):
         return [part for _, part in _parts((None, arguments[0], item) for item in data)]
     convert(data, kind)
     return data
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _parts(items: Iterable[tuple[Any, Any, Any]]) -> Iterable[tuple[Any, Any]]:

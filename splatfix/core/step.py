@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, convert
 
 from splatfix.core.shell import double_quoted, quoted
+from splatfix.core.toml import parse_toml
 from splatfix.core.visible import visible
 
 _WINDOWS = os.name == "nt"
 
-BLANKS = {
-    "ARCH": "the GPU it is for, such as sm_120",
-    "CHECKOUT": "the trainer's folder",
-    "COPY": "a new folder for the mended scene",
-    "FOLDER": "that environment's folder",
-    "GID": "the number of that group",
-    "IMAGE": "the image that this container was started from",
-    "SCENE": "the folder of the scene",
-    "SOURCE": "the checkout, or the folder with the setup.py",
-    "STACK": "the trainer, such as inria or gsplat",
-}
+BLANKS: dict[str, str] = parse_toml(Path(__file__).with_name("blanks.toml").read_text(encoding="utf-8"))
 """Words that stand in a command for what only a person knows."""
 
 
@@ -35,8 +27,12 @@ class Command(Struct, frozen=True):
     """Variables by name; None removes one."""
     prepend: tuple[tuple[str, str], ...] = ()
     """Search paths by name (``PATH``), and the folder that comes before what is in them."""
-    blanks: tuple[str, ...] = ()
-    """Those of :data:`BLANKS` that must be filled in before it can run."""
+
+    @property
+    def blanks(self) -> tuple[str, ...]:
+        """Those of :data:`BLANKS` that must be filled in before it can run; BLANK/folder is below such a one."""
+        words = {word.split("/")[0] for word in self.argv}
+        return tuple(name for name in BLANKS if name in words)
 
     def shell(self, *, windows: bool = _WINDOWS) -> str:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
@@ -96,23 +92,15 @@ class Step:
         Raises:
             ValueError: it is no step.
         """
-        written = convert(document, _Written)
-        if written.command is None:
-            return PlainStep(written.text)
-        blanks = tuple(name for name in BLANKS if name in written.fill_in)
-        command = Command(written.argv, tuple(written.env.items()), tuple(written.prepend.items()), blanks)
-        return PlainStep(written.text, command)
-
-
-class _Written(Struct):
-    """A step as it is in JSON."""
-
-    text: str
-    argv: tuple[str, ...]
-    env: dict[str, str | None]
-    prepend: dict[str, str]
-    command: str | None
-    fill_in: dict[str, str]
+        text = convert(document["text"], str)
+        if document["command"] is None:
+            return PlainStep(text)
+        argv = convert(document["argv"], tuple[str, ...])
+        env, prepend = (
+            convert(document["env"], dict[str, str | None]),
+            convert(document["prepend"], dict[str, str]),
+        )
+        return PlainStep(text, Command(argv, tuple(env.items()), tuple(prepend.items())))
 
 
 class PlainStep(Step, Struct, frozen=True):
@@ -150,7 +138,7 @@ def say(text: str) -> Step:
 
 
 def run(*argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()) -> Step:
-    """A step that is a command, runnable as it is."""
+    """A step that is a command, runnable as it is where it has no word of :data:`BLANKS`."""
     return PlainStep(text, Command(tuple(os.fspath(word) for word in argv)), kind, sources)
 
 
@@ -171,25 +159,9 @@ def value_options(values: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def fill_in(
-    *argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: tuple[str, ...] = ()
-) -> Step:
-    """A step that is a command with words of :data:`BLANKS` in it."""
-    parts = tuple(os.fspath(part) for part in argv)
-    # BLANK/folder: what is below something that only a person knows
-    beginnings = {part.split("/")[0] for part in parts}
-    blanks = tuple(name for name in BLANKS if name in beginnings)
-    return PlainStep(text, Command(parts, blanks=blanks), kind, sources)
-
-
-def set_variable(name: str, value: str, text: str = "") -> Step:
-    """Set an environment variable in the user's shell."""
+def set_variable(name: str, value: str | None, text: str = "") -> Step:
+    """Set an environment variable in the user's shell, or remove it."""
     return PlainStep(text, Command(env=((name, value),)))
-
-
-def unset_variable(name: str, text: str = "") -> Step:
-    """Remove an environment variable from the user's shell."""
-    return PlainStep(text, Command(env=((name, None),)))
 
 
 def prepend_variable(name: str, folder: str) -> Step:
@@ -206,13 +178,11 @@ def step_of(
         groups: what stands for ``{0}``, ``{1}`` in its texts.
         named: what stands for ``{name}``.
     """
-    named = named or {}
+    values = named or {}
     if isinstance(row, str):
-        return PlainStep(row.format(*groups, **named))
-    text = row.get("text", "").format(*groups, **named)
-    argv = tuple(word.format(*groups, **named) for word in row.get("argv", ()))
+        row = {"text": row}
+    text = row.get("text", "").format(*groups, **values)
+    argv = tuple(word.format(*groups, **values) for word in row.get("argv", ()))
     env: dict[str, str | None] = {**row.get("env", {}), **dict.fromkeys(row.get("unset", ()))}
-    if not argv and not env:
-        return PlainStep(text)
-    blanks = tuple(word for word in argv if word in BLANKS)
-    return PlainStep(text, Command(argv, tuple(env.items()), blanks=blanks), row.get("kind", ""))
+    command = Command(argv, tuple(env.items())) if argv or env else None
+    return PlainStep(text, command, row.get("kind", ""))
