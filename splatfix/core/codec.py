@@ -17,14 +17,13 @@ T = TypeVar("T")
 def parse_json(text: str) -> Any:
     """Return a JSON document as plain types.
 
-    The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names, and whole numbers
-    of any length.
+    The standard library reads it: msgspec takes no lone surrogates, which stand for bytes of odd file names.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a number that no computer can hold.
+        ValueError: it is not JSON, is nested too deeply, or has a number that is none.
     """
     try:
-        return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
+        return json.loads(text, parse_constant=_number, parse_float=_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -34,12 +33,6 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text} is no JSON")
     return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > 20:  # longer than any count of bytes, and int() takes long over long ones
-        raise ValueError(f"{text[:20]}... is too large a number")
-    return int(text)
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -55,7 +48,6 @@ def to_json(value: Any) -> Any:
     """Return the plain JSON types for a struct, enum, tuple, mapping or scalar.
 
     What has a form of its own (a step, an architecture) says it by ``to_json``, and reads it by the class method ``from_json``.
-    msgspec would write a step, which is a struct, by its fields.
     """
     if hasattr(type(value), "to_json"):
         return value.to_json()
@@ -119,7 +111,7 @@ def _part(kind: Any, data: Any) -> Any:
 
 
 def _parts(items: Iterable[tuple[Any, Any, Any]]) -> Iterable[tuple[Any, Any]]:
-    """Yield the names, with what fits, of those (name, type, value) of which something does."""
+    """Yield name and value of those (name, type, value) of which something fits."""
     for name, kind, data in items:
         with suppress(ValueError):
             yield name, _part(kind, data)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from splatfix.core.redact import redacted, without_credentials
-from splatfix.core.step import Step, step_json, step_of
+from splatfix.core.step import Step, step_of
 from splatfix.core.toml import parse_toml
 
 
@@ -54,7 +54,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
         /,
         *,
         todo: tuple[Step, ...] | None = None,
-        details: Mapping[str, Any] | None = None,
+        details: Mapping[str, Any] = {},
         exit_code: Exit | None = None,
         **values: object,
     ) -> R:
@@ -81,19 +81,12 @@ class Rejected(Struct, frozen=True, kw_only=True):
             meaning=row.get("meaning", "").format_map(blanks),
             todo=todo,
             exit_code=exit_code,
-            details=details or {},
+            details=details,
         )
 
     def error(self) -> SplatfixError:
         """Return the exception that ends a command with it."""
-        return SplatfixError(
-            self.code,
-            self.what,
-            meaning=self.meaning,
-            todo=self.todo,
-            exit_code=self.exit_code,
-            details=dict(self.details),
-        )
+        return SplatfixError(**{name: getattr(self, name) for name in Rejected.__struct_fields__})
 
     def to_json(self) -> dict[str, Any]:
         """Return what :meth:`SplatfixError.to_json` does."""
@@ -103,15 +96,8 @@ class Rejected(Struct, frozen=True, kw_only=True):
 class SplatfixError(Exception):
     """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
 
-    What is an expected alternative until somebody needs it is a :class:`Rejected`, and raised then (:func:`require`).
-
-    Args:
-        code: stable kebab-case name of the error, for scripts and searches.
-        what: one sentence: what happened.
-        meaning: what that means for the person, or "".
-        todo: what to do about it.
-        exit_code: the process exit code that goes with it.
-        details: JSON-able extras for ``--json``.
+    Its parts are those of a :class:`Rejected`, which stands for it as long as it is an expected alternative that nobody needs
+    yet (:func:`require`).
     """
 
     def __init__(
@@ -122,14 +108,14 @@ class SplatfixError(Exception):
         meaning: str = "",
         todo: tuple[Step, ...] = (),
         exit_code: Exit = Exit.FAILURE,
-        details: dict[str, Any] | None = None,
+        details: Mapping[str, Any] = {},
     ) -> None:
         self.code = code
         self.what = without_credentials(what)
         self.meaning = without_credentials(meaning)
         self.todo = redacted(todo)
         self.exit_code = exit_code
-        self.details = redacted(details or {})
+        self.details = redacted(dict(details))
         super().__init__(self.what)
 
     def __reduce__(self) -> Any:
@@ -152,7 +138,7 @@ class SplatfixError(Exception):
             "code": self.code,
             "what": self.what,
             "meaning": self.meaning,
-            "todo": [step_json(step) for step in self.todo],
+            "todo": [Step.to_json(step) for step in self.todo],
             "exit_code": int(self.exit_code),
             "details": self.details,
         }

@@ -2,7 +2,6 @@
 
 import codecs
 import io
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import IO
 
@@ -27,25 +26,17 @@ class OutputLog:
 
 
 class KeptLines:
-    """Lines in memory: the first and the last ones, :data:`MOST_ANSWER` characters in all."""
+    """Lines in memory, :data:`MOST_ANSWER` characters in all: of more, those in the middle go."""
 
     def __init__(self) -> None:
-        self._first: list[str] = []
-        self._last: deque[str] = deque()
+        self.lines: list[str] = []
         self._size = 0
 
     def add(self, line: str) -> None:
-        """Take one more; of those in the middle one may go for it."""
+        self.lines.append(line)
         self._size += len(line)
-        if self._size <= MOST_ANSWER // 2:
-            self._first.append(line)
-        else:
-            self._last.append(line)
-        while self._size > MOST_ANSWER and self._last:
-            self._size -= len(self._last.popleft())
-
-    def all(self) -> list[str]:
-        return [*self._first, *self._last]
+        while self._size > MOST_ANSWER and len(self.lines) > 1:
+            self._size -= len(self.lines.pop(len(self.lines) // 2))
 
 
 def lines(blocks: Iterable[bytes]) -> Iterator[str]:

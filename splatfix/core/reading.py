@@ -113,19 +113,5 @@ def _too_large(most: int) -> str:
     return f"it is larger than {most} bytes, the most that is read"
 
 
-# Path.is_file and the like raise for names that are too long; those of os.path take any name that a stranger writes.
-
-
-def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Tell whether it is a folder, links followed."""
-    return os.path.isdir(path)  # noqa: PTH112
-
-
-def is_regular_file(path: str | os.PathLike[str]) -> bool:
-    """Tell whether it is a file, links followed."""
-    return os.path.isfile(path)  # noqa: PTH113
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    """Tell whether there is something of that name, links followed."""
-    return os.path.exists(path)  # noqa: PTH110
+# Path.is_file and the like raise for names that are too long; these take any name that a stranger writes, and follow links
+is_folder, is_regular_file, is_there = os.path.isdir, os.path.isfile, os.path.exists

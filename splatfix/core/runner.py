@@ -59,11 +59,8 @@ class Completed(Struct, frozen=True):
             return self.error
         assert self.returncode is not None
         if self.returncode < 0:
-            try:
-                name = signal.Signals(-self.returncode).name
-            except ValueError:
-                name = f"signal {-self.returncode}"
-            return f"ended by {name}"
+            names = {number.value: number.name for number in signal.Signals}
+            return f"ended by {names.get(-self.returncode, f'signal {-self.returncode}')}"
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return ": ".join([f"exit code {self.returncode}", *(line.strip() for line in lines[-1:])])
 
@@ -110,30 +107,29 @@ class Runner:
         started = time.monotonic()
 
         def overdue() -> str:
-            if stop and stop.is_set():
+            if _no_more.is_set() or (stop and stop.is_set()):
                 return "stopped"
             return f"no answer within {timeout:g} s" if time.monotonic() >= started + timeout else ""
 
-        _living[mark] = None
+        process: subprocess.Popen[bytes] | str | None = None
+        _running.add(mark)
         try:
             if _no_more.is_set():
                 return Completed(command, None, error=f"{command[0]} was not started: interrupted")
             process = _start(command, variables, cwd, merged)
             if isinstance(process, str):
                 return Completed(command, None, error=f"could not start {command[0]}: {process}")
-            _living[mark] = process
-            try:
-                if _no_more.is_set():  # the interrupt came while it was being started
-                    _end(process, mark)
-                said = _follow(_blocks(process, overdue), on_line, log) if live else ""
-                stdout, stderr, reason = _answer(process, mark, overdue)
-                if merged and not live:
-                    said = _follow([stdout], on_line, log)
-            except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
-                _end(process, mark)
-                raise
+            said = _follow(_blocks(process, overdue), on_line, log) if live else ""
+            stdout, stderr, reason = _answer(process, mark, overdue)
+            if merged and not live:
+                said = _follow([stdout], on_line, log)
+        except BaseException:  # a person pressed Ctrl-C, or a callback failed: no orphan stays behind
+            if process and not isinstance(process, str):
+                _end(process)
+            end_marked(mark)
+            raise
         finally:
-            del _living[mark]
+            _running.discard(mark)
         return Completed(
             command,
             None if reason else process.returncode,
@@ -193,7 +189,7 @@ def _follow(blocks: Iterable[bytes], on_line: Callable[[str], None] | None, log:
                 output_log.write(line)
             if on_line:
                 on_line(line.rstrip("\n"))
-    return "".join(kept.all())
+    return "".join(kept.lines)
 
 
 def _answer(
@@ -211,7 +207,8 @@ def _answer(
         if len(stdout or b"") + len(stderr or b"") > MOST_ANSWER:
             reason = f"it said more than {MOST_ANSWER >> 20} MiB, the most that is read"
         if reason:
-            _end(process, mark)
+            _end(process)
+            end_marked(mark)
             with suppress(subprocess.TimeoutExpired):  # what could not be ended may hold its pipes
                 stdout, stderr = process.communicate(timeout=1)
             process.wait()
@@ -223,40 +220,34 @@ _SLICE_S = 0.1
 _OWN = f"{os.getpid()}-{os.urandom(8).hex()}:"
 """How the marks of this process's children begin."""
 _numbers = itertools.count(1)
-_living: dict[str, subprocess.Popen[bytes] | None] = {}
-"""Children by their marks; None for one that is just being started."""
+_running: set[str] = set()
+"""Marks of the children that threads wait for."""
 _no_more = threading.Event()
 
 
 def interrupt() -> None:
-    """End every child, whichever thread waits for it, start no more, and raise KeyboardInterrupt.
+    """Have every child ended, whichever thread waits for it, start no more, and raise KeyboardInterrupt.
 
     For a signal handler of a process that is to end; it takes no lock.
     """
     _no_more.set()
-    _end_living()
     raise KeyboardInterrupt
 
 
 @atexit.register
 def _end_children() -> None:
-    """End what threads that were given up have left behind.
+    """Let threads that were given up end their children.
 
-    The watchdog is dismissed only where there is none: after us it ends also what was just being started.
+    The watchdog is dismissed only where there are none: after us it ends also what was just being started.
     """
-    left = bool(_living) or _no_more.is_set()
-    _end_living()
+    left = _running or _no_more.is_set()
+    _no_more.set()
+    until = time.monotonic() + 5
+    while _running and time.monotonic() < until:
+        time.sleep(0.01)
     for process in _watchdogs if not left else ():
         with suppress(subprocess.TimeoutExpired, OSError):
             process.communicate(b".", timeout=1)
-
-
-def _end_living() -> None:
-    for mark, process in tuple(_living.items()):
-        if process is None:
-            end_marked(mark)
-        elif process.returncode is None:
-            _end(process, mark)
 
 
 _preparing = threading.Lock()
@@ -283,10 +274,9 @@ def _watch() -> None:
             _watchdogs.append(started)
 
 
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     if os.name == "posix":
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
-    end_marked(mark)

@@ -27,19 +27,15 @@ class ScratchFolder:
         Raises:
             OSError: when ``base`` cannot be written.
         """
-        self.path = base / name
         while True:
-            with suppress(FileExistsError):
-                if not name:
-                    # hexadecimal digits spell no word that a program could read something into
-                    self.path = base / f"{prefix}{os.urandom(6).hex()}"
-                self.path.mkdir(mode=0o700)
-                handle = _open(self.path)
-                if handle is None or _lock(handle, self.path) is not False:
-                    self._handle = handle
-                    return
-                os.close(handle)  # a sweep came before the lock, and is removing it
+            # hexadecimal digits spell no word that a program could read something into
+            self.path = base / (name or f"{prefix}{os.urandom(6).hex()}")
             name = ""
+            with suppress(FileExistsError):
+                self.path.mkdir(mode=0o700)
+                with suppress(*_NOT_OURS):  # a sweep came before the lock, and is removing it
+                    self._handle = _lock(self.path)
+                    return
 
     def remove(self) -> None:
         """Remove it with all that is in it; what cannot be removed now is swept later."""
@@ -97,36 +93,41 @@ def process_folder() -> Path | None:
         return _of_process[0].path
 
 
-def _open(folder: Path) -> int | None:
-    if sys.platform == "win32":  # folders have no locks there: what a killed run leaves stays
+_NOT_OURS = (BlockingIOError, PermissionError, FileNotFoundError)
+"""Another process has the lock, as SMB says it too, or the folder is gone."""
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder, and return its descriptor; None where folders have no locks: what a killed run leaves there stays.
+
+    Raises:
+        OSError: one of :data:`_NOT_OURS`, or it is no folder.
+    """
+    if sys.platform == "win32":
         return None
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-
-
-def _lock(handle: int, folder: Path) -> bool | None:
-    """Lock an open folder; False when another has it or it is gone, None on a file system without locks."""
     import fcntl
 
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(handle), folder.lstat())
-    except (BlockingIOError, PermissionError, FileNotFoundError):  # the second is how SMB says it
-        return False
-    except OSError:
+        if os.path.samestat(os.fstat(handle), folder.lstat()):
+            return handle
+        raise FileNotFoundError(folder)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, _NOT_OURS):
+            raise
         return None
 
 
 def _remove_if_dead(folder: Path) -> bool:
     try:
-        handle = _open(folder)
-    except OSError:  # no folder, or another user's
+        handle = _lock(folder)
+    except OSError:
         return False
     if handle is None:
         return False
-    try:
-        if os.fstat(handle).st_uid != os.getuid() or not _lock(handle, folder):
-            return False
+    if os.fstat(handle).st_uid == os.getuid():
         shutil.rmtree(folder, ignore_errors=True)
-        return not folder.exists()
-    finally:
-        os.close(handle)
+    os.close(handle)
+    return not folder.exists()

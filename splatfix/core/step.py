@@ -41,27 +41,16 @@ class Command(Struct, frozen=True):
             lines = [f'set "{name}={value or ""}"' for name, value in self.env]
             lines += [f'set "{name}={folder};%{name}%"' for name, folder in self.prepend]
             return " && ".join(filter(None, [*map(visible, lines), program]))
-        removed: list[str] = []
-        values: list[str] = []
-        for name, value in self.env:
-            if value is None:
-                removed.append(name)
-            else:
-                values.append(f"{name}={quoted(value, windows=False)}")
-        for name, folder in self.prepend:
-            # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
-            values.append(f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"')
-        if program:
-            # only env can take a variable away for one command
-            if removed:
-                values = ["env", *(f"-u {name}" for name in removed), *values]
-            return " ".join([*values, program])
-        commands = []
-        if removed:
-            commands.append(f"unset {' '.join(removed)}")
-        if values:
-            commands.append(f"export {' '.join(values)}")
-        return " && ".join(commands)
+        removed = [name for name, value in self.env if value is None]
+        values = [f"{name}={quoted(value, windows=False)}" for name, value in self.env if value is not None]
+        # ${PATH:+:$PATH}: without a colon at the end where the variable is empty, which would mean the current folder
+        values += [f'{name}="{double_quoted(folder)}${{{name}:+:${name}}}"' for name, folder in self.prepend]
+        if not program:
+            commands = [("unset", *removed), ("export", *values)]
+            return " && ".join(" ".join(words) for words in commands if len(words) > 1)
+        if removed:  # only env can take a variable away for one command
+            values = ["env", *(f"-u {name}" for name in removed), *values]
+        return " ".join([*values, program])
 
 
 class Step:
@@ -81,9 +70,17 @@ class Step:
             return shell
         return f"{self.text.rstrip('.:')}: {shell}"
 
-    def to_json(self) -> dict[str, Any]:
-        """``text``, ``argv`` and ``env``, the line for the shell of this platform in ``command``, and what is to be filled in."""
-        return step_json(self)
+    def to_json(self, *, windows: bool = _WINDOWS) -> dict[str, Any]:
+        """Return it for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
+        command = self.command or Command()
+        return {
+            "text": self.text,
+            "argv": list(command.argv),
+            "env": dict(command.env),
+            "prepend": dict(command.prepend),
+            "command": command.shell(windows=windows) if self.command else None,
+            "fill_in": {name: BLANKS[name] for name in command.blanks},
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Step:
@@ -95,11 +92,9 @@ class Step:
         text = convert(document["text"], str)
         if document["command"] is None:
             return PlainStep(text)
+        env = convert(document["env"], dict[str, str | None])
+        prepend = convert(document["prepend"], dict[str, str])
         argv = convert(document["argv"], tuple[str, ...])
-        env, prepend = (
-            convert(document["env"], dict[str, str | None]),
-            convert(document["prepend"], dict[str, str]),
-        )
         return PlainStep(text, Command(argv, tuple(env.items()), tuple(prepend.items())))
 
 
@@ -112,19 +107,6 @@ class PlainStep(Step, Struct, frozen=True):
     """What its command does: ``install``, ``install-nvrtc``, ``fetch`` (and install), ``clone``, ``diagnose``; else ""."""
     sources: tuple[str, ...] = ()
     """What an ``install`` names."""
-
-
-def step_json(step: Step, *, windows: bool = _WINDOWS) -> dict[str, Any]:
-    """A step for a JSON document, its ``command`` as the shell of that platform takes it; None without one."""
-    command = step.command or Command()
-    return {
-        "text": step.text,
-        "argv": list(command.argv),
-        "env": dict(command.env),
-        "prepend": dict(command.prepend),
-        "command": command.shell(windows=windows) if step.command else None,
-        "fill_in": {name: BLANKS[name] for name in command.blanks},
-    }
 
 
 def commands(steps: Iterable[Step]) -> tuple[Command, ...]:

@@ -4,7 +4,8 @@ import codecs
 import io
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, the exit code a shell shows for a program that this signal ended."""
@@ -38,21 +39,21 @@ def exit_on_broken_pipe() -> None:
 
 class _ExitOnBrokenPipe(io.TextIOWrapper):
     def write(self, text: str) -> int:
-        try:
+        with _leaving():
             return super().write(text)
-        except BrokenPipeError:
-            _leave()
 
     def flush(self) -> None:
-        try:
+        with _leaving():
             super().flush()
-        except BrokenPipeError:
-            _leave()
 
 
-def _leave() -> NoReturn:
-    discard_output()
-    raise SystemExit(BROKEN_PIPE)
+@contextmanager
+def _leaving() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        discard_output()
+        raise SystemExit(BROKEN_PIPE) from None
 
 
 def discard_output() -> None:
