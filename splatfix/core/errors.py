@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -58,12 +57,10 @@ class Rejected(Struct, frozen=True, kw_only=True):
         exit_code: Exit | None = None,
         **values: object,
     ) -> R:
-        """Return the rejection that a room's ``errors.toml`` states, its blanks filled in.
+        """Return the rejection that a room's ``errors.toml`` states under a name, such as ``install.no-git``.
 
-        Args:
-            name: the room and the name in its file, such as ``install.no-git``.
-            todo, exit_code: what only the caller knows, in place of what the file says.
-            values: of the blanks; of several in one, such as a tuple, each with a comma between them.
+        ``todo`` and ``exit_code`` stand in place of what the file says, ``values`` in its blanks: of a tuple and the like each,
+        with a comma between them.
         """
         room, _, row_name = name.partition(".")
         row = stated(room)[row_name]
@@ -96,8 +93,7 @@ class Rejected(Struct, frozen=True, kw_only=True):
 class SplatfixError(Exception):
     """Anything splatfix has to tell a person instead of finishing; without the credentials of what it quotes.
 
-    Its parts are those of a :class:`Rejected`, which stands for it as long as it is an expected alternative that nobody needs
-    yet (:func:`require`).
+    As long as it is an expected alternative that nobody needs yet, a :class:`Rejected` of the same parts stands for it.
     """
 
     def __init__(
@@ -127,11 +123,6 @@ class SplatfixError(Exception):
         """Return the error that a room's ``errors.toml`` states; as :meth:`Rejected.of`."""
         return Rejected.of(name, **values).error()
 
-    def with_todo(self, *todo: Step) -> SplatfixError:
-        other = copy(self)
-        other.todo = redacted(todo)
-        return other
-
     def to_json(self) -> dict[str, Any]:
         """The error as the ``error`` object of a versioned JSON document."""
         return {
@@ -155,11 +146,7 @@ T = TypeVar("T")
 
 
 def require(answer: T | Rejected) -> T:
-    """The answer.
-
-    Raises:
-        SplatfixError: the answer is a rejection.
-    """
+    """Return an answer; raise the error of a rejection."""
     if isinstance(answer, Rejected):
         raise answer.error()
     return answer

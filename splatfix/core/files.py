@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
@@ -37,8 +37,9 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     # not called after the file, whose name may be as long as the file system takes
     temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(6)}"
     try:
-        if _is_stream(path):
-            _write_into(path, blocks)
+        if stream := _stream(path):
+            with stream:
+                stream.writelines(blocks)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         # with "x" the system applies the umask: asking for it would change it for the other threads for a moment
@@ -73,11 +74,7 @@ def dumps(document: Any) -> str:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> Path:
-    """Make a folder (and those above it) if it is not there; ``mode`` is as for :meth:`pathlib.Path.mkdir`.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when it cannot be made or is no folder.
-    """
+    """Make a folder (and those above it) if it is not there; ``cannot-write`` where it cannot be."""
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
@@ -119,11 +116,7 @@ def remove(path: Path) -> None:
 
 
 def read_named(path: Path, most: int = MOST_TEXT) -> bytes:
-    """Read a file a person named.
-
-    Raises:
-        SplatfixError: ``cannot-read`` (exit code 2).
-    """
+    """Read a file a person named; ``cannot-read`` (exit code 2) where that cannot be."""
     content = read_bytes(path, most)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
@@ -132,11 +125,7 @@ def read_named(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
-    """Read a JSON file a person named.
-
-    Raises:
-        SplatfixError: ``cannot-read`` or ``not-json`` (exit code 2), naming ``what`` the file should have been.
-    """
+    """Read a JSON file a person named; ``cannot-read``, or ``not-json`` with ``what`` it should have been (exit code 2)."""
     content = read_named(path, most)
     try:
         return parse_json(content.decode("utf-8-sig"))
@@ -151,38 +140,31 @@ def object_in(path: Path) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content, in hexadecimal digits; a large file takes little memory.
-
-    Raises:
-        OSError: as :func:`read_blocks`.
-    """
+    """Return the SHA-256 of a file's content, in hexadecimal digits; raises as :func:`read_blocks`."""
     digest = hashlib.sha256()
     for block in read_blocks(path):
         digest.update(block)
     return digest.hexdigest()
 
 
-def _is_stream(path: Path) -> bool:
-    """A device or a pipe; of links only the system's own count, which name open files (``/dev/stdout``, ``/dev/fd/63``)."""
+def _stream(path: Path) -> IO[bytes] | None:
+    """Open a device or a pipe; of links only the system's own count, which name open files (``/dev/stdout``, ``/dev/fd/63``)."""
     try:
         mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            folder = path.parent.resolve()
-            shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
-            return folder.is_relative_to("/proc") or (folder.is_relative_to("/dev") and not shared)
     except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
-def _write_into(path: Path, blocks: Iterable[bytes]) -> None:
+        return None
+    folder = path.parent.resolve()
+    named_by_system = folder.is_relative_to("/proc") or folder.is_relative_to("/dev")
+    shared = folder.is_relative_to("/dev/shm")  # nosec B108 - where anybody may have put it
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (stat.S_ISLNK(mode) and (shared or not named_by_system)):
+        return None
     # waiting for nobody to open it, but for whoever reads
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb") as stream:
-        if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
-        if os.name == "posix":
-            os.set_blocking(stream.fileno(), True)
-        stream.writelines(blocks)
+    stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | NEVER_WAITING), "wb")
+    if stat.S_ISBLK(os.fstat(stream.fileno()).st_mode):
+        raise OSError(errno.EPERM, "it is a disk, and what is on it would be lost")
+    if os.name == "posix":
+        os.set_blocking(stream.fileno(), True)
+    return stream
 
 
 def _cannot_write(path: Path, error: OSError) -> SplatfixError:

@@ -17,12 +17,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EI
 
 
 class Locked(Exception):
-    """Somebody else has the lock.
-
-    Args:
-        holder: who, as far as it is known: ``process 123``.
-        substitute: the file that stands for the lock.
-    """
+    """Somebody else has the lock: ``process 123``, as far as it is known; and the file that stands for it."""
 
     def __init__(self, holder: str, substitute: Path | None = None) -> None:
         self.todo: tuple[str, ...] = ("Wait until it has finished, then run this again.",)
@@ -39,10 +34,7 @@ class Lock:
     """The lock of a file, which is made where there is none; held until it is released, or the process ends."""
 
     def __init__(self, path: Path, patience: float = _PATIENCE_S) -> None:
-        """Take it.
-
-        Args:
-            patience: seconds to wait for who has it.
+        """Take it, waiting some seconds for who has it.
 
         Raises:
             Locked: when somebody else has it.

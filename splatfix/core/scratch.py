@@ -9,9 +9,9 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 PREFIX = "splatfix-scratch-"
@@ -49,8 +49,7 @@ class ScratchFolder:
 def temporary_folder(prefix: str = PREFIX, base: Path | None = None) -> Iterator[Path]:
     """Make a temporary folder for a block.
 
-    Args:
-        base: where, if not where temporary files go; what killed runs left there under this prefix is removed now.
+    In a ``base``, which is not where temporary files go, what killed runs left under this prefix is removed now.
     """
     if base is not None:
         sweep([base], prefix)
@@ -72,25 +71,20 @@ def sweep(bases: Iterable[Path], prefix: str = PREFIX) -> tuple[Path, ...]:
     return tuple(swept)
 
 
-_making = threading.Lock()
-_of_process: list[ScratchFolder] = []
-
-
+@cache
 def process_folder() -> Path | None:
     """Return one folder for temporary files of this process and its children; None where none can be made (a full disk).
 
     The first call removes what killed runs left.
     """
-    with _making:
-        if not _of_process:
-            try:
-                base = Path(tempfile.gettempdir())
-                sweep([base])
-                _of_process.append(ScratchFolder(base, PREFIX))
-                atexit.register(_of_process[0].remove)
-            except OSError:
-                return None
-        return _of_process[0].path
+    try:
+        base = Path(tempfile.gettempdir())
+        sweep([base])
+        folder = ScratchFolder(base, PREFIX)
+    except OSError:
+        return None
+    atexit.register(folder.remove)
+    return folder.path
 
 
 _NOT_OURS = (BlockingIOError, PermissionError, FileNotFoundError)

@@ -156,9 +156,7 @@ def step_of(
 ) -> Step:
     """Build a step from a data file: a text, or ``text``, and ``argv``, ``kind``, ``env`` or ``unset`` where there is a command.
 
-    Args:
-        groups: what stands for ``{0}``, ``{1}`` in its texts.
-        named: what stands for ``{name}``.
+    ``groups`` stand for ``{0}``, ``{1}`` in its texts, and what is ``named`` for ``{name}``.
     """
     values = named or {}
     if isinstance(row, str):
