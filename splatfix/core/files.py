@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from splatfix.core.codec import json_object, parse_json
 from splatfix.core.errors import SplatfixError, cannot_write
-from splatfix.core.limits import MOST_JSON, MOST_TEXT
+from splatfix.core.limits import MOST_JSON
 from splatfix.core.reading import NEVER_WAITING, read_blocks, read_bytes, read_text
 from splatfix.core.step import say
 from splatfix.core.visible import visible_in_json
@@ -82,16 +82,12 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
     return path
 
 
-def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
-    """Move what is there of these to ``previous`` in the folder (``previous-2``, ...); where they went, None for nothing.
-
-    Raises:
-        SplatfixError: ``cannot-write``.
-    """
+def set_aside(folder: Path, names: Iterable[str]) -> None:
+    """Move what is there of these to ``previous`` in the folder (``previous-2``, ...); ``cannot-write`` where that cannot be."""
     # a link that leads nowhere yet is there too: what is opened to be written would be made where it leads
     earlier = [folder / name for name in names if os.path.lexists(folder / name)]
     if not earlier:
-        return None
+        return
     kept, count = folder / "previous", 1
     while os.path.lexists(kept):
         count += 1
@@ -103,7 +99,6 @@ def set_aside(folder: Path, names: Iterable[str]) -> Path | None:
     except OSError as error:
         text = f"What is in {folder} cannot be moved aside: {error.strerror or error}."
         raise cannot_write(text, say("Choose another folder with --out.")) from error
-    return kept
 
 
 def remove(path: Path) -> None:
@@ -115,18 +110,18 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def read_named(path: Path, most: int = MOST_TEXT) -> bytes:
+def read_named(path: Path) -> bytes:
     """Read a file a person named; ``cannot-read`` (exit code 2) where that cannot be."""
-    content = read_bytes(path, most)
+    content = read_bytes(path, MOST_JSON)
     if not isinstance(content, bytes):
         reason = content.reason if content else "No such file or directory"
         raise SplatfixError.of("core.cannot-read", path=path, reason=reason)
     return content
 
 
-def read_json(path: Path, what: str, most: int = MOST_JSON) -> Any:
+def read_json(path: Path, what: str) -> Any:
     """Read a JSON file a person named; ``cannot-read``, or ``not-json`` with ``what`` it should have been (exit code 2)."""
-    content = read_named(path, most)
+    content = read_named(path)
     try:
         return parse_json(content.decode("utf-8-sig"))
     except ValueError as error:

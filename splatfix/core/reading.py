@@ -110,7 +110,7 @@ def _require_file(status: os.stat_result) -> None:
 
 
 def _too_large(most: int) -> str:
-    return f"it is larger than {most} bytes, the most that is read"
+    return f"it is larger than {most / (1 << 20):g} MiB, the most that is read"
 
 
 # Path.is_file and the like raise for names that are too long; these take any name that a stranger writes, and follow links

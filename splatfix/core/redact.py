@@ -22,11 +22,7 @@ T = TypeVar("T")
 HIDDEN = "***"
 
 _TABLE = parse_toml(Path(__file__).with_name("redact.toml").read_text(encoding="utf-8"))
-# ://user:password@ ; a password may hold a slash, but digits and a slash behind the colon are a port and a path
-_LOGIN = re.compile(
-    r":(?P<slashes>(?:\\?/){2})"
-    r"(?P<login>[^/\s\"<>]{0,400}|[^/\s\"<>:@\[]{1,200}:(?!\d{0,5}(?:/|$))[^\s\"<>]{0,400})@"
-)
+_LOGIN = re.compile(_TABLE["login"])
 _SCHEME = re.compile(r"(?:https?|ftps?)$", re.IGNORECASE)
 _ADDRESS = [re.compile(pattern) for pattern in _TABLE["address"]]
 _ASSIGNED = [re.compile(pattern.replace("NAME", _TABLE["name"])) for pattern in _TABLE["assigned"]]
@@ -39,12 +35,7 @@ _SHAPES = re.compile(
 _OPEN_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----(?:(?!-----END)[\s\S]){0,16384}\Z")
 _LONGEST = 1 << 12
 """Signs that a credential of one line may have."""
-_SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)?$|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|AUTH(?!OR)",
-    re.IGNORECASE,
-)
-# no path, no number, no plain word
-_SECRET_VALUE = re.compile(r"(?=[^/\\]*[A-Za-z])(?:.{16}|.*\d|.*[a-z].*[A-Z]|.*[A-Z].*[a-z])")
+_SECRET_NAME, _SECRET_VALUE = re.compile(_TABLE["variable"]), re.compile(_TABLE["value"])
 
 
 def without_credentials(text: str) -> str:

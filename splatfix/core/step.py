@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, convert
+from msgspec.structs import force_setattr
 
 from splatfix.core.shell import double_quoted, quoted
 from splatfix.core.toml import parse_toml
@@ -27,12 +29,13 @@ class Command(Struct, frozen=True):
     """Variables by name; None removes one."""
     prepend: tuple[tuple[str, str], ...] = ()
     """Search paths by name (``PATH``), and the folder that comes before what is in them."""
+    blanks: tuple[str, ...] = ()
+    """Those of :data:`BLANKS` that must be filled in before it can run."""
 
-    @property
-    def blanks(self) -> tuple[str, ...]:
-        """Those of :data:`BLANKS` that must be filled in before it can run; BLANK/folder is below such a one."""
+    def __post_init__(self) -> None:
+        # BLANK/folder: what is below something that only a person knows
         words = {word.split("/")[0] for word in self.argv}
-        return tuple(name for name in BLANKS if name in words)
+        force_setattr(self, "blanks", tuple(name for name in BLANKS if name in words))
 
     def shell(self, *, windows: bool = _WINDOWS) -> str:
         """One line for a POSIX shell or, with ``windows``, for cmd.exe."""
@@ -84,11 +87,7 @@ class Step:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Step:
-        """The inverse. Of a step that splatfix does itself this is what people read: text and command.
-
-        Raises:
-            ValueError: it is no step.
-        """
+        """The inverse. Of a step that splatfix does itself this is what people read: text and command."""
         text = convert(document["text"], str)
         if document["command"] is None:
             return PlainStep(text)
@@ -126,19 +125,13 @@ def run(*argv: str | os.PathLike[str], text: str = "", kind: str = "", sources: 
 
 def target_options(targets: Iterable[object]) -> tuple[str, ...]:
     """``--target sm_120`` for each of them; the architectures are written as their text."""
-    arguments: list[str] = []
-    for target in targets:
-        arguments += ("--target", str(target))
-    return tuple(arguments)
+    return tuple(chain.from_iterable(("--target", str(target)) for target in targets))
 
 
 def value_options(values: Mapping[str, object]) -> tuple[str, ...]:
     """``--seed 0`` for each of them, by option; what is None was not given."""
-    arguments: list[str] = []
-    for name, value in values.items():
-        if value is not None:
-            arguments += (name, str(value))
-    return tuple(arguments)
+    given = ((name, str(value)) for name, value in values.items() if value is not None)
+    return tuple(chain.from_iterable(given))
 
 
 def set_variable(name: str, value: str | None, text: str = "") -> Step:

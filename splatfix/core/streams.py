@@ -4,8 +4,7 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import NoReturn
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, the exit code a shell shows for a program that this signal ended."""
@@ -39,21 +38,21 @@ def exit_on_broken_pipe() -> None:
 
 class _ExitOnBrokenPipe(io.TextIOWrapper):
     def write(self, text: str) -> int:
-        with _leaving():
+        try:
             return super().write(text)
+        except BrokenPipeError:
+            _leave()
 
     def flush(self) -> None:
-        with _leaving():
+        try:
             super().flush()
+        except BrokenPipeError:
+            _leave()
 
 
-@contextmanager
-def _leaving() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        discard_output()
-        raise SystemExit(BROKEN_PIPE) from None
+def _leave() -> NoReturn:
+    discard_output()
+    raise SystemExit(BROKEN_PIPE)
 
 
 def discard_output() -> None:
