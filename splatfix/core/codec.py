@@ -63,8 +63,7 @@ def to_json(value: Any) -> Any:
 def from_json(kind: type[T], document: Any) -> T:
     """Return what :func:`to_json` was given; missing keys take the field's default.
 
-    Raises:
-        ValidationError: a ``ValueError`` with the path of the first place that does not fit.
+    Its ``ValueError`` (msgspec's ValidationError) has the path of the first place that does not fit.
     """
     return convert(document, kind, dec_hook=_of_its_own_form, str_keys=True)
 
@@ -80,10 +79,7 @@ def _of_its_own_form(kind: Any, document: Any) -> Any:
 def fitting(kind: type[T], document: object, **defaults: object) -> T:
     """Return the struct of what a stranger or a broken program wrote, as far as that fits: one bad value spoils no other.
 
-    A field whose value is missing, or of another type, takes its default; :func:`from_json` refuses the latter.
-
-    Args:
-        defaults: of fields that have none.
+    A field whose value is missing, or of another type, takes its default, which ``defaults`` has where the struct has none.
     """
     fits = _part(kind, document) if isinstance(document, Mapping) else {}
     return convert(defaults | fits, kind)

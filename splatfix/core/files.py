@@ -27,11 +27,7 @@ def write_bytes(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write ``data``, or blocks of it, to ``path`` atomically: readers see the old file or the new one, never a part.
 
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would take it from everyone. A
-    link is replaced, wherever it leads.
-
-    Raises:
-        SplatfixError: ``cannot-write`` when the folder cannot be made or written, the disk is full, the place is a disk itself,
-            or nobody reads the pipe.
+    link is replaced, wherever it leads. What the system refuses, and to write over a disk, is ``cannot-write``.
     """
     blocks = [data] if isinstance(data, bytes) else data
     # not called after the file, whose name may be as long as the file system takes

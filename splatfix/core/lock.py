@@ -37,8 +37,7 @@ class Lock:
         """Take it, waiting some seconds for who has it.
 
         Raises:
-            Locked: when somebody else has it.
-            OSError: when the file cannot be made or opened.
+            Locked: somebody else keeps it; or the ``OSError`` of a file that cannot be made or opened.
         """
         self.path = path
         self.notes: tuple[str, ...] = ()

@@ -93,11 +93,7 @@ def as_text(content: bytes) -> str:
 
 @contextmanager
 def _opened(path: StrPath) -> Iterator[IO[Any]]:
-    """Open a regular file.
-
-    Raises:
-        OSError: it is none, or cannot be opened.
-    """
+    """Open a regular file; an ``OSError`` for anything else."""
     _require_file(os.stat(path))  # noqa: PTH116 - opening a device may already do something
     with os.fdopen(os.open(path, os.O_RDONLY | NEVER_WAITING), "rb") as file:
         _require_file(os.fstat(file.fileno()))

@@ -30,9 +30,8 @@ from splatfix.core.watchdog import MARK, end_marked
 class Completed(Struct, frozen=True):
     """How a child process ended.
 
-    ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why in words.
-    A negative ``returncode`` is the number of the signal that ended it, as in :mod:`subprocess`. Credentials are taken out of
-    what it said.
+    ``returncode`` is None when it never started or was killed at its timeout; then ``error`` says why. A negative one is the
+    number of the signal that ended it, as in :mod:`subprocess`. Credentials are taken out of what it said.
     """
 
     argv: tuple[str, ...]
@@ -96,11 +95,9 @@ class Runner:
         variables = {**isolated(env), MARK: mark}
         # a folder for temporary files that does not outlive us, unless the caller has named another: killed compilers and
         # pips leave theirs
-        names = ["TEMP", "TMP"] if os.name == "nt" else ["TMPDIR"]
-        if all(variables.get(name) == os.environ.get(name) for name in names) and (
-            folder := process_folder()
-        ):
-            variables |= dict.fromkeys(names, str(folder))
+        own = [name for name in ("TMPDIR", "TEMP", "TMP") if variables.get(name) != os.environ.get(name)]
+        if not own and (folder := process_folder()):
+            variables |= dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
         merged = on_line is not None or log is not None
         # where pipes cannot be waited for, lines come when it has ended
         live = merged and os.name == "posix"

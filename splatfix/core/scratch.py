@@ -22,11 +22,7 @@ class ScratchFolder:
     """A new folder that is locked until it is removed."""
 
     def __init__(self, base: Path, prefix: str, name: str = "") -> None:
-        """Make one in ``base``: of that name if it is free, else of one that begins with ``prefix``.
-
-        Raises:
-            OSError: when ``base`` cannot be written.
-        """
+        """Make one in ``base``: of that name if it is free, else of one that begins with ``prefix``."""
         while True:
             # hexadecimal digits spell no word that a program could read something into
             self.path = base / (name or f"{prefix}{os.urandom(6).hex()}")
