@@ -8,6 +8,7 @@ a ``BuildWheel`` or ``MakeDropin`` without a source or module, for all its ``sub
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,12 +16,16 @@ from msgspec.structs import force_setattr
 
 from splatfix.core.codec import to_json
 from splatfix.core.step import Command, Step
+from splatfix.core.toml import parse_toml
 from splatfix.core.words import counted
 from splatfix.knowledge import Arch
 from splatfix.knowledge.faces import DeclaredFace
 
 WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
+
+
+_TEXTS: dict[str, str] = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _names(targets: Iterable[Arch]) -> str:
@@ -51,67 +56,57 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
     text: str = ""
     """Made of the other fields."""
     command: Command | None = None
-    kind: str = ""
     reasons: tuple[Reason, ...] = ()
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return str(self.__struct_config__.tag)
 
     def __post_init__(self) -> None:
         force_setattr(self, "text", self._text())
 
     def _text(self) -> str:
-        raise NotImplementedError
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        listed = {
+            name: ", ".join(map(str, value)) for name, value in values.items() if isinstance(value, tuple)
+        }
+        return _TEXTS[self.kind].format_map(values | listed)
 
     def to_json(self, **shell: bool) -> dict[str, Any]:
         own = {name: to_json(getattr(self, name)) for name in self.__struct_fields__ if name != "command"}
-        return {**own, **super().to_json(**shell)}
+        return {"text": self.text, "kind": self.kind, **own, **super().to_json(**shell)}
 
 
-class Keep(PlannedStep, frozen=True, kw_only=True):
+class Keep(PlannedStep, frozen=True, kw_only=True, tag="keep"):
     """Leave these as they are."""
 
-    kind: str = "keep"
     subjects: tuple[str, ...]
 
-    def _text(self) -> str:
-        return f"keep {', '.join(self.subjects)}"
 
-
-class InstallTorch(PlannedStep, frozen=True, kw_only=True):
+class InstallTorch(PlannedStep, frozen=True, kw_only=True, tag="install-torch"):
     """Put another build of torch into the environment."""
 
-    kind: str = "install-torch"
     version: str
     tag: str
     """``cu130``, ``cpu``."""
 
-    def _text(self) -> str:
-        return f"install torch {self.version} ({self.tag})"
 
-
-class RunLane(PlannedStep, frozen=True, kw_only=True):
+class RunLane(PlannedStep, frozen=True, kw_only=True, tag="run-lane"):
     """Certify inside a container."""
 
-    kind: str = "run-lane"
     lane: str
     torch: str
 
-    def _text(self) -> str:
-        return f"run lane {self.lane} ({self.torch})"
 
-
-class Confirm(PlannedStep, frozen=True, kw_only=True):
+class Confirm(PlannedStep, frozen=True, kw_only=True, tag="confirm"):
     """The command that shows whether it works now."""
 
-    kind: str = "confirm"
     what: str
 
-    def _text(self) -> str:
-        return f"then {self.what}"
 
-
-class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
+class ProvideToolkit(PlannedStep, frozen=True, kw_only=True, tag="provide-toolkit"):
     """Unpack a CUDA toolkit from PyPI wheels into splatfix's own cache; no environment is touched."""
 
-    kind: str = "provide-toolkit"
     cuda: str
     unpacked_gb: float
     folder: str = ""
@@ -130,10 +125,9 @@ class ProvideToolkit(PlannedStep, frozen=True, kw_only=True):
         return f"download {self.subject} into {where} (about {self.unpacked_gb:.1f} GB unpacked)"
 
 
-class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
+class InstallDependencies(PlannedStep, frozen=True, kw_only=True, tag="install-dependencies"):
     """Install what the code imports, and what that needs, with pip; every other version that is installed stays as it is."""
 
-    kind: str = "install-dependencies"
     requirements: tuple[str, ...]
     modules: tuple[str, ...] = ()
     """What is imported of it afterwards; a failure takes all of it back."""
@@ -150,14 +144,10 @@ class InstallDependencies(PlannedStep, frozen=True, kw_only=True):
     def subject(self) -> str:
         return ", ".join(self.requirements)
 
-    def _text(self) -> str:
-        return f"install {self.subject}, with their own requirements; nothing else that is installed changes its version"
 
-
-class BuildWheel(PlannedStep, frozen=True, kw_only=True):
+class BuildWheel(PlannedStep, frozen=True, kw_only=True, tag="build-wheel"):
     """Compile one source folder into a wheel, in a scratch copy, inside the target environment; or by its command several."""
 
-    kind: str = "build-wheel"
     subject: str = ""
     """The distribution, as its setup.py calls itself or as its folder is called."""
     source: str = ""
@@ -206,11 +196,10 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True):
         return text
 
 
-class MakeDropin(PlannedStep, frozen=True, kw_only=True):
+class MakeDropin(PlannedStep, frozen=True, kw_only=True, tag="make-drop-in"):
     """Put a drop-in together as a wheel: pure PyTorch, or with CUDA kernels that the target's NVRTC compiles; or by its
     command several."""
 
-    kind: str = "make-drop-in"
     subject: str = ""
     module: str = ""
     """"" where the command names what to replace."""
@@ -235,10 +224,9 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True):
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how}{goal})"
 
 
-class FetchWheel(PlannedStep, frozen=True, kw_only=True):
+class FetchWheel(PlannedStep, frozen=True, kw_only=True, tag="fetch-wheel"):
     """Have pip bring one wheel, and nothing that it needs: of a version that is installed, or one that was found prebuilt."""
 
-    kind: str = "fetch-wheel"
     subject: str
     version: str
     requirement: str
@@ -257,10 +245,9 @@ class FetchWheel(PlannedStep, frozen=True, kw_only=True):
         return f"fetch the wheel of {self.requirement}"
 
 
-class VerifyWheel(PlannedStep, frozen=True, kw_only=True):
+class VerifyWheel(PlannedStep, frozen=True, kw_only=True, tag="verify-wheel"):
     """Look into the wheel before anything is installed: GPU code, tags, symbols."""
 
-    kind: str = "verify-wheel"
     subject: str
     targets: tuple[Arch, ...] = ()
 
@@ -271,10 +258,9 @@ class VerifyWheel(PlannedStep, frozen=True, kw_only=True):
         return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
 
-class EditSource(PlannedStep, frozen=True, kw_only=True):
+class EditSource(PlannedStep, frozen=True, kw_only=True, tag="edit-source"):
     """Write the edits that the build needed into the user's own checkout; the files are backed up first."""
 
-    kind: str = "edit-source"
     subject: str
     source: str
     edits: tuple[PlannedEdit, ...]
@@ -284,10 +270,9 @@ class EditSource(PlannedStep, frozen=True, kw_only=True):
         return f"edit {counted(len(files), 'file')} in {self.source} (backed up first)"
 
 
-class InstallWheel(PlannedStep, frozen=True, kw_only=True):
+class InstallWheel(PlannedStep, frozen=True, kw_only=True, tag="install-wheel"):
     """Install the verified wheel with pip; what it replaces is backed up first."""
 
-    kind: str = "install-wheel"
     subject: str
     replaces: str = ""
     """Version installed now; "" when there is none."""
@@ -297,14 +282,10 @@ class InstallWheel(PlannedStep, frozen=True, kw_only=True):
         return f"install {self.subject}{instead}"
 
 
-class CheckImport(PlannedStep, frozen=True, kw_only=True):
+class CheckImport(PlannedStep, frozen=True, kw_only=True, tag="check-import"):
     """Import what was installed in a child of the target interpreter; a failure reverts the installation."""
 
-    kind: str = "check-import"
     subject: str
-
-    def _text(self) -> str:
-        return f"import {self.subject} in a child process; if that fails, put everything back"
 
 
 InstallStep = (
