@@ -7,7 +7,7 @@ a ``BuildWheel`` or ``MakeDropin`` without a source or module, for all its ``sub
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,9 @@ WITHOUT_COMPILER = {"nvrtc": "CUDA kernels by NVRTC", "pure": "pure PyTorch"}
 """The backends of drop-ins, which need no compiler, the best first, and what each is."""
 
 
-_TEXTS: dict[str, str] = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-def _names(targets: Iterable[Arch]) -> str:
-    return ", ".join(arch.sm for arch in targets)
+_TEXTS: dict[str, dict[str, str]] = parse_toml(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
 
 
 class Reason(Struct, frozen=True):
@@ -67,10 +65,12 @@ class PlannedStep(Step, Struct, frozen=True, kw_only=True):
 
     def _text(self) -> str:
         values = {name: getattr(self, name) for name in self.__struct_fields__}
-        listed = {
-            name: ", ".join(map(str, value)) for name, value in values.items() if isinstance(value, tuple)
-        }
-        return _TEXTS[self.kind].format_map(values | listed)
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = ", ".join(map(str, value))
+        forms = _TEXTS[self.kind]
+        text = next((text for name, text in forms.items() if values.get(name)), forms["otherwise"])
+        return text.format_map(values)
 
     def to_json(self, **shell: bool) -> dict[str, Any]:
         own = {name: to_json(getattr(self, name)) for name in self.__struct_fields__ if name != "command"}
@@ -119,10 +119,6 @@ class ProvideToolkit(PlannedStep, frozen=True, kw_only=True, tag="provide-toolki
     @property
     def subject(self) -> str:
         return f"CUDA toolkit {self.cuda}"
-
-    def _text(self) -> str:
-        where = self.folder or "splatfix's own cache"
-        return f"download {self.subject} into {where} (about {self.unpacked_gb:.1f} GB unpacked)"
 
 
 class InstallDependencies(PlannedStep, frozen=True, kw_only=True, tag="install-dependencies"):
@@ -179,13 +175,13 @@ class BuildWheel(PlannedStep, frozen=True, kw_only=True, tag="build-wheel"):
 
     def _text(self) -> str:
         if self.source:
-            goal = f" for {_names(self.targets)}" if self.targets else ""
+            goal = f" for {', '.join(map(str, self.targets))}" if self.targets else ""
             return f"build {self.subject}{goal} from a scratch copy of {self.repository or self.source}"
         verb = "build" if self.first else "rebuild"
         text = f"{verb} {', '.join(self.subjects) or 'the extensions'}"
         if not self.targets:
             return f"{text}, without CUDA code"
-        text += f" for {_names(self.targets)}"
+        text += f" for {', '.join(map(str, self.targets))}"
         arch_list = self.variables.get("TORCH_CUDA_ARCH_LIST", "")
         if "PTX" in arch_list:
             text += f" (TORCH_CUDA_ARCH_LIST={arch_list})"
@@ -220,7 +216,7 @@ class MakeDropin(PlannedStep, frozen=True, kw_only=True, tag="make-drop-in"):
         if not self.module:
             return f"use {how} for {', '.join(self.subjects) or 'what the checkout calls'}"
         variant = f", the {self.variant} variant" if self.variant else ""
-        goal = f" for {_names(self.targets)}" if self.targets else ""
+        goal = f" for {', '.join(map(str, self.targets))}" if self.targets else ""
         return f"make the drop-in {self.subject} {self.version} (module {self.module}{variant}, {how}{goal})"
 
 
@@ -238,24 +234,12 @@ class FetchWheel(PlannedStep, frozen=True, kw_only=True, tag="fetch-wheel"):
     origin: str = ""
     """The index where it was found prebuilt."""
 
-    def _text(self) -> str:
-        if self.origin:
-            goal = _names(self.targets)
-            return f"fetch the prebuilt {self.subject} {self.version} for {goal} from {self.origin}: {self.requirement}"
-        return f"fetch the wheel of {self.requirement}"
-
 
 class VerifyWheel(PlannedStep, frozen=True, kw_only=True, tag="verify-wheel"):
     """Look into the wheel before anything is installed: GPU code, tags, symbols."""
 
     subject: str
     targets: tuple[Arch, ...] = ()
-
-    def _text(self) -> str:
-        if not self.targets:
-            return f"verify the wheel of {self.subject}: tags and contents"
-        goal = _names(self.targets)
-        return f"verify the wheel of {self.subject}: code for {goal} in every fatbin, tags, torch's symbols"
 
 
 class EditSource(PlannedStep, frozen=True, kw_only=True, tag="edit-source"):
@@ -276,10 +260,6 @@ class InstallWheel(PlannedStep, frozen=True, kw_only=True, tag="install-wheel"):
     subject: str
     replaces: str = ""
     """Version installed now; "" when there is none."""
-
-    def _text(self) -> str:
-        instead = f" in place of {self.replaces}, which is backed up" if self.replaces else ""
-        return f"install {self.subject}{instead}"
 
 
 class CheckImport(PlannedStep, frozen=True, kw_only=True, tag="check-import"):
