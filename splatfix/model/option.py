@@ -21,7 +21,7 @@ from splatfix.model.steps import InstallStep, InstallWheel, Reason
 PLAN_VERSION = 2
 
 
-_TITLES: dict[str, str] = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLE = parse_toml(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 class OptionKind(str, Enum):
@@ -45,20 +45,14 @@ class OptionKind(str, Enum):
     def title(self, *, first_build: bool = False, torch_is_there: bool = True) -> str:
         """Say in a few words what it is for a machine; a first build is one where none of the extensions is installed."""
         torch = "another build of torch" if torch_is_there else "install torch"
-        return _TITLES[self.value].format(rebuild="build" if first_build else "rebuild", torch=torch)
+        title: str = _TABLE["titles"][self.value]
+        return title.format(rebuild="build" if first_build else "rebuild", torch=torch)
 
 
-BUILDING = (
-    OptionKind.REBUILD,
-    OptionKind.REBUILD_PTX,
-    OptionKind.PROVIDE_TOOLKIT,
-    OptionKind.INSTALL_TOOLKIT,
-    OptionKind.OTHER_TORCH,
-)
+BUILDING = tuple(map(OptionKind, _TABLE["building"]))
 """Those that compile extensions."""
-REPLACING = (OptionKind.NVRTC, OptionKind.DROPIN)
+REPLACING = tuple(map(OptionKind, _TABLE["replacing"]))
 """Those that put drop-ins in their place."""
-_BACKENDS = {OptionKind.DROPIN: "pure", OptionKind.NVRTC: "nvrtc", OptionKind.WHEEL: "wheels"}
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,7 +154,7 @@ class Plan(Struct, frozen=True):
     @property
     def backend(self) -> str:
         """``native``, ``wheels``, ``nvrtc`` or ``pure``."""
-        return _BACKENDS.get(self.kind, "native")
+        return str(_TABLE["backends"].get(self.kind.value, "native"))
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """The steps of plans, one class a kind. What only a person can do is a plain ``Step``.
 
 The text of each is made from its fields. A step with a ``command`` is done by that command, the others by ``install``. Where
-the sources are not read yet, or are on another machine, what makes wheels of them is shown as the command that names them:
-a ``BuildWheel`` or ``MakeDropin`` without a source or module, for all its ``subjects``.
+the sources are not read yet, the command that names them is shown, in a ``BuildWheel`` or ``MakeDropin`` for ``subjects``.
 """
 
 from __future__ import annotations
@@ -268,15 +267,7 @@ class CheckImport(PlannedStep, frozen=True, kw_only=True, tag="check-import"):
     subject: str
 
 
-InstallStep = (
-    InstallDependencies
-    | ProvideToolkit
-    | BuildWheel
-    | MakeDropin
-    | FetchWheel
-    | VerifyWheel
-    | EditSource
-    | InstallWheel
-    | CheckImport
-)
+WheelStep = BuildWheel | MakeDropin | FetchWheel | VerifyWheel | InstallWheel
+"""Of one wheel, from its making to its installation."""
+InstallStep = InstallDependencies | ProvideToolkit | WheelStep | EditSource | CheckImport
 """What ``install`` can execute."""
