@@ -5,7 +5,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 
 from splatfix.checks import all_checks, run_checks, select
-from splatfix.checks.registry import FAMILIES, Check
+from splatfix.checks.registry import FAMILIES, Check, Wording
 from splatfix.context import Context, Goal, make_context
 from splatfix.core.errors import SplatfixError
 from splatfix.core.reading import Unread
@@ -50,9 +50,8 @@ def test_a_check_that_breaks_is_a_finding(rtx_5080: Facts) -> None:
     def broken(context: Context, this: Check) -> list[Finding]:
         raise ZeroDivisionError("oops")
 
-    fine, crash = run_checks(
-        make_context(rtx_5080, Goal()), [all_checks()[0], Check("broken", "gpu", "x", broken)]
-    )
+    check = Check("broken", "gpu", Wording("x", "y"), broken)
+    fine, crash = run_checks(make_context(rtx_5080, Goal()), [all_checks()[0], check])
     assert (fine.status, fine.code, fine.family) == (Status.PASS, "nvidia-gpu-missing", "gpu")
     assert (crash.status, crash.code, crash.family) == (Status.CRASH, "broken", "gpu")
     assert "oops" in crash.summary
