@@ -13,7 +13,7 @@ from splatfix.model import EnvironmentFacts, Fact, Facts, Finding, MachineFacts,
 from tests.archs import goal
 from tests.machines import NAMES, facts_of
 
-from .conftest import Changer, loud, of, with_checkout
+from .conftest import Changer, loud, of
 
 
 def test_a_healthy_machine_is_left_in_peace(rtx_5080: Facts) -> None:
@@ -147,12 +147,6 @@ def test_without_a_checkout_those_that_read_one_find_nothing(rtx_5080: Facts) ->
 
 
 PIPE = "it is a named pipe, not a file"
-
-
-def test_files_of_a_checkout(rtx_5080: Facts) -> None:
-    unread = (Unread("/home/u/gs/setup.py", PIPE), Unread("/home/u/gs", "it holds more than 10 entries"))
-    first, second = of(with_checkout(rtx_5080, unreadable=unread), "unreadable-source")
-    assert (first.subject, second.subject) == ("setup.py", "/home/u/gs")
 
 
 def test_files_of_the_environment_and_a_folder_full_of_them(rtx_5080: Facts) -> None:
