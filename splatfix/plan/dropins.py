@@ -15,12 +15,15 @@ from splatfix.knowledge.dropins import (
     IRREPLACEABLE,
     IRREPLACEABLE_VARIANTS,
     Dropin,
+    dropin_for_variant,
     dropin_named,
     known_names,
+    refusal,
 )
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout
 from splatfix.model.option import Native, Replacement, Request
+from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.checkout import (
     Incomplete,
     NoFolder,
@@ -30,6 +33,8 @@ from splatfix.plan.checkout import (
     is_source,
     read_sources,
 )
+from splatfix.plan.hosts import host_obstacle
+from splatfix.plan.parts import NativePart, native_parts
 from splatfix.plan.replacement import replacement_for
 
 _SHARED_NAME = "diff-gaussian-rasterization"
@@ -167,3 +172,68 @@ def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
             if dropin.module != module and own & needed:
                 names.add(dropin.name)
     return tuple(sorted(names))
+
+
+def usable_dropins(case: Case) -> Replacement | Rejected:
+    """Choose the drop-ins for what is meant, without those that are installed."""
+    if case.kept:
+        return not_applicable(f"{', '.join(case.kept)} must not change (--keep)")
+    checkout = case.context.checkout
+    parts = case.parts or native_parts(case.context, case.sources)  # none is judged without a target
+    installed = {name for part in parts if part.dropin and not part.unfit for name in part.names}
+    replacement = case.sources.replacement
+    # where the sources themselves have not told, by how they call it
+    if not replacement.dropins and not replacement.native:
+        if checkout and not case.sources.variants:
+            replacement = replacement_for(checkout)
+        else:
+            replacement = _by_parts(
+                part for part in case.parts if canonicalize_name(part.name) not in installed
+            )
+    missing: list[Dropin] = []
+    native = list(replacement.native)
+    for dropin in replacement.dropins:
+        if dropin.distribution in installed:
+            continue
+        # its host is not here or is none that it serves: that must be built natively
+        if obstacle := host_obstacle(case.context, dropin):
+            native.append(Native(dropin.name, obstacle.what.rstrip(".")))
+        else:
+            missing.append(dropin)
+    replacement = Replacement(tuple(missing), tuple(native))
+    if replacement.useless:
+        obstacles = []
+        for item in replacement.native:
+            # without a name the reason is about all of them, and a sentence of its own
+            subject = f"nothing replaces {item.module}" if item.module else ""
+            obstacles.append(": ".join(filter(None, (subject, item.reason))))
+        others = ""
+        if missing:
+            others = f"; of the others {', '.join(replacement.names)} can be replaced"
+        return not_applicable("; ".join(obstacles) + others)
+    if not missing and (case.parts or (parts and all(part.dropin for part in parts))):
+        return not_applicable("every extension is one of splatfix's drop-ins already")
+    return replacement
+
+
+def _by_parts(parts: Iterable[NativePart]) -> Replacement:
+    """Choose what replaces extensions of which no more than the variant or the name is known."""
+    chosen: list[Dropin] = []
+    native: list[Native] = []
+    for part in parts:
+        names = (canonicalize_name(part.name), *part.names)
+        fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
+        if part.variant:
+            by_variant = dropin_for_variant(part.variant)
+            if by_variant:
+                chosen.append(by_variant)
+            else:
+                native.append(Native(part.name, refusal(part.variant) or "no drop-in was made for it"))
+        elif len(fitting) == 1:
+            chosen.append(fitting[0])
+        else:
+            reason = "it has no drop-in"
+            if fitting:
+                reason = "several packages share this name, and which one it is cannot be determined here"
+            native.append(Native(part.name, reason))
+    return Replacement(tuple(chosen), tuple(native))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
@@ -48,7 +48,11 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
         if isinstance(chosen, Native):
             native.append(chosen)
         elif _is_imported(module, checkout):
-            dropins.append(_with_assumption(chosen, usage))
+            face, depth_was_read = chosen.declared, usage.known or (usage.source and usage.source.depth)
+            if face and "depth" in face.results and not depth_was_read:
+                note = f"{chosen.note}; {_ASSUMED_DEPTH}"
+                chosen = replace(chosen, declared=replace(face, assumed=_ASSUMED_DEPTH), note=note)
+            dropins.append(chosen)
     return Replacement(tuple(dropins), tuple(native))
 
 
@@ -91,17 +95,15 @@ def _is_imported(module: str, checkout: Checkout) -> bool:
 def _modules_of(source: Source) -> tuple[str, ...]:
     """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
     modules: dict[str, None] = {}
-    for module in source.modules:
-        if not module:
-            continue
+    for module in filter(None, source.modules):
         package, _, last = module.rpartition(".")
         beside = module.removesuffix("_cuda")
+        name = module
         if package and last == "_C":
-            modules[package] = None
+            name = package
         elif beside in source.packages:
-            modules[beside] = None
-        else:
-            modules[module] = None
+            name = beside
+        modules[name] = None
     tops = tuple(dict.fromkeys(name.partition(".")[0] for name in source.packages))
     return tuple(modules) or tops or (source.label.replace("-", "_"),)
 
@@ -120,11 +122,11 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
     for item in checkout.sources:
         if host and item.source.name == host and item.path not in (".", *published):
             return f"the checkout has its own in {item.path}, and no drop-in was made for that"
+    stack, keys = stack_of(checkout), tuple[str, ...]()
     if face:
         keys = variants_of_face(face)
-    else:  # those that the stack calls
-        stack = stack_of(checkout)
-        rows = map(variant, stack.needs if stack else ())
+    elif stack:
+        rows = map(variant, stack.needs)
         keys = tuple(row.key for row in rows if row and row.module == module)
     if face and not keys:
         traits = Traits(face.settings, face.exports or None, face.returns, face.forward)
@@ -148,16 +150,16 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
         return refusals[0]
     if not usage.calls and len(candidates) > 1:
         return "which of the packages of that name is called cannot be read"
-    nearest = min(fitting or candidates, key=lambda dropin: _distance(unanswered_by[dropin]))
+
+    def lacking(dropin: Dropin) -> tuple[int, int]:
+        # of two that lack as much, the one that is also not given what it asks for is farther off
+        problems = [problem for _, of_call in unanswered_by[dropin] for problem in of_call]
+        return len(problems), sum("leaves out" in problem for problem in problems)
+
+    nearest = min(fitting or candidates, key=lacking)
     call, differences_of_call = unanswered_by[nearest][0]
     lacks = f"{nearest.name} comes nearest, and does not answer {call}: {'; '.join(differences_of_call)}"
     return "; ".join([*refusals[:1], lacks])
-
-
-def _distance(calls: Iterable[tuple[str, list[str]]]) -> tuple[int, int]:
-    """Count what a drop-in lacks; of two that lack as much, the one that is also not given what it asks for is farther off."""
-    problems = [problem for _, of_call in calls for problem in of_call]
-    return len(problems), sum("leaves out" in problem for problem in problems)
 
 
 def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
@@ -182,12 +184,3 @@ def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]
         lacks = f"a drop-in with its face does not answer {location}: {'; '.join(problems)}"
         return Native(module, lacks)
     return dropin
-
-
-def _with_assumption(dropin: Dropin, usage: Usage) -> Dropin:
-    """Return the same, with what of its face no source tells that is there."""
-    face, source = dropin.declared, usage.source
-    if face is None or "depth" not in face.results or usage.known or (source and source.depth):
-        return dropin
-    declared = replace(face, assumed=_ASSUMED_DEPTH)
-    return replace(dropin, declared=declared, note=f"{dropin.note}; {_ASSUMED_DEPTH}")
