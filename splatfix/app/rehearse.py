@@ -30,10 +30,10 @@ from splatfix.knowledge.dropins import DROPINS
 from splatfix.model import Checkout, Distribution, Facts
 from splatfix.model.option import Replacement
 from splatfix.plan.checkout import incomplete
+from splatfix.plan.dropins import replacement_for
 from splatfix.plan.edits import apply
 from splatfix.plan.faces import order_of
 from splatfix.plan.hosts import served_host
-from splatfix.plan.replacement import replacement_for
 
 
 def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject, Facts]:

@@ -1,13 +1,16 @@
-"""Which drop-ins replace what the user named: a drop-in, an extension's source folder, or a whole checkout."""
+"""Which drop-ins replace what is meant (a name, a source folder, a checkout, what is installed), and what must be built
+natively, each with the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from splatfix.checks.checkout.rasterizer_calls import unanswered
+from splatfix.checks.checkout.recognition import stack_of
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, fill_in, run, say
 from splatfix.knowledge.dropins import (
@@ -15,13 +18,16 @@ from splatfix.knowledge.dropins import (
     IRREPLACEABLE,
     IRREPLACEABLE_VARIANTS,
     Dropin,
+    declared_dropin,
     dropin_for_variant,
     dropin_named,
     known_names,
     refusal,
+    refusals,
 )
+from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import stacks, variant, variants
-from splatfix.model import Checkout
+from splatfix.model import Checkout, Source
 from splatfix.model.option import Native, Replacement, Request
 from splatfix.plan.case import Case, not_applicable
 from splatfix.plan.checkout import (
@@ -33,11 +39,12 @@ from splatfix.plan.checkout import (
     is_source,
     read_sources,
 )
+from splatfix.plan.faces import Usage, derive_face, usage_of
 from splatfix.plan.hosts import host_obstacle
-from splatfix.plan.parts import NativePart, native_parts
-from splatfix.plan.replacement import replacement_for
+from splatfix.plan.parts import NativePart, native_parts, variants_of_face
 
 _SHARED_NAME = "diff-gaussian-rasterization"
+_ASSUMED_DEPTH = "its depth map is taken for the sum of z alpha T: its CUDA source is not there"
 _NOTHING_ASKED = Request(sources=(), backend="pure")
 
 
@@ -95,19 +102,17 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
 def _of_a_host(checkout: Checkout) -> Replacement | None:
     """Choose what replaces the compiled module of a source that is itself the host of a drop-in (gsplat's own), beside an
     installed host of the same release; None where it is no such source."""
-    for dropin in DROPINS:
-        for item in checkout.sources:
-            source = item.source
-            if not dropin.host or source.name != dropin.host or item.path != ".":
-                continue
-            releases = dropin.host_releases
-            if source.version and source.version not in releases:
-                reason = f"the drop-in for its compiled module was made for {' and '.join(releases)}"
-                return Replacement(native=(Native(f"{source.name} {source.version}", reason),))
-            if source.version:
-                releases = {source.version: releases[source.version]}
-            return Replacement((replace(dropin, host_releases=releases),))
-    return None
+    source = next((item.source for item in checkout.sources if item.path == "."), None)
+    dropin = next((item for item in DROPINS if source and item.host and item.host == source.name), None)
+    if source is None or dropin is None:
+        return None
+    releases = dropin.host_releases
+    if source.version and source.version not in releases:
+        reason = f"the drop-in for its compiled module was made for {' and '.join(releases)}"
+        return Replacement(native=(Native(f"{source.name} {source.version}", reason),))
+    if source.version:
+        releases = {source.version: releases[source.version]}
+    return Replacement((replace(dropin, host_releases=releases),))
 
 
 def _by_name(text: str, request: Request) -> Replacement | Rejected:
@@ -124,21 +129,17 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         checkout = request.install(*named, text="Or give the trainer's checkout")
         steps = (say(f"Name it: {kinds}"), checkout)
         return Rejected.of("plan.variant-not-said", text=text, todo=steps)
-    row = variant(kind) if name == _SHARED_NAME and kind in IRREPLACEABLE_VARIANTS else None
-    if name == _SHARED_NAME and row is None:
-        return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
-    if row:
-        extension, beside = row.module, companions(row.module, kind)
-        subject = f"{row.module} ({kind}): {IRREPLACEABLE_VARIANTS[kind]}"
-    elif name in IRREPLACEABLE:
-        extension, beside = name, companions(name)
-        subject = f"{text}: {IRREPLACEABLE[name]}"
-    else:
+    extension, reason, row = name, IRREPLACEABLE.get(name, ""), variant(kind)
+    if name == _SHARED_NAME:
+        if row is None or kind not in IRREPLACEABLE_VARIANTS:
+            return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
+        extension, reason, text = row.module, IRREPLACEABLE_VARIANTS[kind], f"{row.module} ({kind})"
+    elif not reason:
         return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
-    return _nothing_replaces(subject, (build,), beside, request)
+    return _nothing_replaces(f"{text}: {reason}", (build,), companions(extension, kind), request)
 
 
 def _nothing_replaces(
@@ -158,30 +159,173 @@ def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
     Args:
         extension: a module or distribution; where several share the name, ``variant_key`` tells which.
     """
-    module = extension.replace("-", "_")
-    keys = {variant_key}
+    module, keys = extension.replace("-", "_"), {variant_key}
     if not variant_key:
         keys = {row.key for row in variants(module)} | {extension}
-    names: set[str] = set()
+    needed: set[str] = set()
     for stack in stacks():
-        needed = {*stack.needs, *stack.also_needs}
-        for dropin in DROPINS if keys & needed else ():
-            own = {*dropin.serves}
-            if not dropin.variant:
-                own |= {dropin.module, dropin.distribution, dropin.host}
-            if dropin.module != module and own & needed:
-                names.add(dropin.name)
+        needs = {*stack.needs, *stack.also_needs}
+        if keys & needs:
+            needed |= needs
+    names = []
+    for dropin in DROPINS:
+        own = {*dropin.serves}
+        if not dropin.variant:
+            own |= {dropin.module, dropin.distribution, dropin.host}
+        if dropin.module != module and own & needed:
+            names.append(dropin.name)
     return tuple(sorted(names))
+
+
+def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacement:
+    """Decide for every extension that a checkout brings or calls. The one place that decides; reads nothing but the facts.
+
+    A drop-in stands in where it answers every call of the checkout, and where the extension's own source, if it is
+    there, is a variant that the drop-in was made for. A rasterizer that no table lists gets a drop-in with the face by
+    which it is called, where all of that face has a meaning.
+
+    Args:
+        order: what rasterizers that no table lists give back, in order, where the user says it.
+    """
+    dropins: list[Dropin] = []
+    native: list[Native] = []
+    for module in dict.fromkeys(_modules(checkout)):
+        usage = usage_of(module, checkout)
+        chosen: Dropin | Native | str = _by_tables(usage, checkout)
+        if isinstance(chosen, str):
+            chosen = _by_face(chosen, usage, checkout, order)
+        if isinstance(chosen, Native):
+            native.append(chosen)
+        elif _is_imported(module, checkout):
+            face, depth_was_read = chosen.declared, usage.known or (usage.source and usage.source.depth)
+            if face and "depth" in face.results and not depth_was_read:
+                note = f"{chosen.note}; {_ASSUMED_DEPTH}"
+                chosen = replace(chosen, declared=replace(face, assumed=_ASSUMED_DEPTH), note=note)
+            dropins.append(chosen)
+    return Replacement(tuple(dropins), tuple(native))
+
+
+def _modules(checkout: Checkout) -> Iterator[str]:
+    """Yield the import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs.
+
+    Where the imports of its code are known, a submodule's name or the table of its stack adds nothing that none imports.
+    """
+    sources = [item.source for item in checkout.sources]
+    built = [module for source in sources for module in _modules_of(source)]
+    yield from built
+    own = {*built, *(item.module for item in checkout.shadows)}
+    for name in checkout.imports:
+        if name not in own and name.removesuffix("_cuda") not in own:
+            yield name
+    served = {dropin.host or dropin.module for dropin in DROPINS}
+    # what a submodule is named after, where there is a drop-in for it or it is known to have none
+    folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
+    known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
+    candidates = sorted((folders & known) - {name.rpartition(".")[2] for name in built})
+    stack = stack_of(checkout)
+    for key in (*stack.needs, *stack.also_needs) if stack else ():
+        row = variant(key)
+        if row:
+            candidates.append(row.module)
+        elif key in served:
+            candidates.append(key)
+    yield from (name for name in candidates if _is_imported(name, checkout))
+
+
+def _is_imported(module: str, checkout: Checkout) -> bool:
+    """Tell whether code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
+    imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
+    imported.update(item.name for item in checkout.needs)
+    own = [name for item in checkout.sources if item.path == "." for name in _modules_of(item.source)]
+    tops = {name.partition(".")[0] for name in (*imported, *own)}
+    return not imported or module.partition(".")[0] in tops
+
+
+def _modules_of(source: Source) -> tuple[str, ...]:
+    """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
+    modules: dict[str, None] = {}
+    for module in filter(None, source.modules):
+        package, _, last = module.rpartition(".")
+        beside = module.removesuffix("_cuda")
+        name = module
+        if package and last == "_C":
+            name = package
+        elif beside in source.packages:
+            name = beside
+        modules[name] = None
+    tops = tuple(dict.fromkeys(name.partition(".")[0] for name in source.packages))
+    return tuple(modules) or tops or (source.label.replace("-", "_"),)
+
+
+def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
+    """Return the drop-in that was made for a module, else why there is none; "" where its face may tell."""
+    module, face = usage.module, usage.source
+    candidates = [dropin for dropin in DROPINS if module in (dropin.module, dropin.host)]
+    package, _, last = module.rpartition(".")
+    if package and any(dropin.module == last for dropin in DROPINS):
+        return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
+    if not candidates or usage.obstacle:
+        return IRREPLACEABLE.get(canonicalize_name(module), "")
+    host = candidates[0].host
+    published = [item.path for item in checkout.submodules if f"/nerfstudio-project/{host}" in item.url]
+    for item in checkout.sources:
+        if host and item.source.name == host and item.path not in (".", *published):
+            return f"the checkout has its own in {item.path}, and no drop-in was made for that"
+    stack, keys = stack_of(checkout), tuple[str, ...]()
+    if face:
+        keys = variants_of_face(face)
+    elif stack:
+        rows = map(variant, stack.needs)
+        keys = tuple(row.key for row in rows if row and row.module == module)
+    # its own source says which variant it is; without it whatever answers the calls will do
+    fitting = [dropin for dropin in map(dropin_for_variant, keys) if dropin]
+    if not face:
+        fitting += candidates
+    answering = next((dropin for dropin in fitting if not any(unanswered(checkout, dropin))), None)
+    if answering and (usage.calls or keys or len(candidates) == 1):
+        return answering
+    refused = next(filter(None, map(refusal, keys)), "")
+    if usage.calls and not face:
+        return ""
+    if refused or face:
+        return refused
+    if len(candidates) > 1:
+        return "which of the packages of that name is called cannot be read"
+    location, problems = next(unanswered(checkout, candidates[0]))
+    return f"{candidates[0].name} comes nearest, and does not answer {location}: {'; '.join(problems)}"
+
+
+def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
+    """Return a drop-in with the face by which a rasterizer is called, else why there is none.
+
+    Args:
+        reason: why none was made for it, as the tables say.
+    """
+    module = usage.module
+    # what is neither called nor there shows no face
+    shows_face = usage.obstacle or usage.calls or usage.source
+    if canonicalize_name(module) in IRREPLACEABLE or not shows_face:
+        return Native(module, reason)
+    face = derive_face(usage, order)
+    if isinstance(face, NotReadable):
+        # what a table says of it is more than what was read
+        if reason in refusals():
+            return Native(module, reason)
+        return Native(module, face.reason, undetermined=face.undetermined)
+    dropin = declared_dropin(face)
+    for location, problems in unanswered(checkout, dropin):
+        lacks = f"a drop-in with its face does not answer {location}: {'; '.join(problems)}"
+        return Native(module, lacks)
+    return dropin
 
 
 def usable_dropins(case: Case) -> Replacement | Rejected:
     """Choose the drop-ins for what is meant, without those that are installed."""
     if case.kept:
         return not_applicable(f"{', '.join(case.kept)} must not change (--keep)")
-    checkout = case.context.checkout
+    checkout, replacement = case.context.checkout, case.sources.replacement
     parts = case.parts or native_parts(case.context, case.sources)  # none is judged without a target
     installed = {name for part in parts if part.dropin and not part.unfit for name in part.names}
-    replacement = case.sources.replacement
     # where the sources themselves have not told, by how they call it
     if not replacement.dropins and not replacement.native:
         if checkout and not case.sources.variants:
@@ -201,19 +345,18 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
         else:
             missing.append(dropin)
     replacement = Replacement(tuple(missing), tuple(native))
-    if replacement.useless:
-        obstacles = []
-        for item in replacement.native:
-            # without a name the reason is about all of them, and a sentence of its own
-            subject = f"nothing replaces {item.module}" if item.module else ""
-            obstacles.append(": ".join(filter(None, (subject, item.reason))))
-        others = ""
-        if missing:
-            others = f"; of the others {', '.join(replacement.names)} can be replaced"
-        return not_applicable("; ".join(obstacles) + others)
-    if not missing and (case.parts or (parts and all(part.dropin for part in parts))):
+    if not missing and not native and (case.parts or (parts and all(part.dropin for part in parts))):
         return not_applicable("every extension is one of splatfix's drop-ins already")
-    return replacement
+    if not replacement.useless:
+        return replacement
+    obstacles = []
+    for item in native:
+        # without a name the reason is about all of them, and a sentence of its own
+        subject = f"nothing replaces {item.module}" if item.module else ""
+        obstacles.append(": ".join(filter(None, (subject, item.reason))))
+    if missing:
+        obstacles.append(f"of the others {', '.join(replacement.names)} can be replaced")
+    return not_applicable("; ".join(obstacles))
 
 
 def _by_parts(parts: Iterable[NativePart]) -> Replacement:
@@ -223,17 +366,15 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
     for part in parts:
         names = (canonicalize_name(part.name), *part.names)
         fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
+        reason = "it has no drop-in"
         if part.variant:
             by_variant = dropin_for_variant(part.variant)
-            if by_variant:
-                chosen.append(by_variant)
-            else:
-                native.append(Native(part.name, refusal(part.variant) or "no drop-in was made for it"))
-        elif len(fitting) == 1:
-            chosen.append(fitting[0])
+            fitting = list(filter(None, (by_variant,)))
+            reason = refusal(part.variant) or "no drop-in was made for it"
+        elif fitting:
+            reason = "several packages share this name, and which one it is cannot be determined here"
+        if len(fitting) == 1:
+            chosen += fitting
         else:
-            reason = "it has no drop-in"
-            if fitting:
-                reason = "several packages share this name, and which one it is cannot be determined here"
             native.append(Native(part.name, reason))
     return Replacement(tuple(chosen), tuple(native))

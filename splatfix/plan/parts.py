@@ -15,7 +15,6 @@ from splatfix.knowledge.stacks import (
     Traits,
     best_matches,
     explain_mismatch,
-    identify,
     stacks,
     variant,
     variants,
@@ -129,12 +128,13 @@ def _installed(
         item for item in findings if item.status is Status.FAIL and is_about(item, package, context.facts)
     ]
     unfit = [item.summary.rstrip(".") for item in failed]
+    objection, conflict = other_variant(package, keys)
     # a checkout's own call of the package was compared with it, and fits: that says more than the variant's name
     compared = (
         item for item in findings if item.code == "rasterizer-api-mismatch" and item.status is Status.PASS
     )
     if not any(fact.name == package.folder for item in compared for fact in item.evidence):
-        unfit.append(other_variant(package, keys))
+        unfit.append(objection)
     key = ""
     if known:
         key = next(iter(variant_names(package)), "")
@@ -147,7 +147,7 @@ def _installed(
         error,
         tuple(filter(None, dict.fromkeys(unfit))),
         names=names_of(package),
-        conflict=conflict_with(package, keys),
+        conflict=conflict,
     )
 
 
@@ -173,47 +173,32 @@ def is_about(finding: Finding, package: SplatPackage, facts: Facts) -> bool:
     return named or subject.startswith(f"{package.module}.")
 
 
-def other_variant(package: SplatPackage, expected: Collection[str]) -> str:
-    """Say why an installed rasterizer is not the one that is meant; "" where it may be, or where that cannot be told.
+def other_variant(package: SplatPackage, expected: Collection[str]) -> tuple[str, str]:
+    """Say why an installed rasterizer is not the one that is meant, and whose trainer will not find it once that one takes its
+    place, as sentences; "" where it may be the one, or where that cannot be told.
 
     Args:
         expected: keys of the variants that would do.
     """
     rows = [row for row in map(variant, expected) if row and row.kind == "rasterizer"]
     if not rows or package.settings is None or package.error:
-        return ""
-    kinds = _kinds(package)
+        return "", ""
+    by_traits, called = variant_names(package), Traits(settings=package.settings, returns=package.returns)
     # a drop-in has no compiled part by which it could be told from its twins: how it is called must do
-    called_alike = any(not explain_mismatch(row.key, _interface(package)) for row in rows)
-    if set(kinds) & set(expected) or (called_alike and not variant_names(package)):
-        return ""
-    kind = "a variant that splatfix does not know"
+    kinds = by_traits or best_matches(leaf(package), called)
+    called_alike = any(not explain_mismatch(row.key, called) for row in rows)
+    if {*kinds} & {*expected} or (called_alike and not by_traits):
+        return "", ""
+    kind, owner = "a variant that splatfix does not know", "of another kind"
     if kinds:
         kind = f"the variant {' or '.join(kinds)}"
-    return f"what is installed is {kind}, and {' or '.join(row.key for row in rows)} is meant"
-
-
-def _kinds(package: SplatPackage) -> tuple[str, ...]:
-    """Return what it is by all its traits; where that is no variant (a drop-in has no compiled part), by how it is called."""
-    by_call = identify(leaf(package), _interface(package))
-    return variant_names(package) or tuple(match.variant.key for match in by_call)
-
-
-def _interface(package: SplatPackage) -> Traits:
-    """Return how a trainer calls a rasterizer."""
-    return Traits(settings=package.settings, returns=package.returns)
-
-
-def conflict_with(package: SplatPackage, expected: Collection[str]) -> str:
-    """Say whose trainer calls the installed variant and will not find it once another one takes its place, as a sentence."""
-    if not other_variant(package, expected):
-        return ""
-    kinds = set(_kinds(package))
-    losers = [row.name for row in stacks() if kinds & {*row.needs} and not {*expected} & {*row.needs}]
-    kind = "of another kind"
+    losers = [row.name for row in stacks() if {*kinds} & {*row.needs} and not {*expected} & {*row.needs}]
     if losers:
-        kind = f"that of {few(losers, 2)}"
-    return f"the installed {package.module} is {kind}; what calls it will no longer run in this environment"
+        owner = f"that of {few(losers, 2)}"
+    return (
+        f"what is installed is {kind}, and {' or '.join(row.key for row in rows)} is meant",
+        f"the installed {package.module} is {owner}; what calls it will no longer run in this environment",
+    )
 
 
 def variants_of_face(face: PackageSource) -> tuple[str, ...]:

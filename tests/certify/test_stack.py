@@ -20,7 +20,7 @@ from splatfix.core.step import Command
 from splatfix.core.toml import parse_toml
 from splatfix.facts import gather, read_arguments, with_checkout
 from splatfix.knowledge.breakages import source_patterns
-from splatfix.plan.replacement import replacement_for
+from splatfix.plan.dropins import replacement_for
 from tests.certify.conftest import failed_criteria, put_dropin, reached
 from tests.files import contents
 from tests.plan.machines import refused

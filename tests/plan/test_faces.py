@@ -18,9 +18,8 @@ from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.dropins import Dropin, declared_dropin
 from splatfix.knowledge.faces import BASE_ARGUMENTS, BASE_SETTINGS, DeclaredFace, NotReadable
 from splatfix.model.steps import MakeDropin
-from splatfix.plan.dropins import choose_dropins
+from splatfix.plan.dropins import choose_dropins, replacement_for
 from splatfix.plan.faces import derive_face, order_of, usage_of
-from splatfix.plan.replacement import replacement_for
 from tests.archs import request_for
 from tests.files import put
 

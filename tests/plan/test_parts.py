@@ -13,7 +13,7 @@ from splatfix.model import Checkout, Distribution, Extension, Fact, Facts, Linka
 from splatfix.model.steps import BuildWheel
 from splatfix.plan import OptionKind, Options, summarise
 from splatfix.plan.checkout import variants_of_source
-from splatfix.plan.parts import conflict_with, other_variant
+from splatfix.plan.parts import other_variant
 from tests.archs import goal, request_for
 from tests.checks.test_packages import package
 from tests.plan.machines import (
@@ -68,17 +68,14 @@ def test_another_stacks_variant_is_not_kept_but_rebuilt(dropin: bool) -> None:
 
 
 def test_twins_of_one_interface_are_no_other_variant() -> None:
-    assert other_variant(package("inria-v1"), ("sugar",)) == ""
-    assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ""
-    assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == "", "that is no rasterizer"
-
-
-def test_a_drop_in_is_known_by_how_it_is_called() -> None:
-    """It has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    """A drop-in has no compiled part and classes of its own, so that not all its traits are those of the variant."""
+    assert other_variant(package("inria-v1"), ("sugar",)) == ("", "")
+    assert other_variant(package("inria-v1"), ("inria-2024-dr_aa",)) != ("", "")
+    assert other_variant(package("inria-v1"), ("simple-knn-86710c2",)) == ("", ""), "that is no rasterizer"
     bare = package("mip", exports=(), classes=("GaussianRasterizer", "Other"), forward=("anything",))
-    assert other_variant(bare, ("mip",)) == ""
-    assert "mcmc is meant" in other_variant(bare, ("mcmc",))
-    assert "that of Mip-Splatting" in conflict_with(bare, ("mcmc",))
+    assert other_variant(bare, ("mip",)) == ("", "")
+    objection, conflict = other_variant(bare, ("mcmc",))
+    assert "mcmc is meant" in objection and "that of Mip-Splatting" in conflict
 
 
 def test_the_checkouts_call_decides_over_the_variant() -> None:

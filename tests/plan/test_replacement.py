@@ -16,8 +16,7 @@ from splatfix.knowledge.stacks import Variant, variant
 from splatfix.model import Checkout
 from splatfix.model.steps import MakeDropin
 from splatfix.plan import NO_SOURCES, OptionKind, summarise
-from splatfix.plan.dropins import choose_dropins
-from splatfix.plan.replacement import replacement_for
+from splatfix.plan.dropins import choose_dropins, replacement_for
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.machines import healthy, plan, why_not
