@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from splatfix.app import (
         cache,
         certify,
-        checks,
         diagnose,
         dockerfile,
         explain,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -14,19 +15,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
-from splatfix.app.answers import Answers
 from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
-from splatfix.context import Goal, make_context
-from splatfix.core.errors import Exit, SplatfixError, usage_error
-from splatfix.core.step import Step, run, say
+from splatfix.context import Context, Goal, make_context
+from splatfix.context.commands import pip, python_option
+from splatfix.core.errors import Exit, Rejected, SplatfixError, usage_error
+from splatfix.core.step import PlainStep, Step, fill_in, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
 from splatfix.explain.passthrough import run_and_copy
 from splatfix.facts import choose_python, gather, load
-from splatfix.knowledge.failures import failure_class, failure_classes, spelled
+from splatfix.knowledge.dropins import dropin_named
+from splatfix.knowledge.failures import Failure, failure_class, failure_classes, spelled
 from splatfix.knowledge.tables import pair
 from splatfix.model import Facts, Finding, Status
+from splatfix.model.option import BUILDING, REPLACING, OptionKind, Plan
+from splatfix.model.steps import MakeDropin
+from splatfix.plan import Case, rank
+from splatfix.plan.requirements import usable_torch
 from splatfix.report import console as consoles
 from splatfix.report import explanation as report
 
@@ -34,6 +40,7 @@ _COPY_IN_MEMORY = 8 << 20
 """Bytes of a command's output that are kept in memory; more of it goes to a temporary file."""
 _ELSEWHERE = ("apptainer", "docker", "kubectl", "podman", "singularity", "ssh", "sudo", "wsl", "wsl.exe")
 """Programs that run a command somewhere else: what is true of this machine need not be true there."""
+_NO_COMPILER = "Or with no compiler at all: drop-ins whose CUDA code the NVRTC of a CUDA torch compiles"
 
 
 class ExplainRequest(Struct, frozen=True):
@@ -233,3 +240,68 @@ def _fitted(
     if not any(step.kind == "install-nvrtc" for step in steps):
         steps += without_compiler
     return replace(cause, fix=tuple(dict.fromkeys([*steps, *general] if steps else cause.fix)))
+
+
+class Answers:
+    """What answers each class of failure, as commands: on one machine, else where any machine takes them."""
+
+    def __init__(self, context: Context | None = None) -> None:
+        """Take the machine where it failed; None where its facts are not known."""
+        self._context = context
+
+    def without_compiler(self, failure: Failure, dropins: Sequence[str]) -> tuple[Step, ...]:
+        """Return drop-ins with CUDA code, for a class that a compiler has a part in; () where no CUDA torch is published for it.
+
+        Args:
+            dropins: modules it concerns that have such a drop-in.
+        """
+        context = self._context
+        if not dropins or not failure.answer.without_compiler:
+            return ()
+        text, named = _NO_COMPILER, tuple(dropins)
+        if not all(dropin_named(name) for name in dropins):
+            # several packages share the name of a rasterizer: the checkout says which of them is meant
+            text, named = f"{text} (in the trainer's folder)", (".",)
+        argv: tuple[str, ...] = ("splatfix", "install", *named, "--backend", "nvrtc")
+        if context is None:
+            return (fill_in(*argv, text=text),)
+        # why there is no usable torch is told by the plan, to who asks for one
+        if isinstance(usable_torch(context, cuda=True), Rejected):
+            if context.platform is None:
+                return ()
+            text = f"{text}; install a CUDA build of torch first"
+        argv += python_option(context.facts)
+        if not context.archs:
+            argv += ("--target", "ARCH")
+        return (fill_in(*argv, text=text),)
+
+    def to(self, failure: Failure) -> tuple[Step, ...]:
+        """Return the commands that answer a class of failure; () where none is known to."""
+        answer, context = failure.answer, self._context
+        if answer.pip and context is None:
+            text = "In the environment where it failed"
+            return (run("python", "-m", "pip", "install", *answer.pip, text=text),)
+        if answer.pip and context is not None:
+            return (pip(context.facts, "install", *answer.pip),)
+        if answer.option == "other-torch":
+            return self._first((OptionKind.OTHER_TORCH,))
+        if answer.option == "build":
+            return self._first(BUILDING) or self._first(REPLACING)
+        return answer.steps
+
+    @cached_property
+    def _options(self) -> tuple[Plan, ...]:
+        if self._context is None:
+            return ()
+        return rank(Case(context=self._context)).available
+
+    def _first(self, kinds: Collection[OptionKind]) -> tuple[Step, ...]:
+        """Return the steps of the least invasive available option of these kinds."""
+        plan = next((plan for plan in self._options if plan.kind in kinds), None)
+        steps = []
+        for step in plan.steps if plan else ():
+            by_nvrtc = isinstance(step, MakeDropin) and step.backend == "nvrtc"
+            # a step of a plan begins in lower case, behind its number
+            text = step.text[:1].upper() + step.text[1:]
+            steps.append(PlainStep(text, step.command, "install-nvrtc" if by_nvrtc else ""))
+        return tuple(steps)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splatfix.app.interrupts import environment_state, on_interrupt
-from splatfix.app.options import checkout_of, lanes
+from splatfix.app.options import lanes
 from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
@@ -43,7 +43,7 @@ from splatfix.plan import (
     summarise,
 )
 from splatfix.plan import Request as Request  # built by the command line
-from splatfix.plan.checkout import NoExtension, absolute
+from splatfix.plan.checkout import NoExtension, absolute, many_things
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line
@@ -347,6 +347,16 @@ def _checkouts(sources: Sequence[str]) -> list[Path]:
     """List the checkouts that the sources are, or are of: what an extension's build lacks may be a submodule above it."""
     folders = filter(None, map(resolved_folder, sources))
     return list(dict.fromkeys(map(checkout_around, folders)))
+
+
+def checkout_of(sources: Sequence[str]) -> Path | None:
+    """Return the one folder that was named, to be read as ``diagnose --repo`` reads it, so that both judge it alike."""
+    if len(sources) != 1:
+        return None
+    folder = Path(sources[0]).expanduser()
+    if folder.is_dir() and many_things(folder.resolve()) is None:
+        return folder
+    return None
 
 
 def _to_fetch(sources: Sequence[str]) -> tuple[Step, ...]:

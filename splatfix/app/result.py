@@ -7,16 +7,17 @@ import html
 import io
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from splatfix.core.errors import Exit, SplatfixError
+from splatfix.core.errors import Exit, SplatfixError, usage_error
 from splatfix.core.files import dumps
 from splatfix.core.redact import without_credentials
 from splatfix.core.streams import discard_output
+from splatfix.knowledge import Arch, RequestedTarget, parse_requested, parse_targets
 from splatfix.report.documents import envelope
 
 if TYPE_CHECKING:
@@ -157,6 +158,32 @@ def target_python(given: str | None) -> str:
     if choice.python and given is None and not choice.activated:
         show_message(f"Environment: {choice.python}, {choice.why}.")
     return choice.interpreter()
+
+
+def archs(targets: Iterable[str] | None) -> tuple[Arch, ...]:
+    """Read ``--target`` values where only a named GPU makes sense, each once, in the order given.
+
+    Raises:
+        SplatfixError: ``unknown-arch`` (exit code 2), also for ``auto``.
+    """
+    try:
+        return tuple(dict.fromkeys(arch for text in _each(targets) for arch in parse_targets(text)))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def archs_or_auto(targets: Iterable[str] | None) -> tuple[RequestedTarget, ...]:
+    """Read ``--target`` values as :func:`archs` does, ``auto`` for this machine's own GPUs among them."""
+    try:
+        return parse_requested(_each(targets))
+    except ValueError as error:
+        raise usage_error("unknown-arch", str(error)) from error
+
+
+def _each(targets: Iterable[str] | None) -> Iterable[str]:
+    if isinstance(targets, str):  # one name, and not its letters
+        return (targets,)
+    return targets or ()
 
 
 def is_terminal() -> bool:

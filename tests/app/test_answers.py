@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from splatfix.app.answers import Answers
-from splatfix.app.explain import ExplainRequest, explain
+from splatfix.app.explain import Answers, ExplainRequest, explain
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.files import write_json
