@@ -180,13 +180,19 @@ def _facts(request: DiagnoseRequest) -> Facts:
         return machine_facts.load(request.facts_file)
     if request.repo is not None and not request.repo.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.repo)
-    choice = machine_facts.choose_python(request.python)
-    with on_interrupt(lambda: _partial_recording(request.record)):
+    choice, record = machine_facts.choose_python(request.python), request.record
+
+    def interrupted() -> str:
+        if record is None or not record.is_dir() or not any(record.iterdir()):
+            return ""
+        return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
+
+    with on_interrupt(interrupted):
         facts = machine_facts.gather(
             choice.python,
             chosen=choice.why,
             try_imports=request.try_imports,
-            record=request.record,
+            record=record,
             redact=request.redact,
         )
     if request.repo is None:
@@ -194,19 +200,8 @@ def _facts(request: DiagnoseRequest) -> Facts:
     return machine_facts.with_checkout(facts, request.repo, source_patterns(), started=True)
 
 
-def _partial_recording(record: Path | None) -> str:
-    """Return the message for a recording that an interrupt cut off; "" where none had begun."""
-    if record is None or not record.is_dir() or not any(record.iterdir()):
-        return ""
-    return f"Interrupted: no diagnosis was made; the recording in {record} is incomplete. Remove it."
-
-
 def why_step(request: DiagnoseRequest, sources: Sequence[str]) -> Step:
-    """Return the command that shows all options for what was diagnosed.
-
-    Args:
-        sources: the checkout, where something can be built of it.
-    """
+    """Return the command that shows all options for what was diagnosed: for the checkout, where something can be built of it."""
     machine = value_options({"--facts": request.facts_file, "--python": request.python})
     argv = (*sources, "--dry-run", "--why", *target_options(request.targets), *machine)
     return run("splatfix", "install", *argv)
@@ -219,11 +214,8 @@ def next_steps(facts: Facts, python: str | None) -> tuple[Step, ...]:
     named = value_options({"--python": python})
     packages = facts.environment.packages.value or ()
     if any(has_reference(item.module) for item in packages):
-        return (
-            run(
-                "splatfix", "certify", "--level", "2", *named, text="Next: check the accuracy of the kernels"
-            ),
-        )
+        text = "Next: check the accuracy of the kernels"
+        return (run("splatfix", "certify", "--level", "2", *named, text=text),)
     return training_steps(facts, *named)
 
 

@@ -19,7 +19,7 @@ from splatfix.app.result import Result
 from splatfix.checks import run_checks, select
 from splatfix.context import Context, Goal, make_context
 from splatfix.context.commands import pip, python_option
-from splatfix.core.errors import Exit, Rejected, SplatfixError, usage_error
+from splatfix.core.errors import Exit, Rejected, SplatfixError
 from splatfix.core.step import PlainStep, Step, fill_in, run, say
 from splatfix.explain import Explanation, FailureCause, MachineEvidence, known_classes
 from splatfix.explain import explain as read_log
@@ -90,20 +90,17 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
     else:
         with _opened(request) as stream:
             explanation = _explained(stream, facts)
-    exit_code: int = Exit.OK
-    collect: tuple[Step, ...] = ()
+    exit_code, collect = Exit.OK, list[Step]()
     if explanation is not None and not explanation.recognised:
         exit_code = Exit.UNDETERMINED
         start = "Give the whole log, from the command on: the cause stands at the first error, not the last."
-        again = say("For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1.")
-        collect = (say(start), again)
+        again = "For CUDA errors while training: run it again with CUDA_LAUNCH_BLOCKING=1."
+        collect = [say(start), say(again)]
         if request.facts_file is None and request.python is None:
             save = ("splatfix", "diagnose", "--save", "facts.json")
-            collect = (say(start), run(*save, text="Facts of the machine, for --facts"), again)
+            collect.insert(1, run(*save, text="Facts of the machine, for --facts"))
         if explanation.success:
-            collect = (say("If something fails after it, give the log of that command."),)
-    if command_exit_code is not None:
-        exit_code = command_exit_code
+            collect = [say("If something fails after it, give the log of that command.")]
 
     def data() -> dict[str, Any]:
         return report.document(
@@ -115,7 +112,8 @@ def explain(request: ExplainRequest, *, as_json: bool = False) -> Explained:
             report.show(consoles.err() if request.command else console, explanation, collect)
 
     causes = explanation.causes if explanation is not None else ()
-    return Explained(command="explain", data=data, text=text, exit_code=exit_code, causes=causes)
+    code: int = exit_code if command_exit_code is None else command_exit_code
+    return Explained(command="explain", data=data, text=text, exit_code=code, causes=causes)
 
 
 def list_classes(name: str = "") -> Result:
@@ -128,8 +126,7 @@ def list_classes(name: str = "") -> Result:
     if name:
         classes = tuple(item for item in classes if item.name == spelled(name))
         if not classes:
-            todo = run("splatfix", "explain", "--list", text="List the classes")
-            raise usage_error("unknown-class", f"There is no failure class {name!r}.", todo)
+            raise SplatfixError.of("app.unknown-class", name=name)
 
     def text(console: Console) -> None:
         if name:
@@ -142,22 +139,21 @@ def list_classes(name: str = "") -> Result:
 
 @contextmanager
 def _opened(request: ExplainRequest) -> Iterator[BinaryIO]:
-    """A log as bytes: a file, or standard input."""
+    """Open a log as bytes: a file, or standard input."""
     path = request.log
     if request.words:
         yield io.BytesIO(request.words.encode("utf-8", "replace"))
-        return
-    if path is None or str(path) == "-":
+    elif path is None or str(path) == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise SplatfixError.of("app.no-log")
         yield sys.stdin.buffer
-        return
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
-    with stream:
-        yield stream
+    else:
+        try:
+            stream = path.open("rb")
+        except OSError as error:
+            raise SplatfixError.of("app.no-such-log", path=path, reason=error.strerror or error) from error
+        with stream:
+            yield stream
 
 
 def _facts_here(python: str | None) -> tuple[Facts, str]:

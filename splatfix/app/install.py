@@ -128,13 +128,8 @@ def require_downloads(plan: Plan) -> None:
                 if package:
                     spare = "On Debian and Ubuntu this spares the download"
                     todo.insert(0, run("sudo", "apt-get", "install", package, text=spare))
-                raise SplatfixError.of(
-                    "app.download-unreachable",
-                    todo=tuple(todo),
-                    subject=step.subject,
-                    address=address,
-                    reason=error,
-                ) from error
+                blanks = {"subject": step.subject, "address": address, "reason": error}
+                raise SplatfixError.of("app.download-unreachable", todo=tuple(todo), **blanks) from error
 
 
 def carried_out(
@@ -161,15 +156,10 @@ def carried_out(
         install_progress(console.err(), verbose=request.verbose) as progress,
     ):
         cache = WheelCache() if request.use_cache else None
-        outcome = execute(
-            plan,
-            facts,
-            progress=progress,
-            cache=cache,
-            reinstall=request.reinstall,
-            fetchers=wheels.fetchers,
+        done = execute(
+            plan, facts, progress=progress, cache=cache, reinstall=request.reinstall, fetchers=wheels.fetchers
         )
-        outcome = measured(outcome, facts, revert)
+        outcome = measured(done, facts, revert)
     return Result(
         "install",
         lambda: installation.install_document(outcome=outcome),
@@ -388,12 +378,7 @@ def planned(case: Case, *, named: bool) -> Plan | Rejected:
     # what is installed could be meant
     context = case.context
     rebuild = [context.reinstall(name, text=f"To rebuild the installed {name}") for name in context.owners]
-    return Rejected(
-        code="no-source",
-        what=f"No SOURCE was named. {problem}",
-        todo=(*todo, *rebuild),
-        exit_code=Exit.USAGE,
-    )
+    return Rejected.of("app.no-source", problem=problem, todo=(*todo, *rebuild))
 
 
 def install_step(plan: Plan) -> Step:
@@ -410,8 +395,7 @@ def next_steps(outcome: InstallOutcome, facts: Facts) -> tuple[Step, ...]:
     python = outcome.plan.python
     if not any(has_reference(item.subject) for item in outcome.items):
         return (run("splatfix", "diagnose", "--python", python, text="Next: look at the whole environment"),)
-    for item in outcome.items:
-        for rung in item.proof:
-            if rung.name is RungName.COMPUTES and rung.reached:
-                return training_steps(facts, "--python", python)
+    rungs = [rung for item in outcome.items for rung in item.proof]
+    if any(rung.name is RungName.COMPUTES and rung.reached for rung in rungs):
+        return training_steps(facts, "--python", python)
     return (run("splatfix", "certify", "--level", "2", "--python", python, text="Next: check accuracy"),)

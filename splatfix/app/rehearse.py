@@ -29,7 +29,7 @@ from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage, source_patterns
 from splatfix.knowledge.dropins import DROPINS, is_rasterizer
-from splatfix.model import Checkout, Distribution, Facts
+from splatfix.model import Checkout, Distribution, ExtensionCall, Facts, RenderCall
 from splatfix.model.option import Native, Replacement
 from splatfix.plan.checkout import incomplete
 from splatfix.plan.dropins import replacement_for
@@ -80,9 +80,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     called |= {item.module for item in replacement.dropins if item.module in checkout.imports}
     if not refused and not (called and replacement.draws):
         refused = (Native("its rasterizer", "no call of one could be read", undetermined=True),)
-    exit_code = Exit.OK
-    if refused:
-        exit_code = _exit_code_of(refused)
+    exit_code = _exit_code_of(refused)
     problem = trainer.obstacle
     if problem is None and gaps.mends and not refused:
         problems = " ".join(f"{mend.summary.rstrip('.')} [{mend.code}]." for mend in gaps.mends)
@@ -131,10 +129,8 @@ def _served(replacement: Replacement, checkout: Checkout) -> tuple[ServedModule,
             returns, assumed, read = item.declared.words, item.declared.assumed, item.declared.read
         elif item.serves:
             read = (("its face", f"the table's {item.serves[0]}"),)
-        called = []
-        for call in (*checkout.calls, *checkout.extension_calls):
-            if item.module in (call.module, call.module.partition(".")[0]):
-                called.append(call)
+        calls: tuple[RenderCall | ExtensionCall, ...] = (*checkout.calls, *checkout.extension_calls)
+        called = [call for call in calls if item.module in (call.module, call.module.partition(".")[0])]
         if called and not any(places(called) in location for _, location in read):
             read = (*read, ("called", places(called)))
         if item.module in empty:
@@ -202,6 +198,8 @@ def _read_trainer(request: RehearseRequest, *typed: str) -> Trainer:
 
 
 def _exit_code_of(refused: Sequence[Native]) -> Exit:
+    if not refused:
+        return Exit.OK
     if any(item.undetermined for item in refused):
         return Exit.UNDETERMINED
     return Exit.FAILURE

@@ -79,9 +79,9 @@ def deliver(result: Result, *, as_json: bool, form: str = "") -> int:
     """Show a result on standard output, as text where neither JSON nor one of its forms is asked for; returns the exit code
     of the process."""
     if form in result.forms:
-        _write_text(result.forms[form]())
+        _write(result.forms[form]())
     elif as_json:
-        _write(result.document())
+        _write(dumps(result.document()))
     else:
         consoles = _consoles()
         result.text(consoles.out())
@@ -94,7 +94,7 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
     """Show an error that ended a command; returns the exit code of the process."""
     if as_json:
         try:
-            _write(envelope(command, problem.exit_code, {}, problem))
+            _write(dumps(envelope(command, problem.exit_code, {}, problem)))
             sys.stdout.flush()
         except OSError:  # writing there is what failed (a full disk)
             discard_output()
@@ -105,12 +105,8 @@ def deliver_error(problem: SplatfixError, command: str, *, as_json: bool) -> int
     return int(problem.exit_code)
 
 
-def _write(document: Mapping[str, Any]) -> None:
-    _write_text(dumps(document))
-
-
-def _write_text(text: str) -> None:
-    """On standard output, as UTF-8 whatever the terminal's encoding is."""
+def _write(text: str) -> None:
+    """Write on standard output, as UTF-8 whatever the terminal's encoding is."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)

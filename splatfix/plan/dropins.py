@@ -117,8 +117,8 @@ def _of_a_host(checkout: Checkout) -> Replacement | None:
 
 def _by_name(text: str, request: Request) -> Replacement | Rejected:
     """Choose the drop-in of a name, such as ``simple_knn``, ``gsplat``, ``diff_gaussian_rasterization@mip``."""
-    name, _, kind = text.partition("@")
-    name = canonicalize_name(name)
+    typed, _, kind = text.partition("@")
+    name: str = canonicalize_name(typed)
     for dropin in DROPINS:
         by_kind = dropin.variant and name == dropin.distribution and kind in (dropin.variant, *dropin.serves)
         if by_kind or (not dropin.variant and not kind and name in (dropin.host, dropin.distribution)):

@@ -73,7 +73,7 @@ def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, 
     for name, keys in variants_by_name.items():
         key, source, folder = next(iter(keys), ""), sources.get(name), ""
         # the normalised names under which it can be installed
-        names = frozenset({canonicalize_name(name)})
+        names = frozenset[str]({canonicalize_name(name)})
         if source:
             names, folder = names | names_built(source), source.folder
         packages = [item for item in context.packages if names_of(item) & names]

@@ -107,11 +107,11 @@ def _option(
         reasons.insert(0, Reason(": ".join(filter(None, parts))))
     # the user's own sources, else the drop-ins, else a placeholder
     sources = case.sources.named or replacement.names or ("CHECKOUT",)
-    certify, options, on_cpu = ("certify", "--renderer", replacement.renderer), (), bool(obstacle)
+    certify, options, on_cpu = ["certify", "--renderer", replacement.renderer], list[str](), bool(obstacle)
     if backend == "nvrtc":
-        options, on_cpu = target_options(case.context.archs), not case.here
+        options, on_cpu = [*target_options(case.context.archs)], not case.here
     if on_cpu:
-        certify += ("--device", "cpu")
+        certify += ["--device", "cpu"]
     install = splatfix(case, "install", *sources, "--backend", backend, *options)
     steps = [
         *first,
