@@ -16,7 +16,6 @@ from splatfix.core.step import Step, fill_in, run, say
 from splatfix.knowledge.dropins import (
     DROPINS,
     IRREPLACEABLE,
-    IRREPLACEABLE_VARIANTS,
     Dropin,
     declared_dropin,
     dropin_for_variant,
@@ -129,12 +128,13 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         checkout = request.install(*named, text="Or give the trainer's checkout")
         steps = (say(f"Name it: {kinds}"), checkout)
         return Rejected.of("plan.variant-not-said", text=text, todo=steps)
-    extension, reason, row = name, IRREPLACEABLE.get(name, ""), variant(kind)
+    extension, reason, row = name, IRREPLACEABLE.get(name), variant(kind)
     if name == _SHARED_NAME:
-        if row is None or kind not in IRREPLACEABLE_VARIANTS:
+        reason = refusal(kind)
+        if row is None or reason is None:
             return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
-        extension, reason, text = row.module, IRREPLACEABLE_VARIANTS[kind], f"{row.module} ({kind})"
-    elif not reason:
+        extension, text = row.module, f"{row.module} ({kind})"
+    elif reason is None:
         return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):

@@ -29,8 +29,6 @@ from splatfix.plan.dropins import usable_dropins
 from splatfix.plan.hosts import host_obstacle, imports_of_hosts
 from splatfix.plan.requirements import NoCuda, usable_python, usable_torch
 
-_VERSION = f"0+splatfix.{__version__}"
-"""The version drop-ins carry: below every real release, and saying where it comes from."""
 _CAVEAT_ON_GPU = "On one GPU so far, an H200, they agree with float64; for others they were emulated on a CPU"
 _KINDS = {"pure": OptionKind.DROPIN, "nvrtc": OptionKind.NVRTC}
 _FIRST_NVRTC = (11, 2)
@@ -61,7 +59,7 @@ def pure(case: Case) -> Plan | Rejected:
     if against:
         obstacle = f"on that GPU ({'; '.join(against)}); on the CPU it can be verified"
     slow = "same values within rounding; far slower than CUDA, for small scenes"
-    return _option(case, replacement, "pure", [slow], unsure, first=first, obstacle=obstacle)
+    return _option(case, replacement, "pure", [slow], unsure, first, obstacle)
 
 
 def nvrtc(case: Case) -> Plan | Rejected:
@@ -85,42 +83,33 @@ def _option(
     backend: str,
     why: Sequence[str],
     unsure: Sequence[str],
-    *,
     first: Sequence[InstallTorch] = (),
     obstacle: str = "",
 ) -> Plan:
-    """Build the plan that installs the drop-ins by a command, compares their numbers, and trains with their rasterizer.
-
-    Args:
-        why: what speaks for this backend, and what a user should know of it.
-        first: what comes before.
-        obstacle: why it cannot be verified on the GPU; "" where it can.
-    """
-    reasons = [*map(Reason, why)]
+    """Build the plan that installs the drop-ins by a command after what comes ``first``, compares their numbers, and trains with
+    their rasterizer: on the CPU where an ``obstacle`` stands before the GPU."""
+    reasons = [(f"{item.module} must be built natively", item.reason) for item in replacement.native]
+    reasons += [(text, "") for text in why]
     if not replacement.dropins and not replacement.native:
-        text = (
-            "whether there is a drop-in depends on the rasterizer that your trainer calls: name the checkout"
-        )
-        reasons.insert(len(reasons) * (backend == "pure"), Reason(text))
-    for item in reversed(replacement.native):
-        parts = (f"{item.module} must be built natively", item.reason)
-        reasons.insert(0, Reason(": ".join(filter(None, parts))))
+        unknown = "whether there is a drop-in depends on the rasterizer that your trainer calls"
+        reasons.append((unknown, "name the checkout"))
     # the user's own sources, else the drop-ins, else a placeholder
-    sources = case.sources.named or replacement.names or ("CHECKOUT",)
-    certify, options, on_cpu = ["certify", "--renderer", replacement.renderer], list[str](), bool(obstacle)
+    words = ["install", *(case.sources.named or replacement.names or ("CHECKOUT",)), "--backend", backend]
+    certify, on_cpu = ["certify", "--renderer", replacement.renderer], bool(obstacle)
     if backend == "nvrtc":
-        options, on_cpu = [*target_options(case.context.archs)], not case.here
+        words += target_options(case.context.archs)
+        on_cpu = not case.here
     if on_cpu:
         certify += ["--device", "cpu"]
-    install = splatfix(case, "install", *sources, "--backend", backend, *options)
     steps = [
         *first,
-        MakeDropin(command=install, subjects=replacement.names, backend=backend),
+        MakeDropin(command=splatfix(case, *words), subjects=replacement.names, backend=backend),
         Confirm(command=splatfix(case, "certify", "--level", "2"), what="check accuracy"),
     ]
     if replacement.renderer:
         steps.append(Confirm(command=splatfix(case, *certify), what="test training"))
-    plan = make_option(case, _KINDS[backend], steps, reasons, unsure)
+    told = [Reason(": ".join(filter(None, texts))) for texts in reasons]
+    plan = make_option(case, _KINDS[backend], steps, told, unsure)
     if obstacle:
         plan = without_rungs(plan, UPPER_RUNGS, obstacle)
     # a training needs a rasterizer
@@ -135,12 +124,7 @@ def _option(
 
 
 def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | Rejected:
-    """Make the drop-ins, verify and install them: what ``install`` executes.
-
-    Args:
-        replacement: what was chosen for the sources of the request.
-        backend: ``pure`` or ``nvrtc``.
-    """
+    """Make the drop-ins that were chosen for the sources of the request, verify and install them: what ``install`` executes."""
     context, facts, request = case.context, case.context.facts, case.request
     for dropin in replacement.dropins:
         if obstacle := host_obstacle(context, dropin):
@@ -155,21 +139,19 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
         if isinstance(unsure, Rejected):
             return unsure
         # what a drop-in's note says of its speed is not so with GPU code
-        targets, notes = (
-            context.archs,
-            [_CAVEAT_ON_GPU, *(f"not known here: {text}" for text in unsure), *notes],
-        )
+        notes = [_CAVEAT_ON_GPU, *(f"not known here: {text}" for text in unsure), *notes]
+        targets = context.archs
     for needed in (usable_python(facts), usable_torch(context, cuda=False)):
         if isinstance(needed, Rejected):
             return needed
     dependencies = plan_dependencies(request, facts, ())
     if isinstance(dependencies, Rejected):
         return dependencies
-    considered = []
-    for item in replacement.native:
-        considered.append(Considered(f"a drop-in for {item.module}", item.reason or "none was made"))
+    passed_over = [
+        (f"a drop-in for {item.module}", item.reason or "none was made") for item in replacement.native
+    ]
     asked_for = f"--backend {request.backend} was asked for; it needs no toolkit"
-    considered += [Considered(f"native build of {name}", asked_for) for name in replacement.names]
+    passed_over += [(f"native build of {name}", asked_for) for name in replacement.names]
     makers = []
     for dropin in replacement.dropins:
         reason = "on a GPU; for tensors on a CPU, and in double precision, plain PyTorch runs"
@@ -179,7 +161,7 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
         make = MakeDropin(
             subject=dropin.distribution,
             module=dropin.module,
-            version=_VERSION,
+            version=f"0+splatfix.{__version__}",  # below every real release, and saying where it comes from
             variant=dropin.variant,
             declared=dropin.declared if not dropin.serves else None,
             backend=backend,
@@ -190,29 +172,24 @@ def make_dropins(case: Case, replacement: Replacement, backend: str) -> Plan | R
     variants = {dropin.distribution: dropin.serves for dropin in replacement.dropins}
     dependencies = replace(dependencies, steps=(*imports, *dependencies.steps))
     kind = _KINDS[backend]
-    draft = Plan(kind, kind.title(), considered=tuple(considered), notes=tuple(notes), targets=targets)
+    considered = tuple(Considered(*texts) for texts in passed_over)
+    draft = Plan(kind, kind.title(), considered=considered, notes=tuple(notes), targets=targets)
     return installation(case, draft, makers, variants, dependencies)
 
 
 def _first_torch(case: Case) -> InstallTorch | None:
     """Choose the torch to install where there is none: for the targets, else the newest for the CPU; None: no wheel."""
-    facts = case.context.facts
-    candidates = other_builds(case)
-    if candidates:
-        best = min(candidates, key=lambda item: rank_of(case, item))
-        version, tag = best.build.torch, best.build.tag
-    else:
-        # the newest release with wheels for this Python and C library
-        python, glibc = case.context.python, case.context.glibc
-        fitting = ""
-        for item in () if no_wheels(facts) else releases():
-            python_fits = python is None or item.supports_python(python) is not False
-            if python_fits and (glibc is None or item.min_glibc is None or glibc >= item.min_glibc):
-                fitting = item.release
-        if not fitting:
-            return None
-        version, tag = f"{fitting}.*", "cpu"
-    step = pip(facts, "install", *pip_words(version, tag))
+    context, version, tag = case.context, "", "cpu"
+    for item in () if no_wheels(context.facts) else releases():
+        fits_python = context.python is None or item.supports_python(context.python) is not False
+        if fits_python and (not context.glibc or not item.min_glibc or context.glibc >= item.min_glibc):
+            version = f"{item.release}.*"
+    if builds := other_builds(case):
+        best = min(builds, key=lambda item: rank_of(case, item)).build
+        version, tag = best.torch, best.tag
+    if not version:
+        return None
+    step = pip(context.facts, "install", *pip_words(version, tag))
     return InstallTorch(command=step.command, version=version, tag=tag)
 
 
