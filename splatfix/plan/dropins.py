@@ -94,8 +94,8 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
     build: tuple[Step, ...] = (request.install(text, sources=(text,)),)
     if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
         build = sources.todo
-    beside = tuple(filter(dropin_named, replacement.names)) or companions(replacement.native[0].module)
-    return _nothing_replaces(replacement.refused, build, beside, request)
+    module, beside = replacement.native[0].module, list(filter(dropin_named, replacement.names))
+    return _nothing_replaces(replacement.refused, module, "", build, beside, request)
 
 
 def _of_a_host(checkout: Checkout) -> Replacement | None:
@@ -139,42 +139,33 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
-    return _nothing_replaces(f"{text}: {reason}", (build,), companions(extension, kind), request)
+    return _nothing_replaces(f"{text}: {reason}", extension, kind, (build,), (), request)
 
 
 def _nothing_replaces(
-    subject: str, build: Sequence[Step], beside: Sequence[str], request: Request
+    subject: str, extension: str, kind: str, build: Sequence[Step], beside: Sequence[str], request: Request
 ) -> Rejected:
-    """Reject what must be built natively, with the drop-ins for what is called beside it, by their names."""
-    todo = list(build)
-    if beside:
-        text = "What is called beside it can be replaced"
-        todo.append(request.install(*beside, "--backend", request.backend, text=text))
-    return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=tuple(todo))
-
-
-def companions(extension: str, variant_key: str = "") -> tuple[str, ...]:
-    """Return the drop-ins for what the stacks that call an extension call beside it, by name; () where that is nothing.
+    """Reject what must be built natively, with drop-ins for what is called beside it.
 
     Args:
-        extension: a module or distribution; where several share the name, ``variant_key`` tells which.
+        extension: a module or distribution; where several share the name, ``kind`` is the key of the variant.
+        beside: names of drop-ins; without any those for what the stacks that call the extension call beside it.
     """
-    module, keys = extension.replace("-", "_"), {variant_key}
-    if not variant_key:
+    module, keys = extension.replace("-", "_"), {kind}
+    if not kind:
         keys = {row.key for row in variants(module)} | {extension}
-    needed: set[str] = set()
-    for stack in stacks():
-        needs = {*stack.needs, *stack.also_needs}
-        if keys & needs:
-            needed |= needs
-    names = []
+    needs = ({*stack.needs, *stack.also_needs} for stack in stacks())
+    needed = set().union(*(names for names in needs if keys & names))
+    companions = set()
     for dropin in DROPINS:
-        own = {*dropin.serves}
-        if not dropin.variant:
-            own |= {dropin.module, dropin.distribution, dropin.host}
+        own = {*dropin.serves, dropin.module, dropin.distribution, dropin.host}
         if dropin.module != module and own & needed:
-            names.append(dropin.name)
-    return tuple(sorted(names))
+            companions.add(dropin.name)
+    todo = list(build)
+    if names := beside or sorted(companions):
+        text = "What is called beside it can be replaced"
+        todo.append(request.install(*names, "--backend", request.backend, text=text))
+    return Rejected.of("plan.nothing-replaces-it", subject=subject, todo=tuple(todo))
 
 
 def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacement:

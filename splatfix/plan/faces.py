@@ -85,76 +85,67 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     """
     if usage.obstacle:
         return usage.obstacle
-    source, known = usage.source, usage.known
-    if source:
-        settings, forward = source.settings or (), source.forward or ()
-        optional, required, ignored = (
-            source.settings_defaults,
-            source.forward_required,
-            source.gradients_ignored,
-        )
-    else:
-        settings, optional, forward = _signature_by_calls(usage)
-        required, ignored = REQUIRED, ()
-    if not settings or not forward:
+    source, known = usage.source or _source_by_calls(usage), usage.known
+    if not source.settings or not source.forward:
         return NotReadable("how it is called cannot be read", undetermined=True)
-    if refused := refuse_names(settings, forward):
+    if refused := refuse_names(source.settings, source.forward):
         return refused
     results: Sequence[str] | NotReadable = order
-    if source and order and source.returns not in (None, len(order)):
+    if order and source.returns not in (None, len(order)):
         came_back = f"{counted(source.returns, 'result')} come back: {', '.join(source.values) or usage.path}"
         raise SplatfixError.of("plan.wrong-face", face=",".join(order), error=came_back)
-    if known and not order and (source is None or source.returns == len(known.results)):
+    if known and not order and (usage.source is None or source.returns == len(known.results)):
         results = known.results
-    subject, place = "settings, arguments and order of results", usage.path
-    read: list[tuple[str, str]] = []
-    if source is None:
-        place = f"{places(usage.calls)} (its own source is not there)"
-        if results:
-            subject = "settings and arguments"
-        if results and known and not order:
-            read.append(("order of results", f"{known.repository} at {known.commit}"))
-    if source and not results:
+    elif usage.source and not order:
         results = _results_by_source(usage, source)
-    elif not results:
-        results = _results_by_calls(usage.calls, alternative(settings))
+    elif not order:
+        results = _results_by_calls(usage.calls, alternative(source.settings))
     if isinstance(results, NotReadable):
         return results
+    if "depth" in results and source.depth not in ("sum", ""):
+        return NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
+    read, subject, place = list[tuple[str, str]](), "settings, arguments and order of results", usage.path
+    if usage.source is None:
+        place = f"{places(usage.calls)} (its own source is not there)"
+        if order or known:
+            subject = "settings and arguments"
+        if known and not order:
+            read.append(("order of results", f"{known.repository} at {known.commit}"))
     read.append((subject, place))
-    if source and "depth" in results:
-        if source.depth not in ("sum", ""):
-            return NotReadable(f"its depth map is not the sum of z alpha T: {source.depth}")
-        if source.depth:
-            read.append(("depth", "forward.cu sums up depth times alpha T"))
-    for number in ignored:
-        if results[number] != "radii":
-            read.append(
-                (f"{results[number]} without a gradient", f"the backward pass of {place} does not use it")
-            )
+    if "depth" in results and source.depth:
+        read.append(("depth", "forward.cu sums up depth times alpha T"))
+    unused = f"the backward pass of {usage.path} does not use it"
+    roles = (results[number] for number in source.gradients_ignored)
+    read += [(f"{role} without a gradient", unused) for role in roles if role != "radii"]
     return declare(
         usage.module,
-        settings,
-        forward,
+        source.settings,
+        source.forward,
         results,
-        settings_defaults=optional,
-        forward_required=required,
-        gradients_ignored=ignored,
+        settings_defaults=source.settings_defaults,
+        forward_required=source.forward_required,
+        gradients_ignored=source.gradients_ignored,
         read=read,
     )
 
 
-def _signature_by_calls(usage: Usage) -> tuple[tuple[str, ...], int, tuple[str, ...]]:
-    """Read the fields of the settings, how many of the last may be left out, and the arguments, as the callers give them."""
+def _source_by_calls(usage: Usage) -> PackageSource:
+    """Return settings and arguments as the callers give them."""
     readable = [call for call in usage.calls if call.settings_positional == 0 and call.settings]
     names = dict.fromkeys(name for call in readable for name in call.settings)
     # not every caller gives all of them, and a caller that does not is no less right
     optional = [name for name in names if not all(name in call.settings for call in readable)]
-    settings = (*(name for name in names if name not in optional), *optional)
     forward = dict.fromkeys(BASE_ARGUMENTS)
     if usage.known:
         forward |= dict.fromkeys(usage.known.forward)
     forward |= dict.fromkeys(name for call in usage.calls for name in call.forward)
-    return settings, len(optional), tuple(forward)
+    return PackageSource(
+        usage.module,
+        settings=(*(name for name in names if name not in optional), *optional),
+        settings_defaults=len(optional),
+        forward=tuple(forward),
+        forward_required=REQUIRED,
+    )
 
 
 def _results_by_source(usage: Usage, source: PackageSource) -> list[str] | NotReadable:
