@@ -148,8 +148,8 @@ def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> 
     """The user says it; what no caller reads needs no meaning."""
     folder = called(tmp_path, results=results.split(","))
     assert not_readable(folder, "--face").undetermined
-    native = next(item for item in replacement_for(read(folder)).native if item.module == NAME)
-    assert native.undetermined
+    assert next(item for item in replacement_for(read(folder)).native if item.module == NAME).undetermined
+    assert "dept" in refused(order_of, "color,radii,dept").what
     order = order_of(",".join(["color", "radii", "depth", "alpha"][: len(results.split(","))]))
     assert replacement_for(read(folder), order).dropins[0].module == NAME
 
@@ -162,10 +162,6 @@ def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
         source(own(folder), values=("color", "radii", "xy", "normal"))
     face = made_for(folder).declared
     assert face and face.results == ("color", "radii", "unread", "unread")
-
-
-def test_words_of_no_meaning() -> None:
-    assert "dept" in refused(order_of, "color,radii,dept").what
 
 
 def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
@@ -219,8 +215,7 @@ def test_what_a_depth_map_is(text: str, kind: str) -> None:
 )
 def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address: str, served: bool) -> None:
     folder = called(tmp_path, results=("image", "radii", "x"), url=address)
-    names = [item.module for item in replacement_for(read(folder)).dropins]
-    assert (NAME in names) is served
+    assert (f"{NAME}@" in str(replacement_for(read(folder)).names)) is served
 
 
 def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
@@ -259,11 +254,8 @@ def test_normals_that_an_address_tells(
 
 
 def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
-    folder = called(tmp_path, module="diff_gaussian_rasterization_c3")
-    assert [item.name for item in replacement_for(read(folder)).dropins] == [
-        "diff_gaussian_rasterization_c3@declared",
-        "simple_knn",
-    ]
+    folder = called(tmp_path, module=f"{NAME}_c3")
+    assert replacement_for(read(folder)).names == (f"{NAME}_c3@declared", "simple_knn")
 
 
 # What is made
@@ -272,12 +264,8 @@ def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
 def test_install_is_told_the_face(tmp_path: Path) -> None:
     """The wheel is made of the plan's step alone."""
     folder = called(tmp_path, results=("image", "radii", "depth", "alpha", "n_touched"))
-    request = request_for((str(folder),), ("sm_120",), backend="pure")
-    (step,) = (
-        item
-        for item in make_plan(request, healthy()).steps
-        if isinstance(item, MakeDropin) and item.module == NAME
-    )
+    made = make_plan(request_for((str(folder),), ("sm_120",), backend="pure"), healthy())
+    (step,) = (item for item in made.steps if isinstance(item, MakeDropin) and item.module == NAME)
     assert step.declared and step.declared.words == "color,radii,depth,alpha,near-count"
     assert step.variant == "depth+alpha+near-count"
 
@@ -286,16 +274,16 @@ def imported(dropin: Dropin, folder: Path, monkeypatch: pytest.MonkeyPatch) -> M
     with zipfile.ZipFile(make_dropin_wheel(dropin, "0+splatfix.1", folder)) as archive:
         archive.extractall(folder / "site")
     monkeypatch.syspath_prepend(str(folder / "site"))
-    for name in _modules_of(dropin):
+
+    def own() -> list[str]:
+        return [name for name in sys.modules if name.partition(".")[0] == dropin.module]
+
+    for name in own():
         monkeypatch.delitem(sys.modules, name)
     package = importlib.import_module(dropin.module)
-    for name in _modules_of(dropin):  # gone again after the test
+    for name in own():  # gone again after the test
         monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))
     return package
-
-
-def _modules_of(dropin: Dropin) -> list[str]:
-    return [name for name in sys.modules if name.partition(".")[0] == dropin.module]
 
 
 def rasterizer_of(package: ModuleType, more: dict[str, Any]) -> Any:
@@ -357,34 +345,23 @@ def test_a_drop_in_gives_back_what_its_face_says(tmp_path: Path, monkeypatch: py
     color, radii, depth, opacity, touched = drawn(package, {"projmatrix_raw": None}, theta=theta, rho=theta)
     expected = composite(look_at(24, 20), means2D=None, **cloud(20), with_sums=True)
     assert expected.sums is not None and touched.any()
-    for made, exactly in (
-        (color, expected.color),
-        (radii, expected.radii),
-        (depth, expected.depth),
-        (opacity, expected.alpha),
-        (touched, expected.sums.near),
-    ):
-        assert torch.equal(made, exactly)
+    exact = (expected.color, expected.radii, expected.depth, expected.alpha, expected.sums.near)
+    assert all(map(torch.equal, (color, radii, depth, opacity, touched), exact))
     assert color.requires_grad and depth.requires_grad and not opacity.requires_grad
 
 
-def test_features_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LangSplat's: one number where no features are asked for, as the original."""
+def test_what_an_option_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LangSplat's features: one number where none are asked for, as the original. LightGaussian's counts: two results, or with
+    them in front four."""
     torch = pytest.importorskip("torch")
     results = ("image", "language_feature_image", "radii")
-    folder = called(tmp_path, ("include_feature",), ("language_feature_precomp",), results)
-    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    folder = called(tmp_path / "a", ("include_feature",), ("language_feature_precomp",), results)
+    package = imported(made_for(folder), tmp_path / "made a", monkeypatch)
     features = torch.rand(20, 3, dtype=torch.float64)
     for asked, shape in ((True, (3, 20, 24)), (False, (1,))):
         result = drawn(package, {"include_feature": asked}, language_feature_precomp=features)
         assert tuple(result[1].shape) == shape and len(result) == 3
-
-
-def test_sums_by_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LightGaussian's: two results, or with counts in front four."""
-    pytest.importorskip("torch")
-    folder = called(tmp_path, ("f_count",))
-    package = imported(made_for(folder), tmp_path / "made", monkeypatch)
+    package = imported(made_for(called(tmp_path / "b", ("f_count",))), tmp_path / "made b", monkeypatch)
     assert len(drawn(package, {"f_count": False})) == 2
     counts, score, color, radii = drawn(package, {"f_count": True})
     assert counts.any() and (score <= counts).all() and color.shape == (3, 20, 24) and len(radii) == 20

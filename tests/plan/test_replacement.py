@@ -104,19 +104,15 @@ AFTER = {
 }
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["fetched", "empty"])
+@pytest.mark.parametrize("fetched", [True, False])
 @pytest.mark.parametrize("kind", [item.variant or item.module for item in DROPINS if "raster" in item.module])
 def test_each_rasterizer_that_is_served(tmp_path: Path, kind: str, fetched: bool) -> None:
     """Also where nothing but the call tells which variant it is; simple_knn comes along."""
     dropin = next(item for item in DROPINS if kind in (item.variant, item.module))
     for key in dropin.serves:
         row = row_of(key)
-        folder = checkout(
-            tmp_path / key,
-            of_variant(row, AFTER.get(kind, "")),
-            row=row if fetched else None,
-            submodules=(dropin.distribution, "simple-knn"),
-        )
+        text, submodules = of_variant(row, AFTER.get(kind, "")), (dropin.distribution, "simple-knn")
+        folder = checkout(tmp_path / key, text, row=row if fetched else None, submodules=submodules)
         assert names(folder) == [dropin.name, "simple_knn"]
         made = choose_dropins([str(folder)])
         assert not made.native
@@ -156,10 +152,9 @@ def test_what_is_served_is_not_held_up_by_the_rest(tmp_path: Path, beside: str) 
 
 
 def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text(
-        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
-    )
+    imports = "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+    setup = "setup(name='gs', ext_modules=[CUDAExtension('gs.simple_knn._C', ['a.cu'])])\n"
+    put(tmp_path, {"setup.py": imports + setup})
     assert names(tmp_path) == []
     assert "part of gs" in why(tmp_path, "gs.simple_knn")
     assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-replaces-it"
@@ -234,26 +229,17 @@ def test_a_refused_rasterizer_refuses_them_all(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "speedy", of_variant(row_of("speedy")))
     request = request_for((str(folder),), ("sm_120",), backend="pure")
     made = refused(make_plan, request, healthy())
-    said = why_not(
-        find_options(goal("sm_120"), healthy(), sources=summarise(request.sources)), OptionKind.DROPIN
-    )
+    options = find_options(goal("sm_120"), healthy(), sources=summarise(request.sources))
+    said = why_not(options, OptionKind.DROPIN)
     assert made.code == "nothing-replaces-it" and made.what.startswith(said)
     assert "gives scores" in said
     lines = [step.line() for step in made.todo]
     assert lines[0] == f"splatfix install {folder} --target sm_120"
-    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120"), (
-        "one can have it by its name"
-    )
+    assert lines[1].endswith("splatfix install simple_knn --backend pure --target sm_120")
     alone = replace(healthy(), checkout=read_checkout(folder, ()))
     assert "of the others simple_knn can" in why_not(find_options(goal("sm_120"), alone), OptionKind.DROPIN)
     cpu = replace(request, backend="auto", targets=())
     assert refused(make_plan, cpu, machine(torch=None)).code != "nothing-to-replace"
-
-
-def test_what_calls_gsplat_gets_the_drop_in_for_its_compiled_module(tmp_path: Path) -> None:
-    folder = checkout_of("nerfstudio", tmp_path)
-    (folder / "model.py").write_text("from gsplat.rendering import rasterization\nrasterization()\n")
-    assert choose_dropins([str(folder)]).names == ("gsplat",)
 
 
 def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
@@ -264,6 +250,9 @@ def test_what_nothing_imports_is_not_offered(tmp_path: Path) -> None:
     assert choose_dropins([str(folder)]).names == ("simple_knn",)
     put(folder, {"train.py": f"import simple_knn\nimport {NAME}\n"})
     assert len(choose_dropins([str(folder)]).names) == 2
+    folder = checkout_of("nerfstudio", tmp_path / "nerfstudio")
+    put(folder, {"model.py": "from gsplat.rendering import rasterization\nrasterization()\n"})
+    assert choose_dropins([str(folder)]).names == ("gsplat",)
 
 
 def test_a_checkout_without_extensions_and_one_that_nobody_made_a_drop_in_for(tmp_path: Path) -> None:
