@@ -154,18 +154,14 @@ def test_what_can_be_two_things_is_not_guessed(tmp_path: Path, results: str) -> 
     assert replacement_for(read(folder), order).dropins[0].module == NAME
 
 
-@pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
-def test_results_that_nobody_reads(tmp_path: Path, fetched: bool) -> None:
+def test_results_that_nobody_reads_and_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
     """BAGS calls one xy, and has no use for it."""
-    folder = called(tmp_path, results=("image", "radii", "_", "_"))
-    if fetched:
+    folder = called(tmp_path / "a", results=("image", "radii", "_", "_"))
+    for _ in ("its calls", "its source"):
+        face = made_for(folder).declared
+        assert face and face.results == ("color", "radii", "unread", "unread")
         source(own(folder), values=("color", "radii", "xy", "normal"))
-    face = made_for(folder).declared
-    assert face and face.results == ("color", "radii", "unread", "unread")
-
-
-def test_a_source_and_a_caller_that_differ(tmp_path: Path) -> None:
-    folder = called(tmp_path, results=("image", "radii", "alpha"))
+    folder = called(tmp_path / "b", results=("image", "radii", "alpha"))
     source(own(folder), values=("color", "radii", "depth"), kernel=SUM)
     assert not_readable(folder, r"is depth by .* and alpha in").undetermined
 
@@ -206,26 +202,22 @@ def test_what_a_depth_map_is(text: str, kind: str) -> None:
     assert read_depth(text) == kind
 
 
-@pytest.mark.parametrize(
-    ("address", "served"),
-    [
-        ("git@github.com:JonathonLuiten/diff-gaussian-rasterization-w-depth.git", False),
-        ("https://github.com/ingra14m/depth-diff-gaussian-rasterization", True),
-    ],
-)
-def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path, address: str, served: bool) -> None:
-    folder = called(tmp_path, results=("image", "radii", "x"), url=address)
-    assert (f"{NAME}@" in str(replacement_for(read(folder)).names)) is served
-
-
-def test_two_rasterizers_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
-    """MotionGS: what is known of the one beside it says nothing of this one."""
+def test_an_empty_submodule_is_judged_by_its_address_too(tmp_path: Path) -> None:
+    """What is known of a rasterizer beside another (MotionGS) says nothing of the other."""
+    splatam = "git@github.com:JonathonLuiten/diff-gaussian-rasterization-w-depth.git"
+    deformable = "https://github.com/ingra14m/depth-diff-gaussian-rasterization"
+    for url, served in ((splatam, False), (deformable, True)):
+        folder = called(tmp_path / str(served), results=("image", "radii", "x"), url=url)
+        assert (f"{NAME}@" in str(replacement_for(read(folder)).names)) is served
     url = "https://github.com/rmurai0610/diff-gaussian-rasterization-w-pose.git"
-    folder = called(tmp_path, results=("image", "radii", "depth"), module=f"{NAME}_w_pose", url=url)
+    pose = f"{NAME}_w_pose"
+    folder = called(tmp_path / "pose", results=("image", "radii", "depth"), module=pose, url=url)
     text = rendering(BASE_SETTINGS, BASE_ARGUMENTS, ("image", "radii", "depth"))
-    (folder / "gaussian_renderer" / "flow.py").write_text(text)
+    put(folder, {"gaussian_renderer/flow.py": text})
     face = face_of(folder)
     assert isinstance(face, DeclaredFace) and face.words == "color,radii,depth"
+    folder = called(tmp_path / "c3", module=f"{NAME}_c3")
+    assert replacement_for(read(folder)).names == (f"{NAME}_c3@declared", "simple_knn")
 
 
 DIFF_GAUSS = "https://github.com/slothfulxtx/diff-gaussian-rasterization.git"
@@ -251,11 +243,6 @@ def test_normals_that_an_address_tells(
     _, _, normals, alpha, _, extra = drawn(package, {}, extra_attrs=torch.rand(20, 7, dtype=torch.float64))
     lengths = normals.norm(dim=0)[alpha[0] > 0]
     assert extra.shape[0] == 7 and len(lengths) and torch.allclose(lengths, torch.ones_like(lengths))
-
-
-def test_a_module_of_another_name_with_the_same_face(tmp_path: Path) -> None:
-    folder = called(tmp_path, module=f"{NAME}_c3")
-    assert replacement_for(read(folder)).names == (f"{NAME}_c3@declared", "simple_knn")
 
 
 # What is made
@@ -305,26 +292,21 @@ def drawn(package: ModuleType, more: dict[str, Any], **arguments: Any) -> tuple[
     return result
 
 
-@pytest.mark.parametrize(
-    ("given", "served"), [("scales=pc, rotations=pc", True), ("scales=pc, depth=pc", False)]
-)
-def test_any_face_filters_as_scaffold_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, served: bool
-) -> None:
+def test_any_face_filters_as_scaffold_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Specular-Gaussians: radii of Gaussians alone, of a rasterizer that gives back depth too."""
     torch = pytest.importorskip("torch")
     from tests.kernels.scenes import cloud
 
     folder = called(tmp_path, results=("image", "radii", "depth"))
-    with (folder / "gaussian_renderer" / "__init__.py").open("a") as file:
-        file.write(
-            "\ndef filtered(camera, pc):\n    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
-            f"    return rasterizer.visible_filter(means3D=pc, {given})\n"
-        )
-    names = [item.module for item in replacement_for(read(folder)).dropins]
-    assert (NAME in names) is served
-    if not served:
-        return
+    filtered = (
+        f"from {NAME} import GaussianRasterizer\ndef filtered(camera, pc):\n"
+        "    rasterizer = GaussianRasterizer(raster_settings=camera)\n"
+        "    return rasterizer.visible_filter(means3D=pc, scales=pc, {}=pc)\n"
+    )
+    put(folder, {"filter.py": filtered.format("depth")})
+    assert NAME not in str(replacement_for(read(folder)).names)
+    put(folder, {"filter.py": filtered.format("rotations")})
+    assert NAME in str(replacement_for(read(folder)).names)
     package = imported(made_for(folder), tmp_path / "made", monkeypatch)
     inputs = {name: cloud(20)[name] for name in ("means3D", "scales", "rotations")}
     radii = drawn(package, {})[1]
