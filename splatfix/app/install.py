@@ -30,20 +30,10 @@ from splatfix.knowledge.dropins import has_reference
 from splatfix.model import Facts
 from splatfix.model.inquiry import Inquiry
 from splatfix.model.steps import WITHOUT_COMPILER, BuildWheel
-from splatfix.plan import (
-    NO_SOURCES,
-    Case,
-    Options,
-    Plan,
-    Ranking,
-    best,
-    has_stack_files,
-    rank,
-    rank_request,
-    summarise,
-)
+from splatfix.plan import NO_SOURCES, Case, Options, Plan, Ranking, has_stack_files, summarise
 from splatfix.plan import Request as Request  # built by the command line
 from splatfix.plan.checkout import NoExtension, absolute, many_things
+from splatfix.plan.rank import best, rank, rank_request
 from splatfix.report import console, installation
 from splatfix.report.options import show_options
 from splatfix.report.progress import install_progress, one_line

@@ -13,18 +13,7 @@ from splatfix.app.result import Result, show_message
 from splatfix.budget.changes import changes_for, largest_for
 from splatfix.budget.expected import gaussians_expected, minutes_expected, span_of
 from splatfix.budget.memory import card_phases, host_phases
-from splatfix.budget.model import (
-    IN_VIEW,
-    LIMIT,
-    Budget,
-    Card,
-    Expected,
-    Need,
-    Phase,
-    SettingChange,
-    Span,
-    Verdict,
-)
+from splatfix.budget.model import IN_VIEW, LIMIT, Budget, Card, Expected, Need, Phase, Span, Verdict
 from splatfix.context import make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, SplatfixError
@@ -107,9 +96,7 @@ def foretell(request: VramRequest) -> Result:
         minutes = minutes_expected(need, request.iterations)
     limit = int(LIMIT * card.memory_bytes)
     verdict = verdict_of(phases, limit)
-    changes: tuple[SettingChange, ...] = ()
-    if verdict is not Verdict.FITS:
-        changes = tuple(changes_for(need, limit))
+    changes = changes_for(need, limit) if verdict is not Verdict.FITS else ()
     budget = Budget(
         card=card,
         limit_bytes=limit,
@@ -121,7 +108,7 @@ def foretell(request: VramRequest) -> Result:
         host=hosts,
         gaussians=expected,
         minutes=minutes,
-        changes=changes,
+        changes=tuple(changes),
         largest=largest_for(need, limit),
         unit=families()[stack.family].unit if stack.family else "Gaussians",
         calibration=note,

@@ -13,17 +13,8 @@ from splatfix.checks.checkout.rasterizer_calls import unanswered
 from splatfix.checks.checkout.recognition import stack_of
 from splatfix.core.errors import Rejected
 from splatfix.core.step import Step, fill_in, run, say
-from splatfix.knowledge.dropins import (
-    DROPINS,
-    IRREPLACEABLE,
-    Dropin,
-    declared_dropin,
-    dropin_for_variant,
-    dropin_named,
-    known_names,
-    refusal,
-    refusals,
-)
+from splatfix.knowledge import dropins as tables
+from splatfix.knowledge.dropins import DROPINS, Dropin
 from splatfix.knowledge.faces import NotReadable
 from splatfix.knowledge.stacks import stacks, variant, variants
 from splatfix.model import Checkout, Source
@@ -58,7 +49,7 @@ def choose_dropins(
     """
     named = list(dict.fromkeys(sources))
     if named == ["."] and not is_source(Path.cwd()):
-        return Rejected.of("plan.nothing-named-to-replace", known=known_names())
+        return Rejected.of("plan.nothing-named-to-replace", known=tables.known_names())
     dropins: dict[str, Dropin] = {}
     native: dict[Native, None] = {}
     for text in named:
@@ -89,12 +80,12 @@ def _of_checkout(text: str, checkout: Checkout, request: Request) -> Replacement
         # the reason that install gives for having nothing to build, where it knows a better one
         if isinstance(sources, NothingToBuild):
             return sources
-        return Rejected.of("plan.nothing-to-replace", folder=checkout.folder, known=known_names())
+        return Rejected.of("plan.nothing-to-replace", folder=checkout.folder, known=tables.known_names())
     # what builds a source: itself, or where install rejects it, what that says to build in its place
     build: tuple[Step, ...] = (request.install(text, sources=(text,)),)
     if isinstance(sources, Rejected) and not isinstance(sources, Incomplete):
         build = sources.todo
-    module, beside = replacement.native[0].module, list(filter(dropin_named, replacement.names))
+    module, beside = replacement.native[0].module, list(filter(tables.dropin_named, replacement.names))
     return _nothing_replaces(replacement.refused, module, "", build, beside, request)
 
 
@@ -128,14 +119,14 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
         checkout = request.install(*named, text="Or give the trainer's checkout")
         steps = (say(f"Name it: {kinds}"), checkout)
         return Rejected.of("plan.variant-not-said", text=text, todo=steps)
-    extension, reason, row = name, IRREPLACEABLE.get(name), variant(kind)
+    extension, reason, row = name, tables.IRREPLACEABLE.get(name), variant(kind)
     if name == _SHARED_NAME:
-        reason = refusal(kind)
+        reason = tables.refusal(kind)
         if row is None or reason is None:
             return Rejected.of("plan.unknown-variant", text=text, variants=kinds)
         extension, text = row.module, f"{row.module} ({kind})"
     elif reason is None:
-        return Rejected.of("plan.unknown-drop-in", text=text, known=known_names())
+        return Rejected.of("plan.unknown-drop-in", text=text, known=tables.known_names())
     build = fill_in("splatfix", "install", "SOURCE", "--target", "sm_120")
     if release := install_name(extension):
         build = run("splatfix", "install", release, "--target", "sm_120")
@@ -211,7 +202,7 @@ def _modules(checkout: Checkout) -> Iterator[str]:
     served = {dropin.host or dropin.module for dropin in DROPINS}
     # what a submodule is named after, where there is a drop-in for it or it is known to have none
     folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
-    known = served | {name.replace("-", "_") for name in IRREPLACEABLE}
+    known = served | {name.replace("-", "_") for name in tables.IRREPLACEABLE}
     candidates = sorted((folders & known) - {name.rpartition(".")[2] for name in built})
     stack = stack_of(checkout)
     for key in (*stack.needs, *stack.also_needs) if stack else ():
@@ -256,7 +247,7 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
     if package and any(dropin.module == last for dropin in DROPINS):
         return f"it is compiled as a part of {package}; a drop-in would be a package of its own"
     if not candidates or usage.obstacle:
-        return IRREPLACEABLE.get(canonicalize_name(module), "")
+        return tables.IRREPLACEABLE.get(canonicalize_name(module), "")
     host = candidates[0].host
     published = [item.path for item in checkout.submodules if f"/nerfstudio-project/{host}" in item.url]
     for item in checkout.sources:
@@ -269,13 +260,13 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
         rows = map(variant, stack.needs)
         keys = tuple(row.key for row in rows if row and row.module == module)
     # its own source says which variant it is; without it whatever answers the calls will do
-    fitting = [dropin for dropin in map(dropin_for_variant, keys) if dropin]
+    fitting = [dropin for dropin in map(tables.dropin_for_variant, keys) if dropin]
     if not face:
         fitting += candidates
     answering = next((dropin for dropin in fitting if not any(unanswered(checkout, dropin))), None)
     if answering and (usage.calls or keys or len(candidates) == 1):
         return answering
-    refused = next(filter(None, map(refusal, keys)), "")
+    refused = next(filter(None, map(tables.refusal, keys)), "")
     if usage.calls and not face:
         return ""
     if refused or face:
@@ -295,15 +286,15 @@ def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]
     module = usage.module
     # what is neither called nor there shows no face
     shows_face = usage.obstacle or usage.calls or usage.source
-    if canonicalize_name(module) in IRREPLACEABLE or not shows_face:
+    if canonicalize_name(module) in tables.IRREPLACEABLE or not shows_face:
         return Native(module, reason)
     face = derive_face(usage, order)
     if isinstance(face, NotReadable):
         # what a table says of it is more than what was read
-        if reason in refusals():
+        if reason in tables.refusals():
             return Native(module, reason)
         return Native(module, face.reason, undetermined=face.undetermined)
-    dropin = declared_dropin(face)
+    dropin = tables.declared_dropin(face)
     for location, problems in unanswered(checkout, dropin):
         lacks = f"a drop-in with its face does not answer {location}: {'; '.join(problems)}"
         return Native(module, lacks)
@@ -359,9 +350,9 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
         fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
         reason = "it has no drop-in"
         if part.variant:
-            by_variant = dropin_for_variant(part.variant)
+            by_variant = tables.dropin_for_variant(part.variant)
             fitting = list(filter(None, (by_variant,)))
-            reason = refusal(part.variant) or "no drop-in was made for it"
+            reason = tables.refusal(part.variant) or "no drop-in was made for it"
         elif fitting:
             reason = "several packages share this name, and which one it is cannot be determined here"
         if len(fitting) == 1:

@@ -8,20 +8,8 @@ from msgspec import Struct
 
 from splatfix.core.errors import SplatfixError
 from splatfix.core.words import counted
-from splatfix.knowledge.faces import (
-    BASE_ARGUMENTS,
-    REQUIRED,
-    ROLES,
-    UNREAD,
-    DeclaredFace,
-    KnownAddress,
-    NotReadable,
-    alternative,
-    declare,
-    known_address,
-    refuse_names,
-    role_of_result,
-)
+from splatfix.knowledge import faces as tables
+from splatfix.knowledge.faces import BASE_ARGUMENTS, UNREAD, DeclaredFace, KnownAddress, NotReadable
 from splatfix.model import Checkout, ExtensionCall, PackageSource, RenderCall
 
 _SAY_IT = ": say what each result is with --face of splatfix certify --repo, as --face color,radii,depth"
@@ -52,7 +40,7 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
         if item.path.rpartition("/")[2].lower().replace("-", "_") not in others:
             addresses.append(item.url)
     addresses += [*(item.address for item in checkout.pins), *checkout.clones, checkout.remote]
-    rows = (known_address(address, module) for address in addresses if address)
+    rows = (tables.known_address(address, module) for address in addresses if address)
     known = next(filter(None, rows), None)
     own = []
     for brought in checkout.sources:
@@ -88,7 +76,7 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     source, known = usage.source or _source_by_calls(usage), usage.known
     if not source.settings or not source.forward:
         return NotReadable("how it is called cannot be read", undetermined=True)
-    if refused := refuse_names(source.settings, source.forward):
+    if refused := tables.refuse_names(source.settings, source.forward):
         return refused
     results: Sequence[str] | NotReadable = order
     if order and source.returns not in (None, len(order)):
@@ -99,7 +87,7 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     elif usage.source and not order:
         results = _results_by_source(usage, source)
     elif not order:
-        results = _results_by_calls(usage.calls, alternative(source.settings))
+        results = _results_by_calls(usage.calls, tables.alternative(source.settings))
     if isinstance(results, NotReadable):
         return results
     if "depth" in results and source.depth not in ("sum", ""):
@@ -117,7 +105,7 @@ def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotRe
     unused = f"the backward pass of {usage.path} does not use it"
     roles = (results[number] for number in source.gradients_ignored)
     read += [(f"{role} without a gradient", unused) for role in roles if role != "radii"]
-    return declare(
+    return tables.declare(
         usage.module,
         source.settings,
         source.forward,
@@ -144,7 +132,7 @@ def _source_by_calls(usage: Usage) -> PackageSource:
         settings=(*(name for name in names if name not in optional), *optional),
         settings_defaults=len(optional),
         forward=tuple(forward),
-        forward_required=REQUIRED,
+        forward_required=tables.REQUIRED,
     )
 
 
@@ -156,7 +144,7 @@ def _results_by_source(usage: Usage, source: PackageSource) -> list[str] | NotRe
     callers = [call for call in usage.calls if call.unpacks == len(values) == len(call.results)]
     results: list[str] = []
     for number, name in enumerate(values):
-        role = role_of_result(name)
+        role = tables.role_of_result(name)
         # a result that every caller gives the name ``_`` needs no meaning, whatever it is
         if callers and all(call.results[number] == "_" for call in callers):
             role = UNREAD
@@ -169,7 +157,7 @@ def _results_by_source(usage: Usage, source: PackageSource) -> list[str] | NotRe
     # where a caller's variable says something else of a result than the rasterizer's own source does
     for call in usage.calls:
         for number, (name, said) in enumerate(zip(call.results, results, strict=False)):
-            other = role_of_result(name)
+            other = tables.role_of_result(name)
             if isinstance(other, NotReadable):
                 return other
             if other and other != said:
@@ -193,7 +181,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> li
         instead: what comes back by an option of the settings, and is no part of the answer.
     """
     unpacking = [call for call in calls if call.results and call.unpacks == len(call.results)]
-    usual = [call for call in unpacking if tuple(map(role_of_result, call.results)) != tuple(instead)]
+    usual = [call for call in unpacking if tuple(map(tables.role_of_result, call.results)) != tuple(instead)]
     unpacking = usual or unpacking
     counts = {len(call.results) for call in unpacking}
     if len(counts) != 1:
@@ -202,7 +190,7 @@ def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> li
     results: list[str] = []
     for number in range(counts.pop()):
         names = {call.results[number]: f"{call.file}:{call.line}" for call in unpacking}
-        meanings = dict.fromkeys(map(role_of_result, names))
+        meanings = dict.fromkeys(map(tables.role_of_result, names))
         roles = [role for role in meanings if role and isinstance(role, str)]
         # a name of what nothing gives back counts where no other says otherwise: colours may be normals
         refused = next((role for role in meanings if isinstance(role, NotReadable)), None)
@@ -228,7 +216,7 @@ def order_of(text: str) -> tuple[str, ...]:
         SplatfixError: ``wrong-face`` (exit code 2) with what is wrong with it.
     """
     order = tuple(part.strip() for part in text.split(","))
-    if unknown := [part for part in order if part not in ROLES]:
-        error = f"{', '.join(unknown)} has no meaning; known are {', '.join(ROLES)}"
+    if unknown := [part for part in order if part not in tables.ROLES]:
+        error = f"{', '.join(unknown)} has no meaning; known are {', '.join(tables.ROLES)}"
         raise SplatfixError.of("plan.wrong-face", face=text, error=error)
     return order

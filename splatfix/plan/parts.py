@@ -11,14 +11,7 @@ from splatfix.checks.extension.packages import is_dropin, leaf, variant_names
 from splatfix.context import Context
 from splatfix.context.pending_builds import distributions_of, files_installed, names_built
 from splatfix.core.words import few
-from splatfix.knowledge.stacks import (
-    Traits,
-    best_matches,
-    explain_mismatch,
-    stacks,
-    variant,
-    variants,
-)
+from splatfix.knowledge.stacks import Traits, best_matches, explain_mismatch, stacks, variant, variants
 from splatfix.model import Extension, Facts, FatbinGroup, Finding, PackageSource, SplatPackage, Status
 from splatfix.model.option import SourceSummary
 
