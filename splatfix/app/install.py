@@ -16,7 +16,7 @@ from splatfix.app.prebuilt import NO_WHEELS, Prebuilt, find_prebuilt, is_package
 from splatfix.app.result import Result, target_python
 from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
-from splatfix.core.errors import Exit, Rejected, SplatfixError, require
+from splatfix.core.errors import Exit, Rejected, require
 from splatfix.core.proof import RungName
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
@@ -118,8 +118,10 @@ def require_downloads(plan: Plan) -> None:
                 if package:
                     spare = "On Debian and Ubuntu this spares the download"
                     todo.insert(0, run("sudo", "apt-get", "install", package, text=spare))
-                blanks = {"subject": step.subject, "address": address, "reason": error}
-                raise SplatfixError.of("app.download-unreachable", todo=tuple(todo), **blanks) from error
+                refusal = Rejected.of(
+                    "app.download-unreachable", subject=step.subject, address=address, reason=error
+                )
+                raise replace(refusal, todo=tuple(todo)).error() from error
 
 
 def carried_out(

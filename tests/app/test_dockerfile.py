@@ -95,10 +95,9 @@ def test_the_arguments_of_every_lane_can_stand_in_a_dockerfile() -> None:
         recipe = ImageRecipe(lane, {}, extensions=lane.extensions, targets=lane.targets)
         for name, value in build_arguments(recipe).items():
             assert name == "SOURCE_DATE_EPOCH" or not value or f'ARG {name}="{value}"\n' in dockerfile(recipe)
-    for payload in PAYLOADS:
-        if payload not in ("x y", "a*b", "[ab]", "-o"):
-            with pytest.raises(ValueError, match="EXTENSIONS"):
-                dockerfile(ImageRecipe(lane, {}, extensions=(payload,)))
+    for payload in {*PAYLOADS} - {"x y", "a*b", "[ab]", "-o"}:
+        with pytest.raises(ValueError, match="EXTENSIONS"):
+            dockerfile(ImageRecipe(lane, {}, extensions=(payload,)))
 
 
 def test_the_compiler_is_that_of_this_torch(tmp_path: Path) -> None:
@@ -134,14 +133,14 @@ def test_what_cannot_be_is_refused(
     assert refused(lane_for, folder, None, archs(*targets), toolkit, torch).code == code
 
 
+PAYLOADS: tuple[str, ...] = data(__file__)["payloads"]
+
+
 def test_a_checkout_without_cuda_code(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text('from setuptools import setup\nsetup(name="plain", packages=[])\n')
+    put(tmp_path, {"setup.py": 'from setuptools import setup\nsetup(name="plain", packages=[])\n'})
     assert refused(planned, tmp_path).code == "no-cuda-source"
     for key in ("nerfstudio", "lichtfeld"):
         assert refused(planned, checkout_of(key, tmp_path / key)).code == "no-extension-of-its-own"
-
-
-PAYLOADS: tuple[str, ...] = data(__file__)["payloads"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -149,14 +148,15 @@ def test_what_a_checkout_says_of_itself_is_in_no_instruction(payload: str, tmp_p
     """Its folders, the distribution's name, requirements, the remote and the checkout's own folder are all its to choose."""
     name = payload.replace("/", "")
     folder = tmp_path / f"checkout {name}"
-    (folder / ".git").mkdir(parents=True)
     source = cuda_source(folder / "submodules" / name)
     setup = (source / "setup.py").read_text()
-    setup = setup.replace('name="dgr"', f"name={payload!r}, install_requires=[{payload!r}]")
-    (source / "setup.py").write_text(setup)
-    (folder / ".git" / "config").write_text(f'[remote "origin"]\n\turl = https://example.org/{payload}\n')
-    (folder / ".git" / "HEAD").write_text(f"{payload}\n")
-    (folder / "requirements.txt").write_text(f"plyfile=={payload}\n{payload}==1.0\n")
+    files = {
+        source / "setup.py": setup.replace('name="dgr"', f"name={payload!r}, install_requires=[{payload!r}]"),
+        ".git/config": f'[remote "origin"]\n\turl = https://example.org/{payload}\n',
+        ".git/HEAD": f"{payload}\n",
+        "requirements.txt": f"plyfile=={payload}\n{payload}==1.0\n",
+    }
+    put(folder, {str(name): text for name, text in files.items()})
     try:
         plan = planned(folder)
     except SplatfixError as error:

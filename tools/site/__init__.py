@@ -121,8 +121,7 @@ class Answer:
 def answer(machine: Machine) -> Answer:
     """What the page says of a machine."""
     facts = facts_of(machine)
-    options: dict[str, Any] = to_json(rank(Case(context=make_context(facts), lanes=lanes())))
-    return Answer(options, plain_pip(facts))
+    return Answer(to_json(rank(Case(context=make_context(facts), lanes=lanes()))), plain_pip(facts))
 
 
 def plain_pip(facts: Facts) -> tuple[str, str]:
