@@ -14,6 +14,7 @@ from splatfix.explain import explain_text
 from splatfix.knowledge.failures import failure_classes, failures
 from splatfix.model import Facts
 from tests.machines import NAMES, facts_of
+from tests.tables import data
 
 
 def lines(failure: str, facts: Facts | None) -> list[str]:
@@ -30,15 +31,7 @@ def with_cpu_torch(facts: Facts) -> Facts:
     return replace(facts, environment=environment)
 
 
-@pytest.mark.parametrize(
-    ("machine", "wheel"),
-    [
-        ("gtx-1080-ti-dropped", "torch==2.8.0+cu126"),
-        ("rtx-5080", "torch==2.9.0+cu129"),
-        ("h200", "torch==2.11.0+cu130"),
-        ("gb10-dgx-spark", "torch==2.9.1+cu130"),
-    ],
-)
+@pytest.mark.parametrize(("machine", "wheel"), data(__file__)["wheels"])
 def test_torch_for_the_cpu_gives_the_wheel_for_this_driver(machine: str, wheel: str) -> None:
     facts = with_cpu_torch(facts_of(machine))
     python = facts.environment.interpreter.value
@@ -68,24 +61,12 @@ def test_without_facts_commands_are_those_that_fit_anywhere() -> None:
             assert step.command is None or shlex.split(step.command.shell(windows=False))
 
 
-NVRTC = ["splatfix install fused_ssim simple_knn --backend nvrtc"]
-
-
-@pytest.mark.parametrize(
-    ("failure", "modules", "expected"),
-    [
-        ("host-gcc-too-new", ["fused_ssim", "simple_knn"], NVRTC),
-        ("msvc-missing", ["diff_gaussian_rasterization"], ["splatfix install . --backend nvrtc"]),
-        ("pip-build-isolation", [], []),
-        ("cuda-oom-runtime", ["simple_knn"], []),
-        ("arch-below-minimum", ["simple_knn"], []),
-    ],
-)
+@pytest.mark.parametrize(("failure", "modules", "expected"), data(__file__)["without_compiler"])
 def test_a_failure_of_compilers_names_the_way_without_one(
-    failure: str, modules: list[str], expected: list[str]
+    failure: str, modules: tuple[str, ...], expected: str
 ) -> None:
     found = Answers().without_compiler(failures()[failure], modules)
-    assert [step.command.shell(windows=False) for step in found if step.command] == expected
+    assert "".join(step.command.shell(windows=False) for step in found if step.command) == expected
 
 
 def test_the_way_without_a_compiler_says_that_it_needs_a_cuda_torch() -> None:

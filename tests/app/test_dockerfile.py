@@ -113,24 +113,12 @@ def test_the_compiler_is_that_of_this_torch(tmp_path: Path) -> None:
     assert planned(folder, "sm_121").machine == "aarch64"
 
 
-@pytest.mark.parametrize(
-    ("targets", "toolkit", "torch", "code"),
-    [
-        ((), ToolkitFrom.IMAGE, "", "no-target"),
-        (("auto",), ToolkitFrom.IMAGE, "", "no-target"),
-        (("sm_87",), ToolkitFrom.IMAGE, "", "no-image-for-target"),
-        (("sm_61", "sm_120"), ToolkitFrom.IMAGE, "", "torch-does-not-serve"),
-        (("sm_61",), ToolkitFrom.PYPI, "", "torch-does-not-serve"),
-        (("sm_120",), ToolkitFrom.IMAGE, "2.5.1", "torch-does-not-serve"),
-        (("sm_120",), ToolkitFrom.IMAGE, "2.11.0+cu126", "torch-does-not-serve"),
-        (("sm_120",), ToolkitFrom.IMAGE, "2.11.0; touch /owned", "torch-does-not-serve"),
-    ],
-)
+@pytest.mark.parametrize(("targets", "toolkit", "torch", "code"), data(__file__)["refused"])
 def test_what_cannot_be_is_refused(
-    targets: tuple[str, ...], toolkit: ToolkitFrom, torch: str, code: str, tmp_path: Path
+    targets: tuple[str, ...], toolkit: str, torch: str, code: str, tmp_path: Path
 ) -> None:
     folder = checkout_of("2dgs", tmp_path).resolve()
-    assert refused(lane_for, folder, None, archs(*targets), toolkit, torch).code == code
+    assert refused(lane_for, folder, None, archs(*targets), ToolkitFrom(toolkit), torch).code == code
 
 
 PAYLOADS: tuple[str, ...] = data(__file__)["payloads"]

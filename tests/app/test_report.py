@@ -20,6 +20,9 @@ from tests.certify.conftest import RESULT, SHORT, RecordedTrainer, subject
 from tests.cli.test_documents import check
 from tests.conftest import Splatfix
 from tests.machines import facts_of
+from tests.tables import data
+
+TABLES = data(__file__)
 
 
 @pytest.fixture(scope="module")
@@ -70,22 +73,7 @@ def test_a_certificate_is_shown_as_certify_gave_it(
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "code"),
-    [
-        (("schema_version",), 1, "other-schema"),
-        (("command",), "diagnose", "not-a-certificate"),
-        (("verdict",), ["certified"], "not-a-certificate"),
-        (("issued",), "yesterday", "not-a-certificate"),
-        (("facts",), None, "not-a-certificate"),
-        (("facts", "machine"), 10**30, "not-a-certificate"),
-        (("suite",), 3, "not-a-certificate"),
-        (("scenes", 0, "log"), "../../secret", "not-a-certificate"),
-        (("scenes", 0, "images"), ["/etc/hostname"], "not-a-certificate"),
-        (("options", "advice", "option", "title"), "another", "not-a-certificate"),
-        (("options", "advice", "option", "steps"), [{"text": 3}], "not-a-certificate"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "code"), TABLES["refused"])
 def test_what_is_no_certificate_of_ours_is_refused(
     path: tuple[str | int, ...],
     value: Any,
@@ -99,10 +87,7 @@ def test_what_is_no_certificate_of_ours_is_refused(
     assert (done.returncode, done.stdout) == (2, "") and f"error ({code})" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [("resolution", [1]), ("gaussians", {}), ("heldout", {"psnr": "high"}), ("notes", 3), ("machine", 3)],
-)
+@pytest.mark.parametrize(("part", "value"), TABLES["parts"])
 def test_a_result_that_lacks_a_part_is_shown_without_it(
     part: str, value: Any, recorded: tuple[Path, Certificate], splatfix: Splatfix
 ) -> None:
@@ -151,14 +136,7 @@ def test_diff_says_what_a_baseline_says(
     assert splatfix("report", "diff", b, a).returncode == 0, "better is no regression"
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("renderer",), "gsplat", "was certified with gsplat on cpu, not torch on cpu"),
-        (("device",), "cuda", "was certified with torch on cuda, not torch on cpu"),
-        (("scenes",), [], "ended before a scene was trained"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "said"), TABLES["another_baseline"])
 @pytest.mark.parametrize("changed", ["a", "b"])
 def test_diff_refuses_what_a_baseline_refuses(
     changed: str,
@@ -176,5 +154,5 @@ def test_diff_refuses_what_a_baseline_refuses(
     assert (done.returncode, done.stdout) == (2, "") and "error (another-baseline)" in done.stderr, (
         done.stderr
     )
-    if changed == "a" or value == []:
+    if changed == "a" or not value:
         assert said in " ".join(done.stderr.split())

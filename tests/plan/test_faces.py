@@ -22,10 +22,12 @@ from splatfix.plan.dropins import choose_dropins, replacement_for
 from splatfix.plan.faces import derive_face, order_of, usage_of
 from tests.archs import request_for
 from tests.files import put
+from tests.tables import data
 
 from .machines import healthy, make_plan, rasterizer_module, refused
 from .test_replacement import checkout, read, rendering
 
+TABLES = data(__file__)
 NAME = "diff_gaussian_rasterization"
 SUM = "renderCUDA(\n{ D += depths[j] * alpha * T; out_depth[pix_id] = D; }"
 MEDIAN = "renderCUDA(\n{ float D = 15.0f; if (T > 0.5f) { D = dep; } out_depth[pix_id] = D; }"
@@ -85,22 +87,7 @@ def not_readable(folder: Path, words: str, module: str = NAME) -> NotReadable:
     return face
 
 
-@pytest.mark.parametrize(
-    ("settings", "forward", "values", "roles"),
-    [
-        ((), (), "color,radii,depth,alpha", "color,radii,depth,alpha"),
-        ((), (), "rendered_image,depth,acc,radii", "color,depth,alpha,radii"),
-        ((), ("semantic_feature",), "color,feature_map,radii,depth", "color,features,radii,depth"),
-        (("include_feature",), ("language_feature_precomp",), "color,language_feature_image,radii",
-         "color,features,radii"),
-        ((), (), "rendered_image,radii,gs_w", "color,radii,weight-sum"),
-        ((), ("semantics",), "color,radii,depth,alpha,semantic", "color,radii,depth,alpha,features"),
-        (("projmatrix_raw",), ("theta", "rho"), "color,radii,depth,opacity,n_touched",
-         "color,radii,depth,alpha,near-count"),
-        ((), (), "color,radii,accum_weights_ptr,accum_weights_count,accum_max_count",
-         "color,radii,weight-sum,pixel-count,strongest-count"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "forward", "values", "roles"), TABLES["read"])
 @pytest.mark.parametrize("fetched", [True, False], ids=["its source", "its calls"])
 def test_what_is_read(
     tmp_path: Path, settings: Sequence[str], forward: Sequence[str], values: str, roles: str, fetched: bool
@@ -116,16 +103,7 @@ def test_what_is_read(
     assert ("__init__.py" if fetched else "its own source is not there") in places
 
 
-@pytest.mark.parametrize(
-    ("settings", "forward", "results", "words"),
-    [
-        (("confidence",), (), "image,radii", "confidence"),
-        (("far_plane",), (), "image,radii", "far_plane, of which nothing says"),
-        ((), ("fishers",), "image,radii", "fishers, of which nothing says"),
-        ((), (), "image,radii,normal", "normals"),
-        ((), (), "image,radii,rendered_median_depth", "median depth"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "forward", "results", "words"), TABLES["refused"])
 def test_what_has_another_meaning_is_refused_by_name(
     tmp_path: Path, settings: Sequence[str], forward: Sequence[str], results: str, words: str
 ) -> None:
@@ -186,18 +164,7 @@ def test_a_median_is_no_sum(tmp_path: Path) -> None:
     assert not replacement_for(read(folder)).draws
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (SUM, "sum"),
-        (MEDIAN, "D = 15.0f;"),
-        ("renderCUDA(\n{ float w = alpha * T; D += dep * w; out_depth[i] = D; }", "sum"),
-        ("renderCUDA(\n{ D += 1 / depths[j] * alpha * T; out_depth[i] = D; }", "D += ...;"),
-        ("renderCUDA(\n{ D += d * alpha * T; depth_map[i] = D / W; }", "depth_map[i] = D / W;"),
-        ("renderCUDA(\n{ // out_depth[i] = D;\n collected_depth[j] = depth[i]; }", ""),
-        ("out_depth[i] = D;", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), [(SUM, "sum"), (MEDIAN, "D = 15.0f;"), *TABLES["depths"]])
 def test_what_a_depth_map_is(text: str, kind: str) -> None:
     assert read_depth(text) == kind
 

@@ -20,6 +20,7 @@ from splatfix.plan.dropins import choose_dropins, replacement_for
 from tests.archs import goal, request_for
 from tests.files import put
 from tests.plan.machines import healthy, plan, why_not
+from tests.tables import data
 
 from .machines import argv, cuda_source, find_options, machine, make_plan, rasterizer_source, refused, step_of
 from .test_recipes import checkout_of
@@ -166,25 +167,12 @@ def test_extensions_below_a_name_of_their_own(tmp_path: Path) -> None:
     assert refused(choose_dropins, [str(tmp_path)]).code == "nothing-replaces-it"
 
 
-GUARDED = "try:\n    from fused_ssim import fused_ssim\nexcept ImportError:\n    pass\n"
-
-
-@pytest.mark.parametrize(
-    ("train", "served"),
-    [
-        ("from fused_ssim import fused_ssim as fast\nfast(1, 2)\n", True),
-        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, padding='valid', train=False)\n", True),
-        ("from fused_ssim import fused_ssim\nfused_ssim(1, 2, window=7)\n", False),
-        ("from fused_ssim import FusedSSIMMap\nFusedSSIMMap.apply(1)\n", False),
-        (f"{GUARDED}fused_ssim(1, 2)\n", True),
-        (f"{GUARDED}fused_ssim(1, 2, window=7)\n", False),
-    ],
-)
+@pytest.mark.parametrize(("train", "served"), data(__file__)["fused_ssim"])
 def test_fused_ssim_by_its_call(tmp_path: Path, train: str, served: bool) -> None:
     """FastGS's own has our signature. A guarded import without a submodule asks for nothing."""
     row = row_of("inria-v1")
     folder = checkout(tmp_path / "gs", of_variant(row), train=train)
-    assert ("fused_ssim" in names(folder)) is (served and not train.startswith(GUARDED))
+    assert ("fused_ssim" in names(folder)) is (served and not train.startswith("try:"))
     (folder / "submodules" / "fused-ssim").mkdir()
     with (folder / ".gitmodules").open("a") as file:
         file.write('[submodule "f"]\n\tpath = submodules/fused-ssim\n')
