@@ -136,12 +136,8 @@ def _by_name(text: str, request: Request) -> Replacement | Rejected:
 def _nothing_replaces(
     subject: str, extension: str, kind: str, build: Sequence[Step], beside: Sequence[str], request: Request
 ) -> Rejected:
-    """Reject what must be built natively, with drop-ins for what is called beside it.
-
-    Args:
-        extension: a module or distribution; where several share the name, ``kind`` is the key of the variant.
-        beside: names of drop-ins; without any those for what the stacks that call the extension call beside it.
-    """
+    """Reject what must be built natively (of a shared name its ``kind``), with the drop-ins for what is called ``beside`` it, or
+    without any named for what the stacks that call the extension call too."""
     module, keys = extension.replace("-", "_"), {kind}
     if not kind:
         keys = {row.key for row in variants(module)} | {extension}
@@ -162,12 +158,9 @@ def _nothing_replaces(
 def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacement:
     """Decide for every extension that a checkout brings or calls. The one place that decides; reads nothing but the facts.
 
-    A drop-in stands in where it answers every call of the checkout, and where the extension's own source, if it is
-    there, is a variant that the drop-in was made for. A rasterizer that no table lists gets a drop-in with the face by
-    which it is called, where all of that face has a meaning.
-
-    Args:
-        order: what rasterizers that no table lists give back, in order, where the user says it.
+    A drop-in stands in where it answers every call of the checkout, and where the extension's own source, if it is there, is a
+    variant that the drop-in was made for. A rasterizer that no table lists gets a drop-in with the face by which it is called,
+    where all of that face has a meaning; the user may say in which ``order`` its results come back.
     """
     dropins: list[Dropin] = []
     native: list[Native] = []
@@ -227,12 +220,8 @@ def _modules_of(source: Source) -> tuple[str, ...]:
     """Return the import names of what a source builds: ``simple_knn`` of ``simple_knn._C``."""
     modules: dict[str, None] = {}
     for module in filter(None, source.modules):
-        package, _, last = module.rpartition(".")
-        beside = module.removesuffix("_cuda")
-        name = module
-        if package and last == "_C":
-            name = package
-        elif beside in source.packages:
+        name, beside = module.removesuffix("._C"), module.removesuffix("_cuda")
+        if beside in source.packages:
             name = beside
         modules[name] = None
     tops = tuple(dict.fromkeys(name.partition(".")[0] for name in source.packages))
@@ -278,11 +267,7 @@ def _by_tables(usage: Usage, checkout: Checkout) -> Dropin | str:
 
 
 def _by_face(reason: str, usage: Usage, checkout: Checkout, order: Sequence[str]) -> Dropin | Native:
-    """Return a drop-in with the face by which a rasterizer is called, else why there is none.
-
-    Args:
-        reason: why none was made for it, as the tables say.
-    """
+    """Return a drop-in with the face by which a rasterizer is called, else why there is none; the ``reason`` is the tables'."""
     module = usage.module
     # what is neither called nor there shows no face
     shows_face = usage.obstacle or usage.calls or usage.source
@@ -331,11 +316,8 @@ def usable_dropins(case: Case) -> Replacement | Rejected:
         return not_applicable("every extension is one of splatfix's drop-ins already")
     if not replacement.useless:
         return replacement
-    obstacles = []
-    for item in native:
-        # without a name the reason is about all of them, and a sentence of its own
-        subject = f"nothing replaces {item.module}" if item.module else ""
-        obstacles.append(": ".join(filter(None, (subject, item.reason))))
+    # without a name the reason is about all of them, and a sentence of its own
+    obstacles = [f"nothing replaces {item.text}" if item.module else item.reason for item in native]
     if missing:
         obstacles.append(f"of the others {', '.join(replacement.names)} can be replaced")
     return not_applicable("; ".join(obstacles))
@@ -350,8 +332,7 @@ def _by_parts(parts: Iterable[NativePart]) -> Replacement:
         fitting = [dropin for dropin in DROPINS if (dropin.host or dropin.distribution) in names]
         reason = "it has no drop-in"
         if part.variant:
-            by_variant = tables.dropin_for_variant(part.variant)
-            fitting = list(filter(None, (by_variant,)))
+            fitting = [dropin for dropin in DROPINS if part.variant in dropin.serves][:1]
             reason = tables.refusal(part.variant) or "no drop-in was made for it"
         elif fitting:
             reason = "several packages share this name, and which one it is cannot be determined here"

@@ -45,13 +45,12 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
     own = []
     for brought in checkout.sources:
         own += [(brought.path, face) for face in brought.faces if face.module == module and face.settings]
+    obstacle = None
     if not own:
-        obstacle = None
         if known and known.refused:
             obstacle = NotReadable(f"{known.refused} ({known.repository})")
         return Usage(module, calls, None, "", known, obstacle)
     folder, source = own[0]
-    obstacle = None
     if all(face.projection for _, face in own):
         location = f"{source.projection} in {folder}/cuda_rasterizer/forward.cu".replace(" ./", " ")
         obstacle = NotReadable(f"its own source projects otherwise than by perspective ({location})")
@@ -65,11 +64,7 @@ def usage_of(module: str, checkout: Checkout) -> Usage:
 def derive_face(usage: Usage, order: Sequence[str] = ()) -> DeclaredFace | NotReadable:
     """Return the face by which a checkout calls a rasterizer, as its own source says it; where that is not there, its callers.
 
-    Args:
-        order: what comes back, in order, where the user says it (``--face``); each one of ``ROLES``.
-
-    Raises:
-        SplatfixError: ``wrong-face``, where another number of results comes back than the user says.
+    The user may say in which ``order`` results come back (``--face``); ``wrong-face`` is raised where it is another number.
     """
     if usage.obstacle:
         return usage.obstacle
@@ -175,11 +170,8 @@ def places(calls: Iterable[RenderCall | ExtensionCall]) -> str:
 
 
 def _results_by_calls(calls: Sequence[RenderCall], instead: Sequence[str]) -> list[str] | NotReadable:
-    """Read what comes back by the variables that it goes to; they must agree, and one must tell, for each that is read.
-
-    Args:
-        instead: what comes back by an option of the settings, and is no part of the answer.
-    """
+    """Read what comes back by the variables that it goes to; they must agree, and one must tell, for each that is read. What
+    comes back ``instead``, by an option of the settings, is no part of the answer."""
     unpacking = [call for call in calls if call.results and call.unpacks == len(call.results)]
     usual = [call for call in unpacking if tuple(map(tables.role_of_result, call.results)) != tuple(instead)]
     unpacking = usual or unpacking

@@ -45,10 +45,7 @@ class NativePart(Struct, frozen=True):
 
 def native_parts(context: Context, summary: SourceSummary) -> tuple[NativePart, ...]:
     """List the extensions that are meant: those of the sources or of the checkout; failing that, those installed, of which a
-    checkout means what it imports.
-
-    What is installed is judged for the targets.
-    """
+    checkout means what it imports. What is installed is judged for the targets."""
     findings: tuple[Finding, ...] = ()
     if context.environment.packages.value:
         families = (family.name for family in FAMILIES.values() if family.of_packages)
@@ -103,12 +100,7 @@ def names_of(package: SplatPackage) -> frozenset[str]:
 def _installed(
     context: Context, package: SplatPackage, keys: Collection[str], findings: Sequence[Finding]
 ) -> NativePart | None:
-    """Judge an installed package, with the GPU code of its native files put together; None where it is no extension.
-
-    Args:
-        keys: of the variants that are meant by it.
-        findings: of the checks on packages.
-    """
+    """Judge an installed package, by which these variants are meant, and what checks found of it; None: it is no extension."""
     files, dropin = files_of(package, context.facts), is_dropin(context, package)
     code = tuple(group for item in files for group in item.code)
     error = next((item.error for item in files if item.error), package.error)
@@ -117,10 +109,10 @@ def _installed(
     known = variants(leaf(package))
     if not (code or dropin or error or package.native or package.native_missing or known):
         return None
-    failed = [
-        item for item in findings if item.status is Status.FAIL and is_about(item, package, context.facts)
-    ]
-    unfit = [item.summary.rstrip(".") for item in failed]
+    unfit = []
+    for item in findings:
+        if item.status is Status.FAIL and is_about(item, package, context.facts):
+            unfit.append(item.summary.rstrip("."))
     objection, conflict = other_variant(package, keys)
     # a checkout's own call of the package was compared with it, and fits: that says more than the variant's name
     compared = (
@@ -167,12 +159,8 @@ def is_about(finding: Finding, package: SplatPackage, facts: Facts) -> bool:
 
 
 def other_variant(package: SplatPackage, expected: Collection[str]) -> tuple[str, str]:
-    """Say why an installed rasterizer is not the one that is meant, and whose trainer will not find it once that one takes its
-    place, as sentences; "" where it may be the one, or where that cannot be told.
-
-    Args:
-        expected: keys of the variants that would do.
-    """
+    """Say why an installed rasterizer is none of the variants that are meant, and whose trainer will not find it once one of them
+    takes its place, as sentences; "" where it may be one, or where that cannot be told."""
     rows = [row for row in map(variant, expected) if row and row.kind == "rasterizer"]
     if not rows or package.settings is None or package.error:
         return "", ""
