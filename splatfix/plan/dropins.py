@@ -164,14 +164,23 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     """
     dropins: list[Dropin] = []
     native: list[Native] = []
-    for module in dict.fromkeys(_modules(checkout)):
+    imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
+    imported.update(item.name for item in checkout.needs)
+    own = [name for item in checkout.sources if item.path == "." for name in _modules_of(item.source)]
+    tops = {name.partition(".")[0] for name in (*imported, *own)}
+    built = [module for item in checkout.sources for module in _modules_of(item.source)]
+    for module in dict.fromkeys((*built, *_modules_beside(built, checkout))):
+        # where imports of its code are known, what none imports and it does not bring along is not meant
+        is_imported = not imported or module.partition(".")[0] in tops
+        if not is_imported and module not in built:
+            continue
         usage = usage_of(module, checkout)
         chosen: Dropin | Native | str = _by_tables(usage, checkout)
         if isinstance(chosen, str):
             chosen = _by_face(chosen, usage, checkout, order)
         if isinstance(chosen, Native):
             native.append(chosen)
-        elif _is_imported(module, checkout):
+        elif is_imported:
             face, depth_was_read = chosen.declared, usage.known or (usage.source and usage.source.depth)
             if face and "depth" in face.results and not depth_was_read:
                 note = f"{chosen.note}; {_ASSUMED_DEPTH}"
@@ -180,40 +189,24 @@ def replacement_for(checkout: Checkout, order: Sequence[str] = ()) -> Replacemen
     return Replacement(tuple(dropins), tuple(native))
 
 
-def _modules(checkout: Checkout) -> Iterator[str]:
-    """Yield the import names of the extensions that are meant: brought along, imported, in a submodule, or what the stack needs.
-
-    Where the imports of its code are known, a submodule's name or the table of its stack adds nothing that none imports.
-    """
-    sources = [item.source for item in checkout.sources]
-    built = [module for source in sources for module in _modules_of(source)]
-    yield from built
-    own = {*built, *(item.module for item in checkout.shadows)}
+def _modules_beside(built: Sequence[str], checkout: Checkout) -> Iterator[str]:
+    """Yield the import names of what is meant beside what was brought along: imported, in a submodule, or needed by the stack."""
+    brought = {*built, *(item.module for item in checkout.shadows)}
     for name in checkout.imports:
-        if name not in own and name.removesuffix("_cuda") not in own:
+        if name not in brought and name.removesuffix("_cuda") not in brought:
             yield name
     served = {dropin.host or dropin.module for dropin in DROPINS}
     # what a submodule is named after, where there is a drop-in for it or it is known to have none
     folders = {item.path.rpartition("/")[2].lower().replace("-", "_") for item in checkout.submodules}
     known = served | {name.replace("-", "_") for name in tables.IRREPLACEABLE}
-    candidates = sorted((folders & known) - {name.rpartition(".")[2] for name in built})
+    yield from sorted((folders & known) - {name.rpartition(".")[2] for name in built})
     stack = stack_of(checkout)
     for key in (*stack.needs, *stack.also_needs) if stack else ():
         row = variant(key)
         if row:
-            candidates.append(row.module)
+            yield row.module
         elif key in served:
-            candidates.append(key)
-    yield from (name for name in candidates if _is_imported(name, checkout))
-
-
-def _is_imported(module: str, checkout: Checkout) -> bool:
-    """Tell whether code of the checkout imports it, or it is the checkout's own; true also where no import is known."""
-    imported = {*checkout.imports, *(item.module for item in checkout.guarded)}
-    imported.update(item.name for item in checkout.needs)
-    own = [name for item in checkout.sources if item.path == "." for name in _modules_of(item.source)]
-    tops = {name.partition(".")[0] for name in (*imported, *own)}
-    return not imported or module.partition(".")[0] in tops
+            yield key
 
 
 def _modules_of(source: Source) -> tuple[str, ...]:
