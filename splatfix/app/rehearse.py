@@ -100,7 +100,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     scripts = scripts_of(checkout, trainer.script)
     result = DryRun(
         checkout=checkout.folder,
-        stack=prepare.recognised_stack(checkout)[1],
+        stack=prepare.recognised_stack(trainer.facts.checkout.value or checkout)[1],
         script=trainer.script,
         scripts=scripts,
         reached_by=trainer.reach.everything,
