@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from splatfix import facts as machine_facts
 from splatfix.app.rehearse import hosts_of, replacement_of, require_imported_submodules, usable_device
 from splatfix.app.result import Result, target_python
 from splatfix.certify import RehearseRequest, device_for
@@ -13,7 +12,8 @@ from splatfix.certify.stacks.prepare import find_gaps, recognised_stack
 from splatfix.context import Goal, make_context
 from splatfix.core.codec import to_json
 from splatfix.core.errors import Exit, Rejected, SplatfixError
-from splatfix.facts import all_trainers
+from splatfix.facts import gather
+from splatfix.facts.checkout import all_trainers, with_checkout
 from splatfix.knowledge.breakages import source_patterns
 from splatfix.knowledge.dropins import is_rasterizer
 from splatfix.model import Checkout, ExtensionCall, RenderCall
@@ -33,7 +33,7 @@ def dry_run(request: RehearseRequest, *, why: bool) -> Result:
     if not request.checkout.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
-    facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
+    facts = with_checkout(gather(python), request.checkout, source_patterns())
     checkout = facts.checkout.value
     if checkout is None:
         raise SplatfixError.of("app.not-a-checkout", checkout=request.checkout, error=facts.checkout.error)

@@ -18,9 +18,11 @@ from splatfix.context import Goal, make_context
 from splatfix.context.commands import training_steps
 from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.proof import RungName
+from splatfix.core.reading import resolved_folder
 from splatfix.core.step import Step, run, say
 from splatfix.core.visible import visible
-from splatfix.facts import LiveSystem, checkout_around, gather, load, resolved_folder, with_checkout
+from splatfix.facts import LiveSystem, gather, load
+from splatfix.facts.checkout import checkout_around, with_checkout
 from splatfix.install import InstallOutcome, WheelCache, execute, fetch_source, request_to_resume, revert
 from splatfix.install.ask import ask_plan
 from splatfix.install.repair import plan_repair

@@ -10,7 +10,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from splatfix import __version__
-from splatfix import facts as machine_facts
 from splatfix.app.result import show_message, target_python
 from splatfix.certify import Mend, RehearseRequest, device_for
 from splatfix.certify.prerequisites import CERTIFY_NEEDS, gpu_obstacle, packages_obstacle
@@ -22,7 +21,8 @@ from splatfix.context import Context, Goal, make_context
 from splatfix.context.submodules import module_of
 from splatfix.core.errors import Exit, Rejected, SplatfixError, require
 from splatfix.core.files import write_text
-from splatfix.facts import Reach
+from splatfix.facts import gather
+from splatfix.facts.checkout import Reach, with_checkout
 from splatfix.facts.source.copying import copy_source, missed
 from splatfix.install.dropins import make_dropin_wheel
 from splatfix.knowledge.breakages import breakage, source_patterns
@@ -48,7 +48,7 @@ def stack_subject(request: RehearseRequest, folder: Path) -> tuple[StackSubject,
     if not request.checkout.is_dir():
         raise SplatfixError.of("app.not-a-folder", folder=request.checkout)
     python = target_python(request.python)
-    facts = machine_facts.with_checkout(machine_facts.gather(python), request.checkout, source_patterns())
+    facts = with_checkout(gather(python), request.checkout, source_patterns())
     device = require(usable_device(request, python, facts))
     return prepared(request, python, device, facts, folder), facts
 

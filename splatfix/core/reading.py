@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -150,3 +151,9 @@ def is_regular_file(path: str | os.PathLike[str]) -> bool:
 def is_there(path: str | os.PathLike[str]) -> bool:
     """Tell whether there is something of that name, links followed."""
     return os.path.exists(path)  # noqa: PTH110
+
+
+def resolved_folder(text: str | Path) -> Path | None:
+    """The absolute path of the folder that is named, links followed and ``~`` expanded; None for anything else."""
+    folder = Path(text).expanduser()
+    return folder.resolve() if folder.is_dir() else None

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.codec import from_json, to_json
-from splatfix.facts import LiveSystem, read_package_source
+from splatfix.facts import LiveSystem
+from splatfix.facts.checkout import read_package_source
 from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.packages import (
     claimed_modules,
