@@ -14,7 +14,7 @@ from splatfix.core.files import write_text
 from splatfix.core.step import say
 from splatfix.facts.machine import resources
 from splatfix.facts.scene.reader import read_scene, scenes_below
-from splatfix.facts.system.live import LiveSystem
+from splatfix.facts.system.live import System
 from splatfix.report import scene as report
 from splatfix.report.console import err, escape, marked, prose, table
 from splatfix.report.marks import Mark
@@ -71,7 +71,7 @@ def check_scenes(names: tuple[str, ...], root: Path | None, html: Path | None = 
             todo = say(f"Name the folder of a scene of yours, or a sample: {', '.join(sorted(known))}")
             what = f"There is no folder {name!r}, and no sample scene of that name."
             raise usage_error("unknown-scene", what, todo)
-    memory = resources.probe(LiveSystem()).memory_total if folders else None
+    memory = resources.probe(System()).memory_total if folders else None
     checked = []
     for folder in folders:
         for scene in scenes_below(folder):

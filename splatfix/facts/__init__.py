@@ -13,4 +13,4 @@ from splatfix.facts.environment.records import RecordedFile, recorded_files
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.source.variable_names import is_arch_variable
-from splatfix.facts.system.live import LiveSystem, System
+from splatfix.facts.system.live import System

@@ -16,7 +16,7 @@ from splatfix.facts.environment import probe as environment
 from splatfix.facts.environment.interpreter import refuse_other_program
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.machine import toolkits
-from splatfix.facts.system.live import CachingSystem, LiveSystem, System
+from splatfix.facts.system.live import CachingSystem, System
 from splatfix.facts.system.parallel import Job
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
@@ -44,7 +44,7 @@ def gather(
     Raises:
         SplatfixError: ``no-interpreter`` (exit code 2) when ``python`` is some other program on this machine.
     """
-    live = system or LiveSystem()
+    live = system or System()
     # a recording refuses a folder in use before anything is asked
     asked = CachingSystem(live) if record is None else RecordingSystem(live, record)
     facts = _gather(asked, python, try_imports, chosen)
@@ -97,8 +97,7 @@ def _no_environment(reason: str) -> EnvironmentFacts:
 
 def playback(raw: RawMachine) -> Facts:
     """The facts about a machine whose raw answers were recorded or simulated."""
-    system = PlaybackSystem(raw)
-    return gather(system.target, system=system, try_imports=bool(raw.machine.get("imports")))
+    return gather(raw.machine.python, system=PlaybackSystem(raw), try_imports=raw.machine.imports)
 
 
 def load(path: Path) -> Facts:

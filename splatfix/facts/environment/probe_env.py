@@ -24,7 +24,9 @@ def describe() -> "dict[str, object]":
     return {
         "executable": sys.executable,
         "version": sys.version.split()[0],
-        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name),
+        "implementation": {"cpython": "CPython", "pypy": "PyPy"}.get(
+            sys.implementation.name, sys.implementation.name
+        ),
         "ext_suffix": sysconfig.get_config_var("EXT_SUFFIX") or "",
         "platform": sysconfig.get_platform(),
         "prefix": sys.prefix,

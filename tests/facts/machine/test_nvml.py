@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.machine import nvml
 from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
@@ -160,7 +160,7 @@ def stat(name: str, state: str, parent: int, user: int, system: int, pages: int)
     return f"1 ({name}) {state} {parent} " + "0 " * 9 + f"{user} {system} " + "0 " * 8 + f"{pages} 0\n"
 
 
-class Proc(LiveSystem):
+class Proc(System):
     """A recorded /proc."""
 
     def __init__(self, files: dict[str, str]) -> None:
@@ -195,10 +195,10 @@ def test_a_family_is_summed_over_all_generations() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_process_agrees_with_the_system() -> None:
     """In a process of its own: this one may have children, left for later tests."""
-    system = LiveSystem()
+    system = System()
     code = (
-        "import os; from splatfix.facts import LiveSystem; from splatfix.facts.machine.resources import host_use\n"
-        "use = host_use(LiveSystem(), os.getpid()); print(use.cpu_seconds, sum(os.times()[:2]), use.rss, len(use.processes))"
+        "import os; from splatfix.facts import System; from splatfix.facts.machine.resources import host_use\n"
+        "use = host_use(System(), os.getpid()); print(use.cpu_seconds, sum(os.times()[:2]), use.rss, len(use.processes))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     ours, own, rss, processes = map(float, told.split())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from splatfix.facts import LiveSystem
+from splatfix.facts import System
 from splatfix.facts.machine import adapters, nvml, resources
 from splatfix.facts.machine import probe as machine
 from splatfix.facts.system.parallel import parallel
@@ -48,7 +48,7 @@ def test_the_limit_of_the_trainer_is_the_one_that_a_diagnosis_finds(
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_both_find_the_limit_of_this_machine() -> None:
     memory = pytest.importorskip("smoke_trainer.memory")
-    found = resources.probe(LiveSystem()).memory_total
+    found = resources.probe(System()).memory_total
     assert found is not None and memory.memory_limit() == pytest.approx(found, abs=4096)
 
 
@@ -101,7 +101,7 @@ def test_an_nvml_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_this_machine() -> None:
-    found = machine.probe(LiveSystem())
+    found = machine.probe(System())
     assert found.resources.cores
     assert found.resources.memory_total
     assert found.libc.known or found.system != "linux"
