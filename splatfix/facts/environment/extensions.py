@@ -61,14 +61,9 @@ def read_extensions(
         owner = owners.get((item.folder, item.path)) or others.get(item.folder)
         # a damaged file that nobody owns and Python cannot import may be anything
         if owner is not None or item.importable or not item.error:
-            complete.append(
-                replace(
-                    item,
-                    distribution=owner,
-                    importable=item.importable or bool(item.error),
-                    linkage=linkage.get(f"{item.folder}/{item.path}"),
-                )
-            )
+            importable = item.importable or bool(item.error)
+            links = linkage.get(f"{item.folder}/{item.path}")
+            complete.append(replace(item, distribution=owner, importable=importable, linkage=links))
     return tuple(complete), tuple(copies)
 
 
@@ -109,18 +104,8 @@ def _read(
             # importing its package does not load it where the package's own __init__.py imports no torch
             text = system.read(f"{folder}/{path.split('/')[0]}/__init__.py")
             is_optional = text is not None and not _IMPORTS_TORCH.search(text)
-        yield Extension(
-            path,
-            folder,
-            None,
-            code,
-            binary.needed,
-            links,
-            importable,
-            binary.size,
-            python_module=python_module,
-            optional=is_optional,
-        )
+        extension = Extension(path, folder, None, code, binary.needed, links, importable, binary.size)
+        yield replace(extension, python_module=python_module, optional=is_optional)
 
 
 def _native_files(system: System, site: str) -> Iterator[str]:
@@ -160,23 +145,13 @@ def _native_files(system: System, site: str) -> Iterator[str]:
         pending += [f"{path}/{child}" for child in names]
 
 
-def _source_files(system: System, folder: str) -> Iterator[str]:
+def _source_files(system: System, folder: str, inside: str = "", depth: int = _SOURCE_DEPTH) -> Iterator[str]:
     """Native files built in place in a source folder, not those of its build output."""
-    pending = [("", _SOURCE_DEPTH)]
-    count = 0
-    while pending:
-        inside, depth = pending.pop()
-        count += 1
-        if count > _MOST_FOLDERS:
-            system.leave_out(
-                folder, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
-            )
-            return
-        for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
-            if name.endswith(_NATIVE):
-                yield inside + name
-            elif depth and "." not in name and name not in _NOT_SOURCE:
-                pending.append((f"{inside}{name}/", depth - 1))
+    for name in system.listdir(f"{folder}/{inside}".rstrip("/")):
+        if name.endswith(_NATIVE):
+            yield inside + name
+        elif depth and "." not in name and name not in _NOT_SOURCE:
+            yield from _source_files(system, folder, f"{inside}{name}/", depth - 1)
 
 
 def cache_root(system: System) -> tuple[str, bool] | None:
@@ -184,23 +159,18 @@ def cache_root(system: System) -> tuple[str, bool] | None:
 
     torch puts its own tag between the default folder and the extensions, and none where the variable is set.
     """
-    env = system.env
-    named = env.get("TORCH_EXTENSIONS_DIR")
-    if named:
+    env, inside = system.env, "torch_extensions"
+    if named := env.get("TORCH_EXTENSIONS_DIR"):
         return named.replace("\\", "/").rstrip("/"), True
-    home = env.get("HOME")
-    caches = ""
+    home = env.get("HOME", "")
+    caches = home and f"{home}/.cache"
     if system.name == "windows":
-        caches, home = env.get("LOCALAPPDATA", "").replace("\\", "/"), None
-    elif system.name == "linux":
-        caches = env.get("XDG_CACHE_HOME", "")
-    if home and not caches:
-        caches = f"{home}/Library/Caches" if system.name == "darwin" else f"{home}/.cache"
-    if not caches:
-        return None
-    if system.name == "windows":
-        return f"{caches}/torch_extensions/torch_extensions/Cache", False
-    return f"{caches}/torch_extensions", False
+        caches, inside = env.get("LOCALAPPDATA", "").replace("\\", "/"), f"{inside}/{inside}/Cache"
+    elif system.name == "darwin":
+        caches = home and f"{home}/Library/Caches"
+    else:
+        caches = env.get("XDG_CACHE_HOME") or caches
+    return (f"{caches}/{inside}", False) if caches else None
 
 
 def own_tag(python: str, abiflags: str, torch: Torch | None) -> str:

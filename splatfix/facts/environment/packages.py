@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from splatfix.binaries import BinaryError, Fatbin, FatbinEntry
@@ -58,19 +59,11 @@ def read_distributions(system: System, sites: Iterable[str]) -> Iterator[Distrib
 
 def origin_folder(distribution: Distribution) -> str | None:
     """The folder it was installed from; None where that was an address, or is not written down."""
-    if not distribution.origin:
-        return None
-    try:
-        address = urlsplit(distribution.origin)
-    except ValueError:  # an address such as https://[x/
-        return None
-    if address.scheme == "file":
-        path = unquote(address.path)
+    origin = distribution.origin
+    if origin.startswith("file:"):
         # file:///C:/source
-        return re.sub(r"^/(?=[A-Za-z]:)", "", path)
-    if "://" in distribution.origin:
-        return None
-    return distribution.origin
+        return re.sub(r"^/(?=[A-Za-z]:)", "", unquote(urlsplit(origin).path))
+    return None if not origin or "://" in origin else origin
 
 
 def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
@@ -86,9 +79,7 @@ def other_roots(distributions: Iterable[Distribution]) -> dict[str, str]:
 def _home(distribution: Distribution) -> str:
     if distribution.origin.endswith(".egg"):
         return distribution.origin
-    if distribution.editable:
-        return origin_folder(distribution) or distribution.location
-    return distribution.location
+    return (distribution.editable and origin_folder(distribution)) or distribution.location
 
 
 def record_of(system: System, distribution: Distribution) -> str:
@@ -132,6 +123,13 @@ def claimed_modules(system: System, distribution: Distribution) -> frozenset[str
     return frozenset()
 
 
+def _ships(system: System, distribution: Distribution, module: str) -> bool:
+    record = "\n" + record_of(system, distribution)
+    if record == "\n":
+        return module in claimed_modules(system, distribution)
+    return f"\n{module}/" in record or f"\n{module}." in record
+
+
 def name_and_version(metadata: str) -> tuple[str, str]:
     """Of a distribution, from the name of its dist-info, egg-info, egg or egg-link.
 
@@ -145,54 +143,12 @@ def name_and_version(metadata: str) -> tuple[str, str]:
 
 
 def _from_egg_link(system: System, site: str, name: str) -> Distribution:
-    lines = (system.read(f"{site}/{name}") or "").splitlines()
-    origin = lines[0].strip() if lines else ""
+    origin = ((system.read(f"{site}/{name}") or "").splitlines() or [""])[0].strip()
     project, _ = name_and_version(name)
     info = system.read(f"{origin}/{project.replace('-', '_')}.egg-info/PKG-INFO") or ""
-    return Distribution(
-        name=project,
-        version=captured(r"^Version:\s*(\S+)", info, re.MULTILINE),
-        location=site,
-        editable=True,
-        origin=origin,
-        source_gone=not (origin and system.exists(origin)),
-    )
-
-
-def _from_dist_info(system: System, site: str, name: str) -> Distribution:
-    project, version = name_and_version(name)
-    origin, editable = "", False
-    address = system.read(f"{site}/{name}/direct_url.json")
-    if address:
-        try:
-            direct = from_json(_DirectUrl, parse_json(address))
-            origin, editable = direct.url, direct.dir_info.editable
-        except ValueError:
-            origin = "(direct_url.json is damaged)"
-    pins: tuple[str, ...] = ()
-    if _TORCH_FAMILY.fullmatch(project):
-        metadata = system.read(f"{site}/{name}/METADATA") or ""
-        pins = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
-    distribution = Distribution(
-        name=project,
-        version=version,
-        location=site,
-        editable=editable,
-        origin=origin,
-        pins=pins,
-        **_of_manifest(system.read(f"{site}/{name}/splatfix.json")),
-    )
-    if distribution.dropin:
-        code, error = _kernel_code(system, distribution)
-        distribution = replace(distribution, code=code, code_error=error)
-    folder = origin_folder(distribution)
-    if not folder:
-        return distribution
-    if editable and not system.exists(folder):
-        return replace(distribution, source_gone=True)
-    if any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
-        return replace(distribution, source=folder)
-    return distribution
+    version = captured(r"^Version:\s*(\S+)", info, re.MULTILINE)
+    is_gone = not (origin and system.exists(origin))
+    return Distribution(project, version, site, editable=True, origin=origin, source_gone=is_gone)
 
 
 class _Folder(Struct, frozen=True):
@@ -203,7 +159,7 @@ class _DirectUrl(Struct, frozen=True):
     """Where pip took a distribution from (PEP 610)."""
 
     url: str = ""
-    dir_info: _Folder = field(default_factory=_Folder)
+    dir_info: _Folder = _Folder()
 
 
 class _Manifest(Struct, frozen=True):
@@ -217,29 +173,41 @@ class _Manifest(Struct, frozen=True):
     source: str = ""
     cuda_mismatch: str = ""
     edits: tuple[str, ...] = ()
-    built_with: Mapping[str, str] = field(default_factory=dict)
+    built_with: Mapping[str, str] = {}
 
 
-def _of_manifest(text: str | None) -> dict[str, Any]:
-    """What it says, by field of Distribution; a damaged one still says that splatfix made it."""
-    if not text:
-        return {}
-    try:
-        manifest = from_json(_Manifest, parse_json(text))
-    except ValueError:
-        return {"made_by_splatfix": "built"}
-    fields: dict[str, Any] = {"made_by_splatfix": manifest.kind}
-    if manifest.kind == "drop-in":
-        fields["dropin"] = "@".join(filter(None, (manifest.replaces, manifest.variant)))
-    elif manifest.kind == "built":
-        fields["built"] = BuildRecord(
-            targets=manifest.targets,
-            source=manifest.source,
-            cuda_mismatch=manifest.cuda_mismatch,
-            edits=manifest.edits,
-            built_with=tuple(manifest.built_with.items()),
-        )
-    return fields
+def _from_dist_info(system: System, site: str, name: str) -> Distribution:
+    project, version = name_and_version(name)
+    fields: dict[str, Any] = {}
+    if address := system.read(f"{site}/{name}/direct_url.json"):
+        try:
+            direct = from_json(_DirectUrl, parse_json(address))
+            fields = {"origin": direct.url, "editable": direct.dir_info.editable}
+        except ValueError:
+            fields = {"origin": "(direct_url.json is damaged)"}
+    if _TORCH_FAMILY.fullmatch(project):
+        metadata = system.read(f"{site}/{name}/METADATA") or ""
+        fields["pins"] = tuple(f"{requirement}=={exact}" for requirement, exact in _PIN.findall(metadata))
+    if manifest_text := system.read(f"{site}/{name}/splatfix.json"):
+        fields["made_by_splatfix"] = "built"  # a damaged one still says that splatfix made it
+        with suppress(ValueError):
+            manifest = from_json(_Manifest, parse_json(manifest_text))
+            fields["made_by_splatfix"] = manifest.kind
+            if manifest.kind == "drop-in":
+                fields["dropin"] = "@".join(filter(None, (manifest.replaces, manifest.variant)))
+            elif manifest.kind == "built":
+                made = {name: getattr(manifest, name) for name in BuildRecord.__struct_fields__}
+                fields["built"] = BuildRecord(**made | {"built_with": tuple(manifest.built_with.items())})
+    distribution = Distribution(project, version, site, **fields)
+    if distribution.dropin:
+        code, error = _kernel_code(system, distribution)
+        distribution = replace(distribution, code=code, code_error=error)
+    folder = origin_folder(distribution)
+    if folder and distribution.editable and not system.exists(folder):
+        return replace(distribution, source_gone=True)
+    if folder and any(system.exists(f"{folder}/{file}") for file in ("setup.py", "pyproject.toml")):
+        return replace(distribution, source=folder)
+    return distribution
 
 
 def _kernel_code(system: System, dropin: Distribution) -> tuple[tuple[FatbinGroup, ...], str]:
@@ -282,19 +250,16 @@ def read_packages(
             locations[extension.folder, package.replace(".", "/")] = None
     if not locations:
         return ()
-    claims = {
-        item: claimed_modules(system, item)
-        for item in installed
-        if not _LONG_RECORDS.match(item.name.lower())
-    }
+    # a RECORD is long: its text is searched, and of the longest, in which there are no splatting modules, not even that
+    searched = [item for item in installed if not _LONG_RECORDS.match(item.name.lower())]
     dropins = {item.name: item.dropin for item in installed}
     packages = []
     for root, path in locations:
         top = path.split("/")[0]
         owners = []
-        for item, modules in claims.items():
+        for item in searched:
             has_its_name = item.editable and item.name.replace("-", "_") == top
-            if _home(item) == root and (has_its_name or top in modules):
+            if _home(item) == root and (has_its_name or _ships(system, item, top)):
                 owners.append(item.name)
         dropin = next(filter(None, map(dropins.get, owners)), "")
         read = _read_package(system, root, path, native)
@@ -347,13 +312,8 @@ def _read_package(system: System, root: str, path: str, extensions: tuple[Extens
     # what imports other files of its package leaves the import of torch to them, perhaps
     if text is not None and (_IMPORTS_TORCH.search(text) or not _IMPORTS_OWN_FILES.search(text)):
         imports_torch = _IMPORTS_TORCH.search(text) is not None
-    shown: dict[str, Any] = {
-        **asdict(source),
-        "module": module,
-        "native": tuple(dict.fromkeys((*native, *inside))),
-    }
-    for name in ("values", "gradients_ignored", "depth", "projection"):  # of sources, for drop-ins
-        del shown[name]
+    shown = {name: value for name, value in asdict(source).items() if name in SplatPackage.__struct_fields__}
+    shown |= {"module": module, "native": tuple(dict.fromkeys((*native, *inside)))}
     return SplatPackage(
         **shown,
         folder=folder,
@@ -374,18 +334,16 @@ def importable_names(
         distributions: those that are installed; what the disk does not show of them, their metadata does.
     """
     installed = tuple(distributions)
-    folders = []
-    for folder in path:
-        if not folder.endswith("lib-dynload") and not system.exists(f"{folder}/os.py"):
-            folders.append(folder)
+    folders = [
+        folder
+        for folder in path
+        if not folder.endswith("lib-dynload") and not system.exists(f"{folder}/os.py")
+    ]
     for root in other_roots(installed):
         folders += [root, f"{root}/src"]
     names: set[str] = set()
     for folder in dict.fromkeys(folders):
-        for entry in system.listdir(folder):
-            match = _MODULE.fullmatch(entry)
-            if match:
-                names.add(match.group(1))
+        names |= {match.group(1) for match in map(_MODULE.fullmatch, system.listdir(folder)) if match}
     for distribution in installed:
         if distribution.editable:
             names |= claimed_modules(system, distribution)
