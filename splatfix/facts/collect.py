@@ -64,8 +64,9 @@ def _gather(live: System, python: str | None, try_imports: bool, chosen: str = "
     )
 
     def packaged() -> tuple[str, ...]:
-        read: EnvironmentFacts = environment_job.value()
-        return toolkits.packaged(live, read.interpreter.value.site_packages if read.interpreter.value else ())
+        # the same question as that of environment.probe, so that it is asked once
+        described = environment.describe(live, interpreter) if interpreter else ""
+        return () if isinstance(described, str) else toolkits.packaged(live, described.site_packages)
 
     # the machine's slow questions are under way while the environment is read
     machine_job = Job(lambda: machine.probe(live, folder, packaged))

@@ -91,23 +91,26 @@ class _Described(Struct, frozen=True):
     abiflags: str = ""
 
 
+def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Described | str:
+    """What a Python says of itself, or why it does not."""
+    done = system.run([python, str(_PROBE)], timeout)
+    for line in reversed(done.stdout.splitlines()) if done.ok else ():
+        # sitecustomize or .pth files may print before the answer, which is the last line
+        with contextlib.suppress(ValueError):
+            return from_json(_Described, parse_json(line))
+    return done.why() or "its answer is not readable"
+
+
 def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> EnvironmentFacts:
     """The environment of the interpreter ``python``.
 
     Args:
         timeout: seconds the interpreter gets to describe itself.
     """
-    done = system.run([python, str(_PROBE)], timeout)
-    described = None
-    for line in reversed(done.stdout.splitlines()) if done.ok else ():
-        # sitecustomize or .pth files may print before the answer, which is the last line
-        with contextlib.suppress(ValueError):
-            described = from_json(_Described, parse_json(line))
-            break
-    if described is None:
-        reason = done.why() or "its answer is not readable"
-        lost = unknown(f"the interpreter {python} did not describe itself: {reason}", python)
-        return EnvironmentFacts(unknown(reason, python), lost, lost, lost, lost, lost, lost)
+    described = describe(system, python, timeout)
+    if isinstance(described, str):
+        lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
+        return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
     torch_folders = [f"{path}/torch" for path in described.path]
     loader = Loader(

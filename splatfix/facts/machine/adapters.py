@@ -5,7 +5,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-from splatfix.core.codec import parse_json
 from splatfix.facts.machine import mac
 from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.model import Adapter, Fact, Gpu, unknown
@@ -62,10 +61,10 @@ def same_bus(first: str | None, second: str | None) -> bool:
 
 
 def _slot(bus: str | None) -> tuple[int, ...]:
-    numbers = re.split(r"[:.]", (bus or "").lower())
-    if not all(re.fullmatch(r"[0-9a-f]+", number) for number in numbers):
+    try:
+        return tuple(int(number, 16) for number in re.split(r"[:.]", bus or ""))
+    except ValueError:
         return ()
-    return tuple(int(number, 16) for number in numbers)
 
 
 def _hex(system: System, path: str) -> str:
@@ -103,16 +102,7 @@ def probe(system: System) -> Fact[tuple[Adapter, ...]]:
         paths = named.split(":")
     else:
         paths = [f"{folder}/{name}" for folder in _MANIFESTS for name in system.listdir(folder)]
-    drivers = []
-    for path in paths:
-        manifest = system.read(path) if path.endswith(".json") else None
-        if manifest is None:
-            continue
-        try:
-            library = str(parse_json(manifest)["ICD"]["library_path"])
-        except (ValueError, KeyError, TypeError):
-            library = "its manifest is damaged"
-        drivers.append(f"{path.rsplit('/', 1)[-1]} ({library})")  # nvidia_icd.json (libGLX_nvidia.so.0)
+    drivers = [path.rsplit("/", 1)[-1] for path in paths if path.endswith(".json") and system.exists(path)]
     installed = f"Vulkan drivers: {', '.join(drivers) or 'none'}"
     if not which_all(system, "vulkaninfo"):
         if system.name == "linux" and not drivers:

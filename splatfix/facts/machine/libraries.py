@@ -11,16 +11,8 @@ from splatfix.model import Colmap, Fact, HeaderCopy, absent, unknown
 
 # torch's libraries, those first that answer most names. Releases before 2.0 split libtorch_cuda in two.
 _TORCH_LIBRARIES = (
-    "c10",
-    "torch_cpu",
-    "torch_python",
-    "c10_cuda",
-    "torch_cuda",
-    "torch_cuda_cpp",
-    "torch_cuda_cu",
-    "c10_hip",
-    "torch_hip",
-    "torch",
+    *("c10", "torch_cpu", "torch_python", "c10_cuda", "torch_cuda", "torch_cuda_cpp", "torch_cuda_cu"),
+    *("c10_hip", "torch_hip", "torch"),
 )
 _TIMEOUT = 8.0
 # A docker daemon finds the first of these on its PATH when --gpus is asked for; a CDI file serves newer ones.
@@ -107,9 +99,7 @@ class Loader(Struct, frozen=True, dict=True):
                 if entry.lower() == name.lower():
                     return f"{folder}/{entry}"
         # forwarders that no folder holds; the system resolves them itself
-        if name.lower().startswith(("api-ms-", "ext-ms-")):
-            return name
-        return None
+        return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
 
     def _configured(self, file: str, depth: int = 0) -> list[str]:
         """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
@@ -149,11 +139,8 @@ def linkable_libcuda(system: System) -> Fact[tuple[str, ...]]:
     triplet = f"{system.machine}-linux-gnu"
     folders = _split_path(system.env.get("LIBRARY_PATH", ""))
     folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
-    folders.append("/usr/local/lib")
-    paths = [f"{folder}/libcuda.so" for folder in folders]
-    return Fact(
-        tuple(path for path in paths if system.exists(path)), "LIBRARY_PATH and the linker's own folders"
-    )
+    paths = [f"{folder}/libcuda.so" for folder in (*folders, "/usr/local/lib")]
+    return Fact(tuple(filter(system.exists, paths)), "LIBRARY_PATH and the linker's own folders")
 
 
 def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
@@ -165,35 +152,27 @@ def missing_graphics(system: System) -> Fact[tuple[str, ...]]:
     folders = ["/usr/include", "/usr/local/include"]
     if system.env.get("CONDA_PREFIX"):
         folders.append(f"{system.env['CONDA_PREFIX']}/include")
-    missing = []
-    for header in _GRAPHICS:
-        if not any(system.exists(f"{folder}/{header}") for folder in folders):
-            missing.append(header)
-    return Fact(tuple(missing), ", ".join(folders))
+    here = {name for name in _GRAPHICS for folder in folders if system.exists(f"{folder}/{name}")}
+    return Fact(tuple(name for name in _GRAPHICS if name not in here), ", ".join(folders))
 
 
 def header_copies(system: System) -> Fact[tuple[HeaderCopy, ...]]:
     """CUB and Thrust in folders that compilers search before or beside the toolkit's own."""
     if system.name != "linux":
         return unknown("looked at on Linux only")
-    copies = []
-    visited: set[str] = set()
     searched = []  # by compilers, in their order, and why
     for variable in ("CPATH", "CPLUS_INCLUDE_PATH", "CUB_HOME"):
         searched += [(folder, variable) for folder in _split_path(system.env.get(variable, ""))]
     if system.env.get("CONDA_PREFIX"):
         searched.append((f"{system.env['CONDA_PREFIX']}/include", "CONDA_PREFIX"))
     searched += [(folder, "the compiler's own search") for folder in ("/usr/local/include", "/usr/include")]
+    copies: dict[str, HeaderCopy] = {}
     for folder, via in searched:
-        real = system.realpath(folder)
-        if real in visited:
-            continue
-        visited.add(real)
         thrust = _version(system.read(f"{folder}/thrust/version.h"), "THRUST_VERSION")
         cub = cub_version(system, folder)
         if cub or thrust:
-            copies.append(HeaderCopy(folder, via, cub, thrust))
-    return Fact(tuple(copies), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
+            copies.setdefault(system.realpath(folder), HeaderCopy(folder, via, cub, thrust))
+    return Fact(tuple(copies.values()), "CPATH, CPLUS_INCLUDE_PATH, CUB_HOME and the usual include folders")
 
 
 def cub_version(system: System, folder: str) -> str:
@@ -205,11 +184,8 @@ def container_toolkit(system: System) -> Fact[tuple[str, ...]]:
     """What of NVIDIA's container toolkit is here, where docker is; unknown without docker."""
     if system.name != "linux" or not which_all(system, "docker"):
         return unknown("there is no docker on PATH")
-    parts: list[str] = []
-    for name in _CONTAINER_TOOLKIT:
-        parts += which_all(system, name)[:1]
-    parts += [path for path in _CDI if system.exists(path)]
-    return Fact(tuple(parts), "PATH and /etc/cdi")
+    parts = [path for name in _CONTAINER_TOOLKIT for path in which_all(system, name)[:1]]
+    return Fact((*parts, *filter(system.exists, _CDI)), "PATH and /etc/cdi")
 
 
 def missing_msvc_runtime(system: System) -> Fact[tuple[str, ...]]:
