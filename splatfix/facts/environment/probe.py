@@ -21,6 +21,7 @@ from splatfix.facts.environment.packages import (
     read_distributions,
     read_packages,
     read_shadows,
+    record_of,
 )
 from splatfix.facts.environment.records import altered_files
 from splatfix.facts.machine import toolkits
@@ -89,6 +90,9 @@ class _Described(Struct, frozen=True):
     externally_managed: bool = False
     headers: bool | None = None
     abiflags: str = ""
+
+
+_AS_SAID = set(_Described.__struct_fields__) & set(Interpreter.__struct_fields__)
 
 
 def describe(system: System, python: str, timeout: float = _TIMEOUT) -> _Described | str:
@@ -203,14 +207,12 @@ def torch_as_installed(system: System, facts: EnvironmentFacts) -> bool:
     Importing torch takes seconds, so a torch that looks as it should is not imported to see whether it can be.
     """
     for distribution in facts.distributions.value or ():
-        if distribution.name != "torch":
-            continue
-        record = system.read(f"{distribution.location}/torch-{distribution.version}.dist-info/RECORD") or ""
-        recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
-        text = system.read(f"{distribution.location}/torch/__init__.py")
-        if recorded and text is not None:
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode("utf-8")).digest())
-            return digest.decode().rstrip("=") == recorded
+        if distribution.name == "torch":
+            record = record_of(system, distribution)
+            recorded = captured(r"^torch/__init__\.py,sha256=([\w-]+)", record, re.MULTILINE)
+            text = system.read(f"{distribution.location}/torch/__init__.py")
+            digest = base64.urlsafe_b64encode(hashlib.sha256((text or "").encode("utf-8")).digest())
+            return text is not None and digest.decode().rstrip("=") == recorded
     return False
 
 
@@ -277,17 +279,11 @@ def _interpreter(system: System, python: _Described) -> Interpreter:
     elif config is not None:
         kind = captured(r"^(uv|virtualenv)\s*=", config, re.MULTILINE) or "venv"
     lock_files = [f"{project}/{name}" for name in ("uv.lock", "poetry.lock")]
+    said = {name: getattr(python, name) for name in _AS_SAID}
     return Interpreter(
-        executable=python.executable,
-        version=python.version,
-        implementation=python.implementation,
+        **said,
         abi_tag=re.sub(r"^\.|\.(so|pyd)$", "", python.ext_suffix),
         platform_tag=python.platform,
-        prefix=prefix,
-        base_prefix=python.base_prefix,
         kind=kind,
-        site_packages=python.site_packages,
-        externally_managed=python.externally_managed,
-        headers=python.headers,
         lock_file=next((path for path in lock_files if system.exists(path)), ""),
     )

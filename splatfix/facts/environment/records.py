@@ -47,12 +47,9 @@ def recorded_files(lines: Iterable[str]) -> Iterator[RecordedFile]:
         # csv would take ten times as long for the 15,000 lines of torch's
         path, _, rest = line.partition(",")
         digest, _, size = rest.partition(",")
-        if not path or path.startswith('"'):
-            continue
-        sha256 = ""
-        if digest.startswith(_SHA256):
-            sha256 = digest.removeprefix(_SHA256)
-        yield RecordedFile(path, sha256, int(size) if size.isdecimal() else None)
+        if path and not path.startswith('"'):
+            sha256 = digest.removeprefix(_SHA256) if digest.startswith(_SHA256) else ""
+            yield RecordedFile(path, sha256, int(size) if size.isdecimal() else None)
 
 
 def altered_files(
@@ -72,14 +69,12 @@ def altered_files(
             is_source = item.path.endswith(".py")
             fingerprint = system.fingerprint(f"{distribution.location}/{item.path}", is_source)
             digest, _, size = (fingerprint or "").partition(",")
-            if fingerprint is None:
-                continue
-            if not fingerprint:
+            difference = ""
+            if fingerprint == "":
                 difference = "not there"
-            elif item.size is not None and size != str(item.size):
+            elif fingerprint and item.size is not None and size != str(item.size):
                 difference = f"{size} bytes, not {item.size}"
-            elif is_source and digest != f"{_SHA256}{item.sha256}":
+            elif fingerprint and is_source and digest != f"{_SHA256}{item.sha256}":
                 difference = "another content"
-            else:
-                continue
-            yield AlteredFile(distribution.name, distribution.version, item.path, difference)
+            if difference:
+                yield AlteredFile(distribution.name, distribution.version, item.path, difference)
