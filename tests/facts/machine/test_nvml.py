@@ -17,6 +17,13 @@ from splatfix.facts.machine.nvml import GpuUse, NvmlMeter
 from splatfix.facts.machine.resources import _PAGE, _TICKS, alive, host_use
 from splatfix.model import Fact
 
+library_is_there = nvml._library_is_there
+
+
+@pytest.fixture(autouse=True)
+def _a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "_library_is_there", lambda: True)
+
 
 class NVMLError(Exception):
     def __init__(self, value: int = 3) -> None:
@@ -93,19 +100,15 @@ def test_a_start_that_fails_is_told_with_its_code(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_library_off_the_loaders_path_is_loaded_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    starts: list[int] = []
     loaded: list[str] = []
 
-    def start() -> None:
-        starts.append(1)
-        if not loaded:
-            raise NVMLError(12)
+    def load(name: str) -> None:
+        loaded.append(name)
+        if "wsl" not in name:
+            raise OSError
 
-    monkeypatch.setattr(nvml.ctypes, "CDLL", loaded.append)
-    reply = ask(monkeypatch, nvmlInit=start, nvmlDeviceGetCount=lambda: 0)
-    assert reply["gpus"] == []
-    assert loaded == ["/usr/lib/wsl/lib/libnvidia-ml.so.1"]
-    assert len(starts) == 2
+    monkeypatch.setattr(nvml.ctypes, "CDLL", load)
+    assert library_is_there() and loaded[1] == "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 
 
 def process(pid: int, memory: int | None) -> types.SimpleNamespace:
