@@ -94,13 +94,8 @@ def owners_of_native_files(
     """(site-packages folder, relative path) of every native file that a RECORD lists -> the distribution's name."""
     owners: dict[tuple[str, str], str] = {}
     for distribution in distributions:
-        for line in record_of(system, distribution).splitlines():
-            # a RECORD has thousands of lines; a plain search for the few that matter is four times as fast as the pattern
-            if ".so" not in line and ".pyd" not in line and ".dll" not in line:
-                continue
-            match = _NATIVE_LINE.match(line)
-            if match:
-                owners[distribution.location, match.group(1)] = distribution.name
+        for path in _NATIVE_LINE.findall(record_of(system, distribution)):
+            owners[distribution.location, path] = distribution.name
     return owners
 
 

@@ -29,7 +29,7 @@ from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.source.reader import NotPython, parse_python
 from splatfix.facts.source.syntax import simple_assignments
 from splatfix.facts.system.live import System, captured
-from splatfix.facts.system.parallel import fact_within, within
+from splatfix.facts.system.parallel import within
 from splatfix.model import (
     EnvironmentFacts,
     Fact,
@@ -116,15 +116,11 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         lost = unknown(f"the interpreter {python} did not describe itself: {described}", python)
         return EnvironmentFacts(unknown(described, python), lost, lost, lost, lost, lost, lost)
     sites = described.site_packages
-    torch_folders = [f"{path}/torch" for path in described.path]
-    loader = Loader(
-        system,
-        system.realpath(described.executable),
-        described.base_prefix,
-        sites,
-        next((folder for folder in torch_folders if system.exists(f"{folder}/version.py")), None),
-        conda=described.conda or system.exists(f"{described.base_prefix}/conda-meta"),
-    )
+    torch_folders = [f"{path}/torch" for path in described.path if system.exists(f"{path}/torch/version.py")]
+    is_conda = described.conda or system.exists(f"{described.base_prefix}/conda-meta")
+    executable = system.realpath(described.executable)
+    torch_folder = next(iter(torch_folders), None)
+    loader = Loader(system, executable, described.base_prefix, sites, torch_folder, conda=is_conda)
     here = system.realpath(".")
 
     def look(work: Callable[[], T], found_via: str) -> Fact[T]:
@@ -134,7 +130,7 @@ def probe(system: System, python: str, *, timeout: float = _TIMEOUT) -> Environm
         lambda: tuple(read_distributions(system, sites)), "*.dist-info and *.egg-info in site-packages"
     )
     installed = distributions.value or ()
-    torch = fact_within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
+    torch = within(_PATIENCE, lambda: _read_torch(loader), loader.torch_folder or "")
     native = look(
         lambda: read_extensions(loader, sites, installed), "native files in site-packages, read as bytes"
     )
@@ -245,12 +241,11 @@ def _read_torch(loader: Loader) -> Fact[Torch]:
         abi = True  # every wheel from 2.7 on, as its release notes say
     builder = system.read(f"{folder}/utils/cpp_extension.py") or ""
     listed_archs = captured(r"supported_arches\s*=\s*\[([^\[\]]*)\]", builder)
-    builder_imports: set[str] = set()
-    for module, rest in _BUILDER_IMPORT.findall(builder):
-        builder_imports.add(module)
-        # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
-        if module == "pkg_resources" and re.search(r"import\s+packaging", rest):
-            builder_imports.add("pkg_resources.packaging")
+    imported = _BUILDER_IMPORT.findall(builder)
+    builder_imports = {module for module, _ in imported}
+    # `from pkg_resources import packaging` broke with setuptools 70, which no longer vendors it there
+    if any(module == "pkg_resources" and re.search(r"import\s+packaging", rest) for module, rest in imported):
+        builder_imports.add("pkg_resources.packaging")
     return Fact(
         Torch(
             version=version,

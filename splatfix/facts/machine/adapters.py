@@ -10,7 +10,6 @@ from splatfix.facts.system.live import System, captured, which_all, whole_number
 from splatfix.model import Adapter, Fact, Gpu, unknown
 
 _TABLE = Path(__file__).with_name("pci_gpus.json")
-_DATABASES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")
 DEVICES = "/sys/bus/pci/devices"
 _VENDORS = {"10de": "NVIDIA", "1002": "AMD", "8086": "Intel"}
 _TIMEOUT = 8.0
@@ -32,7 +31,7 @@ def cards(system: System) -> tuple[Gpu, ...]:
         if vendor not in _VENDORS or not is_gpu:
             continue
         device, cc = _hex(system, f"{folder}/device"), None
-        chip = _database_name(system, vendor, device)
+        chip = _table()["devices"].get(f"{vendor}:{device}", "")
         # the brand's name stands in brackets: GB203 [GeForce RTX 5080]
         name = captured(r"\[(.+)\]", chip) or chip or f"PCI device {device}"
         if vendor == "10de":
@@ -69,21 +68,6 @@ def _slot(bus: str | None) -> tuple[int, ...]:
 
 def _hex(system: System, path: str) -> str:
     return (system.read(path) or "").strip().lower().removeprefix("0x")
-
-
-def _database_name(system: System, vendor: str, device: str) -> str:
-    """What our table, else the machine's own PCI database, calls the device; "" when neither knows it."""
-    name = _table()["devices"].get(f"{vendor}:{device}")
-    if name or not device:
-        return name or ""
-    for path in _DATABASES:
-        _, _, devices = (system.read(path) or "").partition(f"\n{vendor}  ")
-        for line in devices.splitlines()[1:]:
-            if not line.startswith(("\t", "#")):
-                break  # the next vendor
-            if line.startswith(f"\t{device}  "):
-                return line.strip().partition("  ")[2]
-    return ""
 
 
 @cache

@@ -18,11 +18,7 @@ from splatfix.model import CudaDevice, Driver, Fact, Gpu, absent, unknown
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 # What a driver or a board of NVIDIA's leaves to be seen, also inside containers: WSL's device, a Tegra's files.
 _TRACES = (
-    "/proc/driver/nvidia",
-    "/dev/nvidiactl",
-    "/dev/dxg",
-    "/sys/module/nvidia",
-    "/dev/nvhost-gpu",
+    *("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/sys/module/nvidia", "/dev/nvhost-gpu"),
     "/etc/nv_tegra_release",
 )
 _PROC_VERSION, _SYS_VERSION = "/proc/driver/nvidia/version", "/sys/module/nvidia/version"

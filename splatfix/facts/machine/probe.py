@@ -20,7 +20,7 @@ from splatfix.facts.machine import (
 )
 from splatfix.facts.source.variable_names import is_arch_variable, switches_off, switches_on
 from splatfix.facts.system.live import System, captured
-from splatfix.facts.system.parallel import inner, parallel
+from splatfix.facts.system.parallel import parallel
 from splatfix.model import Fact, MachineFacts, Resources, unknown
 
 # No probe may hold up a diagnosis of a machine with one GPU longer than this; children end earlier, at timeouts of their own.
@@ -77,7 +77,7 @@ def probe(
     lost = unknown(answers["gpus"].error)
     gpus: gpu.GpuFacts = answers["gpus"].value or gpu.GpuFacts(lost, lost, lost)
     kernel = (system.read("/proc/sys/kernel/osrelease") or "").strip()
-    facts = {name: inner(answers[name]) for name in (*_FACTS, "toolkits", "compilers")}
+    facts = {name: answers[name] for name in (*_FACTS, "toolkits", "compilers")}
     family, _, version = (facts["libc"].value or "").partition(" ")
     container = _container(system)
     # names first: a recording keeps every value that was looked at

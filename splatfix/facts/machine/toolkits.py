@@ -23,15 +23,8 @@ _HPC = "/opt/nvidia/hpc_sdk"
 # What the sources of splatting extensions include or link, through ATen/cuda/CUDAContext.h
 # and the kernels themselves (headers of a default toolkit installation).
 NEEDED_HEADERS = (
-    "cuda_runtime.h",
-    "cuda_runtime_api.h",
-    "cublas_v2.h",
-    "cublasLt.h",
-    "cusparse.h",
-    "cusolverDn.h",
-    "cooperative_groups.h",
-    "cub/cub.cuh",
-    "thrust/device_vector.h",
+    *("cuda_runtime.h", "cuda_runtime_api.h", "cublas_v2.h", "cublasLt.h", "cusparse.h", "cusolverDn.h"),
+    *("cooperative_groups.h", "cub/cub.cuh", "thrust/device_vector.h"),
 )
 # By these a folder is a toolkit's.
 _TOOLKIT_HEADERS = ("cuda_runtime.h", "crt/host_config.h")

@@ -11,17 +11,10 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from splatfix.binaries import (
-    held_texts,
-    missing_exports,
-    provided_versions,
-    read_binary,
-    read_needs,
-)
+from splatfix.binaries import held_texts, missing_exports, provided_versions, read_binary, read_needs
 from splatfix.core.isolation import without_relative_path
 from splatfix.core.reading import Unread, read_bytes, read_start, read_text
 from splatfix.core.runner import Completed, ProcessRunner, Runner
@@ -31,22 +24,12 @@ from splatfix.facts.machine import nvml
 _PACKAGE = Path(__file__).resolve().parents[2]
 _PACKAGE_MARK, _SCRIPT_MARK = "{splatfix}", "{script}"
 _OF_THE_KERNEL = ("/proc/", "/sys/")
-_MOST_NAMES = 100_000
 # Python takes numbers of any length, and a forged file's would make it count for minutes; no file of a machine has longer ones.
 _MOST_DIGITS = 19
+SYMBOL_QUESTIONS = ("symbol_needs", "missing_exports", "provided_versions", "contains")
 _QUESTIONS = (
-    *(
-        "read",
-        "exists",
-        "listdir",
-        "realpath",
-        "run",
-        "modified",
-        "fingerprint",
-        "starts_with_script",
-        "nvml",
-    ),
-    *("read_binary", "symbol_needs", "missing_exports", "provided_versions", "contains"),
+    *("read", "exists", "listdir", "realpath", "run", "modified", "fingerprint", "starts_with_script"),
+    *("nvml", "read_binary", *SYMBOL_QUESTIONS),
 )
 
 
@@ -97,13 +80,9 @@ class System:
     def listdir(self, path: str) -> tuple[str, ...]:
         """Return the sorted names in a folder; none when it is not there."""
         try:
-            with os.scandir(path) as listing:
-                names = [entry.name for entry in islice(listing, _MOST_NAMES + 1)]
+            return tuple(sorted(os.listdir(path)))  # noqa: PTH208
         except (OSError, ValueError):
             return ()
-        if len(names) > _MOST_NAMES:
-            self.leave_out(path, f"it holds more than {_MOST_NAMES} entries, the most that are read")
-        return tuple(sorted(names[:_MOST_NAMES]))
 
     def realpath(self, path: str) -> str:
         return os.path.realpath(path)

@@ -20,9 +20,8 @@ from splatfix.core.errors import SplatfixError
 from splatfix.core.files import read_json, write_json, write_text
 from splatfix.core.reading import Unread
 from splatfix.core.runner import Completed
-from splatfix.facts.system.live import System, portable
+from splatfix.facts.system.live import SYMBOL_QUESTIONS, System, portable
 
-SYMBOL_QUESTIONS = ("symbol_needs", "missing_exports", "provided_versions", "contains")
 T = TypeVar("T")
 NO_NVML = {"error": "NVML Shared Library Not Found", "error_code": 12}
 _MOST_LINKS = 40  # as Linux: links may lead in circles

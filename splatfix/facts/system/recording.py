@@ -16,8 +16,8 @@ from splatfix.binaries import Binary
 from splatfix.core.codec import from_json, to_json
 from splatfix.core.errors import SplatfixError
 from splatfix.core.redact import HIDDEN, redacted, without_credentials
-from splatfix.facts.system.live import CachingSystem, System
-from splatfix.facts.system.playback import SYMBOL_QUESTIONS, About, RawMachine, packed
+from splatfix.facts.system.live import SYMBOL_QUESTIONS, CachingSystem, System
+from splatfix.facts.system.playback import About, RawMachine, packed
 
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "COMPUTERNAME", "HOST", "NAME")

@@ -72,17 +72,6 @@ def test_cards_by_their_pci_id(
     assert (card.name, card.cc) == (name, cc)
 
 
-def test_the_machines_own_database_names_what_ours_does_not(machine_of: MachineOf) -> None:
-    database = (
-        "10dd  Enhance-3D\n10de  NVIDIA Corporation\n\tfffe  GB299 [GeForce RTX 9999]\n\t\t1043 0001  Board\n"
-        "10df  Emulex\n\tffff  X\n"
-    )
-    files = {**bus("0000:01:00.0", "10de", "fffe"), "/usr/share/misc/pci.ids": "# list\n" + database}
-    (card,) = pci.cards(machine_of(files=files))
-    assert card.name == "NVIDIA GeForce RTX 9999"
-    assert card.cc is None, "no chip of that name is known"
-
-
 def test_audio_functions_and_bridges_are_no_cards(machine_of: MachineOf) -> None:
     assert pci.cards(machine_of(files=bus("0000:01:00.1", "10de", "22e9", "0x040300"))) == ()
 
