@@ -22,8 +22,6 @@ _NATIVE = (".so", ".pyd", ".dll")
 _IMPORTABLE = re.compile(r"\.(cpython-\d+[\w-]*|abi3|cp\d+-\w+)\.(so|pyd)$|^[^.]+\.(so|pyd)$")
 _IMPORTS_TORCH = re.compile(r"\b(import|from)\s+torch\b")
 _LINKS_TORCH = re.compile(r"(lib)?(torch|c10)")
-_MOST_FOLDERS = 20_000
-_DEEPEST = 20
 _SOURCE_DEPTH = 3
 _NOT_SOURCE = frozenset({"build", "dist", "third_party", "node_modules", "output", "data", "__pycache__"})
 
@@ -114,7 +112,6 @@ def _native_files(system: System, site: str) -> Iterator[str]:
     # a folder is known again by its real path, asked only of those that hold the same names: few do, and asking is slow
     first_of: dict[tuple[str, ...], str] = {}
     met: dict[tuple[str, ...], set[str]] = {}
-    count = 0
     while pending:
         path = pending.pop()
         name = path.rsplit("/", 1)[-1]
@@ -124,16 +121,7 @@ def _native_files(system: System, site: str) -> Iterator[str]:
         # by its name alone: a look at each of a hundred thousand files would take minutes
         if name == "__pycache__" or ("." in name and not name.endswith(".libs")):
             continue
-        count += 1
-        if count > _MOST_FOLDERS:
-            system.leave_out(
-                site, f"it holds more than {_MOST_FOLDERS} folders; the others are not looked into"
-            )
-            return
         folder = f"{site}/{path}"
-        if path.count("/") > _DEEPEST:
-            system.leave_out(folder, f"it lies more than {_DEEPEST} folders deep")
-            continue
         names = system.listdir(folder)
         first = first_of.setdefault(names, folder)
         if first != folder:

@@ -273,12 +273,10 @@ def read_shadows(system: System, folder: str, installed: Iterable[SplatPackage])
     shadows = []
     for entry in system.listdir(folder):
         path, module = f"{folder}/{entry}", entry.removesuffix(".py")
-        if module not in names or system.realpath(path) in homes:
-            continue
-        if entry == module and not system.exists(f"{path}/__init__.py"):
-            continue
-        is_native = any(name.endswith((".so", ".pyd")) for name in system.listdir(path))
-        shadows.append(Shadow(module, path, is_native))
+        is_package = entry != module or system.exists(f"{path}/__init__.py")
+        if module in names and is_package and system.realpath(path) not in homes:
+            is_native = any(name.endswith((".so", ".pyd")) for name in system.listdir(path))
+            shadows.append(Shadow(module, path, is_native))
     return tuple(shadows)
 
 

@@ -36,8 +36,6 @@ MODELS = {
 _PARAMETERS = dict(MODELS.values())
 PARTS = ("cameras", "images", "points3D")
 _SAMPLED = 50_000
-_MOST_IMAGES, _MOST_POINTS = 100_000, 10_000_000
-"""Of a city; trainers take some thousand photos, and some million points."""
 _LONGEST_NAME = 1 << 12
 _CAMERA, _IMAGE = struct.Struct("<iiQQ"), struct.Struct("<i7di")
 _POINT, _KEYPOINT = struct.Struct("<Q3d3Bd"), struct.Struct("<2dq")
@@ -61,7 +59,7 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
     path = folder / f"cameras{suffix}"
     cameras: dict[int, Camera] = {}
     if suffix == ".txt":
-        for line in _lines(path, _MOST_IMAGES):
+        for line in _lines(path):
             with _whole(path, line):
                 number, name, width, height, *words = line.split()
                 values = tuple(map(float, words))
@@ -70,7 +68,7 @@ def read_cameras(folder: Path, suffix: str) -> dict[int, Camera]:
                 cameras[int(number)] = Camera.stated(name, int(width), int(height), values)
         return cameras
     with _Content(path) as content:
-        for _ in range(content.count(_CAMERA.size, _MOST_IMAGES)):
+        for _ in range(content.count(_CAMERA.size)):
             number, kind, width, height = content.take(_CAMERA)
             if kind not in MODELS:
                 # how long its parameters are is not known, nor where the next camera begins
@@ -131,7 +129,7 @@ def read_points(folder: Path, suffix: str) -> Points:
     colours = set()
     count = 0
     if suffix == ".txt":
-        for count, line in enumerate(_lines(path, _MOST_POINTS), start=1):
+        for count, line in enumerate(_lines(path), start=1):
             if count <= _SAMPLED:
                 with _whole(path, line):
                     number, x, y, z, *rest = line.split(maxsplit=7)
@@ -183,11 +181,9 @@ class _Content:
         self._offset += form.size
         return values
 
-    def count(self, size: int, most: int | None = None) -> int:
+    def count(self, size: int) -> int:
         """A number of records of at least so many bytes each."""
         (number,) = self.take(struct.Struct("<Q"))
-        if most is not None and number > most:
-            raise _too_many(self._path, most)
         self._need(number * size)
         return int(number)
 
@@ -220,7 +216,7 @@ class _Content:
 
 def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
     with _Content(path) as content:
-        for _ in range(content.count(_IMAGE.size + 9, _MOST_IMAGES)):
+        for _ in range(content.count(_IMAGE.size + 9)):
             _, *numbers, camera = content.take(_IMAGE)
             name, seen = content.name(), content.keypoints(most)
             most -= len(seen)
@@ -228,7 +224,7 @@ def _images_of_binary(path: Path, most: int) -> Iterator[ImageRow]:
 
 
 def _images_of_text(path: Path, most: int) -> Iterator[ImageRow]:
-    lines = _lines(path, 2 * _MOST_IMAGES, blank=True)  # a photo may have no points
+    lines = _lines(path, blank=True)  # a photo may have no points
     for line in lines:
         keypoints = next(lines, "")
         if line.strip():
@@ -252,19 +248,11 @@ def _whole(path: Path, line: str) -> Iterator[None]:
         raise Damaged(f"{path.name} has a line that is none of COLMAP's: {line.rstrip()[:60]!r}") from None
 
 
-def _too_many(path: Path, most: int) -> Damaged:
-    return Damaged(f"{path.name} has more than {most:,} entries, the most that are read")
-
-
-def _lines(path: Path, most: int, *, blank: bool = False) -> Iterator[str]:
+def _lines(path: Path, *, blank: bool = False) -> Iterator[str]:
     """Lines without comments; ``blank``: empty ones too."""
-    count = 0
     with _opened(path) as file:
         for line in io.TextIOWrapper(file, "utf-8", "replace", newline="\n"):
             if not line.startswith("#") and (blank or line.strip()):
-                count += 1
-                if count > most:
-                    raise _too_many(path, most)
                 yield line
 
 

@@ -18,8 +18,7 @@ COPIES = (2, 4, 8)
 _MODELS = ("sparse/0", "sparse", "colmap/sparse/0", ".")
 _PHOTOS = ("images", "input", "photos", ".")
 """Where photos without a reconstruction lie."""
-_MOST_FILES = 200_000
-_DEPTH, _MOST_SCENES, _MOST_MODELS = 3, 200, 50
+_DEPTH = 3
 _READERS = 8
 
 
@@ -48,7 +47,7 @@ def scenes_below(folder: Path) -> Iterator[Path]:
     for depth in range(1, _DEPTH + 1):
         for path in sorted(folder.glob("/".join("*" * depth))):
             outside = all(not path.is_relative_to(scene) for scene in inner)
-            if len(inner) < _MOST_SCENES and outside and is_folder(path) and _has_reconstruction(path):
+            if outside and is_folder(path) and _has_reconstruction(path):
                 inner.append(path)
     yield from inner or [folder]
 
@@ -62,7 +61,7 @@ def _has_reconstruction(folder: Path) -> bool:
 def _models(folder: Path) -> Iterator[Model]:
     """COLMAP models, in the order in which loaders look for them."""
     numbered = (path.name for path in folder.glob("sparse/*") if path.name.isdigit() and path.name != "0")
-    for name in (*_MODELS, *(f"sparse/{number}" for number in sorted(numbered)[:_MOST_MODELS])):
+    for name in (*_MODELS, *(f"sparse/{number}" for number in sorted(numbered))):
         for suffix in (".bin", ".txt"):
             files = [part for part in colmap.PARTS if is_regular_file(folder / name / f"{part}{suffix}")]
             if "images" in files or "cameras" in files:
@@ -189,7 +188,6 @@ def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]
     """Files of a folder in the scene's that are photos by their name, sorted by it: their paths below the scene's."""
     if leads_out(folder, name):
         return
-    count = 0
     for parent, folders, names in os.walk(folder / name):
         folders.sort()
         if not deep:
@@ -198,9 +196,6 @@ def _image_files(folder: Path, name: str, *, deep: bool = True) -> Iterator[str]
             # ._photo.jpg: what macOS writes beside a file on disks of other systems
             if PurePosixPath(file).suffix.lower() in ENDINGS | CAMERA_ENDINGS and not file.startswith("._"):
                 yield Path(parent, file).relative_to(folder).as_posix()
-        count += len(names)
-        if count > _MOST_FILES:
-            return
 
 
 def _headers(folder: Path, names: Iterable[str]) -> Mapping[str, Photo | None]:

@@ -16,8 +16,7 @@ from splatfix.facts.scene.photos import leads_out
 
 TRAIN, TEST, ONE_FILE = "transforms_train.json", "transforms_test.json", "transforms.json"
 _MODELS = {"OPENCV", "OPENCV_FISHEYE", "PINHOLE", "SIMPLE_PINHOLE"}
-_MOST_JSON, _MOST_FRAMES = 32 << 20, 100_000
-"""A frame has about one KiB."""
+_MOST_JSON = 32 << 20
 
 
 class NoTransforms(Exception):
@@ -41,8 +40,6 @@ def read_transforms(folder: Path, name: str) -> Mapping[str, Any]:
         raise NoTransforms(f"{name} is no JSON: {error}") from None
     if not isinstance(document, dict) or not isinstance(document.get("frames"), list):
         raise NoTransforms(f"{name} has no list of frames")
-    if len(document["frames"]) > _MOST_FRAMES:
-        raise NoTransforms(f"{name} has more than {_MOST_FRAMES:,} frames, the most that are read")
     return document
 
 

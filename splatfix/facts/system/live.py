@@ -63,16 +63,12 @@ class System:
             return text
         # the kernel's files refuse to be read for many reasons that say nothing of a splatting stack
         if not path.startswith(_OF_THE_KERNEL):
-            self.leave_out(path, text.reason)
+            self._unreadable[path] = text
         return None
 
     def unreadable(self) -> tuple[Unread, ...]:
         """Return the files that were asked for and are there, but were not read; those of the kernel do not count."""
         return tuple(item for _, item in sorted(self._unreadable.items()))
-
-    def leave_out(self, path: str, reason: str) -> None:
-        """Add to these what a probe does not look at, or not to its end."""
-        self._unreadable[path] = Unread(path, reason)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110
@@ -172,7 +168,7 @@ class CachingSystem(System):
             system.python,
             system.env,
         )
-        self.unreadable, self.leave_out = system.unreadable, system.leave_out  # type: ignore[method-assign]
+        self.unreadable = system.unreadable  # type: ignore[method-assign]
         self._kept: dict[str, dict[tuple[Any, ...], Any]] = {question: {} for question in _QUESTIONS}
         self._asking: dict[tuple[str, tuple[Any, ...]], threading.Lock] = {}
         for question in _QUESTIONS:

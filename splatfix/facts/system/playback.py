@@ -201,9 +201,6 @@ class PlaybackSystem(System):
     def unreadable(self) -> tuple[Unread, ...]:
         return tuple(Unread(path, reason) for path, reason in self.raw.paths.unreadable.items())
 
-    def leave_out(self, path: str, reason: str) -> None:
-        """It is in the recording, where the recorded machine left it out too."""
-
     def exists(self, path: str) -> bool:
         if self._key(path) in self._absent:
             return False

@@ -141,14 +141,12 @@ class Redactor:
         self._moved = sorted(moved, key=len, reverse=True)
         hosts = {node, node.partition(".")[0], *(env[name] for name in _HOST_VARIABLES if name in env)}
         self._replacements = dict.fromkeys(users, "user") | dict.fromkeys(hosts - users, "host")
-        telling = [
-            name
-            for name in self._replacements
+        names = [
+            re.escape(name)
+            for name in sorted(self._replacements, key=len, reverse=True)
             if len(name) > 2 and not _ORDINARY.fullmatch(name) and not name.isdigit()
         ]
-        names = sorted(telling, key=len, reverse=True)
-        alternatives = "|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names)
-        self._names = re.compile(alternatives) if names else None
+        self._names = re.compile(rf"(?<![\w-])({'|'.join(names) or '(?!)'})(?![\w-])")
         self._gpus: dict[str, str] = {}
         self._homes: dict[str, str] = {}
 
@@ -160,8 +158,6 @@ class Redactor:
         text = _HOMES.sub(self._home, text)
         text = _GPU.sub(self._gpu, text)
         text = _IN_URL.sub(HIDDEN, text)
-        if self._names is None:
-            return text
         return self._names.sub(lambda match: self._replacements[match.group(0)], text)
 
     def data(self, value: object) -> object:
