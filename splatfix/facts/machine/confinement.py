@@ -56,21 +56,18 @@ def probe(system: System) -> Fact[Confinement]:
         files = ("find", "/dev", "-maxdepth", "1", "-name", "nvidia*", "-type", "c")
         done = system.run([*files, "!", "(", "-readable", "-writable", ")"], _TIMEOUT)
         closed = sorted(line for line in done.stdout.splitlines() if line.startswith("/dev/nvidia"))
-    return Fact(
-        Confinement(
-            shm=size,
-            processes=_number(system, "/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"),
-            memory=_number(
-                system, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
-            ),
-            read_only=None if root is None else "ro" in root.options,
-            writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
-            user=uid,
-            closed_devices=tuple(closed),
-            wsl_device=system.exists("/dev/dxg"),
-        ),
-        MOUNTS,
+    cgroup = "/sys/fs/cgroup"
+    confinement = Confinement(
+        shm=size,
+        processes=_number(system, f"{cgroup}/pids.max", f"{cgroup}/pids/pids.max"),
+        memory=_number(system, f"{cgroup}/memory.max", f"{cgroup}/memory/memory.limit_in_bytes"),
+        read_only=None if root is None else "ro" in root.options,
+        writable=tuple(path for path in _TEMPORARY if path in at and "rw" in at[path].options),
+        user=uid,
+        closed_devices=tuple(closed),
+        wsl_device=system.exists("/dev/dxg"),
     )
+    return Fact(confinement, MOUNTS)
 
 
 def kind_by_mounts(system: System) -> str | None:
@@ -95,8 +92,6 @@ def _mounts(text: str) -> Iterator[_Mount]:
 
 def _number(system: System, *paths: str) -> int | None:
     """The limit in the first of these files that is there; None for ``max``, and for what version 1 writes for none."""
-    for path in paths:
-        number = whole_number(system.read(path))
-        if number is not None:
-            return number if number < _NO_LIMIT else None
-    return None
+    numbers = (whole_number(system.read(path)) for path in paths)
+    number = next((number for number in numbers if number is not None), _NO_LIMIT)
+    return number if number < _NO_LIMIT else None

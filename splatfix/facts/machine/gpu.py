@@ -167,16 +167,11 @@ def _of_a_mac(system: System) -> GpuFacts:
 
 def _version_of_library(system: System) -> str | None:
     """The version in the real file name of the installed user-mode driver: ``libcuda.so.575.57.08``."""
-    for folder in _LIBRARY_FOLDERS:
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            path = f"{folder}/{name}"
-            if not system.exists(path):
-                continue
-            # a link to the file of the version, as NVIDIA's installer and all distributions make it
-            version = captured(rf"\.so\.({_VERSION})$", system.realpath(path))
-            if version:
-                return version
-    return None
+    names = ("libcuda.so.1", "libnvidia-ml.so.1")
+    paths = [f"{folder}/{name}" for folder in _LIBRARY_FOLDERS for name in names]
+    # a link to the file of the version, as NVIDIA's installer and all distributions make it
+    real_paths = (system.realpath(path) for path in paths if system.exists(path))
+    return next(filter(None, (captured(rf"\.so\.({_VERSION})$", path) for path in real_paths)), None)
 
 
 def _kernel_module(system: System) -> tuple[str, bool | None, str]:
@@ -189,9 +184,6 @@ def _kernel_module(system: System) -> tuple[str, bool | None, str]:
     if re.fullmatch(_VERSION, version):
         return version, None, _SYS_VERSION  # which is silent on openness
     return "", None, ""
-
-
-# -- who lists GPUs beside CUDA -------------------------------------------------------------------------------
 
 
 def _of_nvml(reply: dict[str, Any]) -> _Listing:
@@ -225,62 +217,47 @@ def _of_jetson(system: System) -> _Listing:
     return _Listing()
 
 
-# -- CUDA itself ----------------------------------------------------------------------------------------------
-
-
 def _ask_cuda(system: System) -> _Cuda:
-    libraries = ["nvcuda.dll" if system.name == "windows" else "libcuda.so.1"]
-    if system.name != "windows" and system.exists(_CUDA_ON_WSL):
-        libraries.insert(0, _CUDA_ON_WSL)  # WSL's folder may be off the loader's path
+    library = "nvcuda.dll" if system.name == "windows" else "libcuda.so.1"
+    if system.exists(_CUDA_ON_WSL):
+        library = _CUDA_ON_WSL  # its folder may be off the loader's path
 
-    def ask(library: str, *options: str) -> tuple[dict[str, Any], Completed]:
+    def ask(*options: str) -> tuple[dict[str, Any], Completed]:
         argv = [system.python, str(_CUDA_PROBE), library, *options]
         done = system.run(argv, for_all_gpus(system, _CUDA_TIMEOUT))
         return json_object(done.stdout), done
 
-    misses: list[str] = []
-    failed = _Cuda()
-    is_there = False
-    for library in libraries:
-        reply, done = ask(library)
-        if "error" in reply:
-            misses.append(f"libcuda: {reply['error']}")
-            continue
-        is_there = True
-        if not reply:
-            misses.append(f"{library}: {done.why() or 'no readable answer'}")
-            if done.returncode is not None and done.returncode < 0 and not done.error:
-                failed = _Cuda(code=done.returncode)
-            continue
-        answer = fitting(_Answer, reply)
-        level, code = _level(answer.cuda), answer.init
-        if code == 0:
-            gpus = _decoded(reply.get("gpus"))
-            return _Cuda(gpus, misses=tuple(misses), level=level, devices=_devices(gpus, library))
-        misses.append(f"{library}: cuInit gives error {code}")
-        unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
-        if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
-            # the code that is left to explain is that of no device where taking the variable away helps, or could not be
-            # asked, else the one without it
-            reply, _ = ask(library, "--unfiltered")
-            other = fitting(_Answer, reply).init
-            if other == 0:
-                unfiltered = _devices(_decoded(reply.get("gpus")), library)
-            elif other is not None:
-                code = other
-                unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
-        failed = _Cuda(level=level, code=code, unfiltered=unfiltered)
-    reason = "; ".join(misses)
-    devices = unknown(reason) if is_there else absent(reason, "the loader's search")
-    return replace(failed, devices=devices, misses=tuple(misses))
+    reply, done = ask()
+    if "error" in reply:
+        reason = f"libcuda: {reply['error']}"
+        return _Cuda(misses=(reason,), devices=absent(reason, "the loader's search"))
+    if not reply:
+        reason, code = f"{library}: {done.why() or 'no readable answer'}", done.returncode
+        is_signal = code is not None and code < 0 and not done.error
+        return _Cuda(misses=(reason,), devices=unknown(reason), code=code if is_signal else None)
+    answer = fitting(_Answer, reply)
+    level, code = _level(answer.cuda), answer.init
+    if code == 0:
+        gpus = _decoded(reply.get("gpus"))
+        return _Cuda(gpus, level=level, devices=_devices(gpus, library))
+    reason = f"{library}: cuInit gives error {code}"
+    unfiltered: Fact[tuple[CudaDevice, ...]] = Fact()
+    if code == _NO_DEVICE and "CUDA_VISIBLE_DEVICES" in system.env:
+        # the code that is left to explain is that of no device where taking the variable away helps, or could not be
+        # asked, else the one without it
+        reply, _ = ask("--unfiltered")
+        other = fitting(_Answer, reply).init
+        if other == 0:
+            unfiltered = _devices(_decoded(reply.get("gpus")), library)
+        elif other is not None:
+            code = other
+            unfiltered = unknown(f"cuInit gives error {code} without CUDA_VISIBLE_DEVICES too")
+    return _Cuda(misses=(reason,), level=level, code=code, devices=unknown(reason), unfiltered=unfiltered)
 
 
 def _devices(gpus: tuple[Gpu, ...], library: str) -> Fact[tuple[CudaDevice, ...]]:
     devices = (CudaDevice(gpu.name, gpu.cc, gpu.memory_total, gpu.bus_id, gpu.uuid) for gpu in gpus)
     return Fact(tuple(devices), library)
-
-
-# -- plain data of NVML and of our probe, in which anything may be damaged ------------------------------------
 
 
 def _decoded(items: object) -> tuple[Gpu, ...]:
@@ -289,27 +266,17 @@ def _decoded(items: object) -> tuple[Gpu, ...]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict):
             gpu, other = fitting(Gpu, item, index=0, name=""), fitting(_Answer, item)
-            gpus.append(
-                replace(
-                    gpu,
-                    index=len(gpus),
-                    name=gpu.name or "unknown",
-                    cc=".".join(map(str, other.cc or ())) or None,
-                    memory_total=gpu.memory_total or None,
-                    nvml_error=other.error_code,
-                )
+            cc = ".".join(map(str, other.cc or ())) or None
+            gpu = replace(
+                gpu, index=len(gpus), name=gpu.name or "unknown", cc=cc, nvml_error=other.error_code
             )
+            gpus.append(replace(gpu, memory_total=gpu.memory_total or None))
     return tuple(gpus)
 
 
 def _level(number: int | None) -> str | None:
     """``13000`` -> ``13.0`` (CUDA driver API, cuDriverGetVersion)."""
-    if number is None or number <= 0:
-        return None
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-# -- what CUDA and the PCI bus add ----------------------------------------------------------------------------
+    return f"{number // 1000}.{number % 1000 // 10}" if number and number > 0 else None
 
 
 def _completed(gpus: tuple[Gpu, ...], of_cuda: tuple[Gpu, ...], on_bus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
