@@ -136,9 +136,8 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
         # toolset 14.40 holds compiler 19.40 (Microsoft's numbering of both since 2015)
         minor = captured(_CL_TOOLSET, path)
         version = captured(_CL_VERSION, done.stderr + done.stdout)
-        if version:
-            return Compiler("cl", path, version, found_via)
-        return Compiler("cl", path, f"19.{minor}" if minor else None, found_via, done.why())
+        told = version or (f"19.{minor}" if minor else None)
+        return Compiler("cl", path, told, found_via, "" if version else done.why())
     kind = re.sub(r"^.*conda-linux-gnu-|-[\d.]+$", "", name)
     if kind not in ("gcc", "g++", "clang", "clang++"):
         return None
@@ -146,7 +145,5 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     first_line = (done.stdout.splitlines() or [""])[0]
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
-    version = captured(_GNU_VERSION, first_line)
-    if not version:
-        return Compiler(kind, path, None, found_via, done.why() or first_line)
-    return Compiler(kind, path, version, found_via)
+    version = captured(_GNU_VERSION, first_line) or None
+    return Compiler(kind, path, version, found_via, "" if version else done.why() or first_line)

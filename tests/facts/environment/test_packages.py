@@ -2,7 +2,6 @@
 
 import ast
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -202,25 +201,6 @@ def test_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
     found = {item.module: item for item in read_shadows(System(), str(here), packages)}
     assert found["diff_gaussian_rasterization"].native
     assert read_shadows(System(), str(site_packages), packages) == (), "an installed package hides nothing"
-
-
-def test_python_agrees_about_shadows(empty_venv: Path, site_packages: Path, tmp_path: Path) -> None:
-    """A folder without __init__.py does not hide an installed package, one with it does."""
-    source_of(site_packages, "where = 'installed'\n", "gsplat")
-    packages = probe(empty_venv).packages.value or ()
-    (tmp_path / "here" / "gsplat").mkdir(parents=True)
-    for files, wanted in (({}, "installed"), ({"__init__.py": "where = 'here'\n"}, "here")):
-        put(tmp_path / "here" / "gsplat", files)
-        said = subprocess.run(
-            [str(empty_venv), "-c", "import gsplat; print(gsplat.where)"],
-            cwd=tmp_path / "here",
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        assert said == wanted
-        ours = read_shadows(System(), str(tmp_path / "here"), packages)
-        assert bool(ours) is (wanted == "here")
 
 
 @pytest.mark.parametrize(("handler", "catches"), TABLE["guarded-imports"])

@@ -1,12 +1,9 @@
 """GPUs and driver by every road: NVML, libcuda, nvidia-smi, /proc, the device tree, the PCI bus, system_profiler."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from splatfix.core.runner import Completed
 from splatfix.facts.machine import adapters as pci
 from splatfix.facts.machine import gpu as gpus
 from tests.facts.conftest import MachineOf
@@ -76,20 +73,8 @@ def test_audio_functions_and_bridges_are_no_cards(machine_of: MachineOf) -> None
     assert pci.cards(machine_of(files=bus("0000:01:00.1", "10de", "22e9", "0x040300"))) == ()
 
 
-def test_programs_that_ask_eight_sleeping_gpus_have_time(
-    machine_of: MachineOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_that_ask_eight_sleeping_gpus_have_time(machine_of: MachineOf) -> None:
     """Each GPU is woken in turn where no persistence daemon keeps them awake."""
     files = {f"/proc/driver/nvidia/gpus/0000:0{number}:00.0/power": "" for number in range(8)}
-    machine = machine_of(nvml=NO_NVML, files=files, exists=["/dev/nvidiactl"])
-    limits: dict[str, float] = {}
-    answered = machine.run
-
-    def run(argv: Sequence[str], timeout: float, **more: Any) -> Completed:
-        limits[argv[0]] = timeout
-        return answered(argv, timeout, **more)
-
-    monkeypatch.setattr(machine, "run", run)
-    gpus.probe(machine)
-    assert limits == {machine.python: 48.0}
+    assert gpus.for_all_gpus(machine_of(files=files), 20.0) == 48.0
     assert gpus.for_all_gpus(machine_of(), 8.0) == 8.0

@@ -1,6 +1,5 @@
 """The machine itself: libc, container, resources under control groups, adapters; probes side by side, under a limit."""
 
-import json
 import os
 import sys
 import time
@@ -66,13 +65,9 @@ def test_containers(machine_of: MachineOf, given: dict[str, object], container: 
     assert machine.probe(machine_of(**given)).container == container
 
 
-ICD = json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": "libGLX_nvidia.so.0"}})
-
-
 def test_without_vulkaninfo_the_drivers_are_named(machine_of: MachineOf) -> None:
-    found = adapters.probe(machine_of(files={"/usr/share/vulkan/icd.d/nvidia_icd.json": ICD}))
-    assert found.value is None
-    assert found.found_via == "Vulkan drivers: nvidia_icd.json"
+    found = adapters.probe(machine_of(files={"/usr/share/vulkan/icd.d/nvidia_icd.json": "{}"}))
+    assert (found.value, found.found_via) == (None, "Vulkan drivers: nvidia_icd.json")
 
 
 def test_without_any_vulkan_driver_there_is_no_adapter(machine_of: MachineOf) -> None:

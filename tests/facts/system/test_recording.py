@@ -125,12 +125,6 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "folder-not-empty"
 
 
-def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "machine.json").write_text('{"format": 99}')
-    with pytest.raises(SplatfixError, match="not a recorded machine"):
-        RawMachine.read(tmp_path)
-
-
 def test_the_command_line_records(splatfix: Callable[..., object], tmp_path: Path, empty_venv: Path) -> None:
     done = splatfix("diagnose", "--python", str(empty_venv), "--record", str(tmp_path / "m"), "--json")
     assert json.loads(done.stdout)["facts"]  # type: ignore[attr-defined]

@@ -39,9 +39,3 @@ def test_a_recording_keeps_what_was_unreadable(pipe: str, tmp_path: Path) -> Non
     system.read(pipe)
     system.write("/usr/bin/python", redact=False)
     assert PlaybackSystem(RawMachine.read(tmp_path / "recorded")).unreadable() == (Unread(pipe, PIPE),)
-
-
-def test_texts_across_the_parts_of_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.so"
-    path.write_bytes(b"\x7fELF" + b"x" * ((1 << 20) - 7) + b"name\0" + b"y" * 10)
-    assert System().contains(str(path), ["name", "other", "y"]) == ("name",)
