@@ -145,5 +145,5 @@ def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler
     first_line = (done.stdout.splitlines() or [""])[0]
     if "clang" in first_line:
         kind = {"gcc": "clang", "g++": "clang++"}.get(kind, kind)  # macOS names clang gcc
-    version = captured(_GNU_VERSION, first_line) or None
-    return Compiler(kind, path, version, found_via, "" if version else done.why() or first_line)
+    version = captured(_GNU_VERSION, first_line)
+    return Compiler(kind, path, version or None, found_via, "" if version else done.why() or first_line)
