@@ -8,8 +8,14 @@ from splatfix.facts.collect import gather, load
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.interpreter import choose_python, refuse_other_program
 from splatfix.facts.environment.linkage import of_torch, torch_libraries
-from splatfix.facts.environment.packages import name_and_version, origin_folder, read_distributions, record_of
-from splatfix.facts.environment.records import RecordedFile, recorded_files
+from splatfix.facts.environment.packages import (
+    RecordedFile,
+    name_and_version,
+    origin_folder,
+    read_distributions,
+    record_of,
+    recorded_files,
+)
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
 from splatfix.facts.source.variable_names import is_arch_variable

@@ -195,10 +195,9 @@ def _exported_nowhere(loader: Loader, names: Sequence[str], libraries: Iterable[
 
 def _highest(versions: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Keep of these (library, version) the highest version of each family: the parts of glibc share theirs."""
-    best: dict[str, tuple[tuple[int, ...], str, str]] = {}
+    rows = []
     for library, text in versions:
         if match := _FAMILY.fullmatch(text):
-            number = tuple(int(part) for part in re.findall(r"\d+", match.group(2)))
-            if match.group(1) not in best or number >= best[match.group(1)][0]:
-                best[match.group(1)] = (number, library, text)
-    return tuple((library, text) for _, (_, library, text) in sorted(best.items()))
+            rows.append((match[1], tuple(map(int, re.findall(r"\d+", match[2]))), library, text))
+    rows.sort(key=lambda row: row[:2])
+    return tuple({family: (library, text) for family, _, library, text in rows}.values())

@@ -17,13 +17,13 @@ from splatfix.facts.environment.extensions import own_tag, read_extensions, read
 from splatfix.facts.environment.installer import find_installer
 from splatfix.facts.environment.linkage import runtime_libraries, torch_abi
 from splatfix.facts.environment.packages import (
+    altered_files,
     importable_names,
     read_distributions,
     read_packages,
     read_shadows,
     record_of,
 )
-from splatfix.facts.environment.records import altered_files
 from splatfix.facts.machine import toolkits
 from splatfix.facts.machine.libraries import Loader
 from splatfix.facts.source.reader import NotPython, parse_python

@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from splatfix.core.codec import fitting, parse_json
+from splatfix.core.codec import parse_json
 from splatfix.facts.system.live import System, captured, which_all
 from splatfix.facts.system.parallel import each
 from splatfix.model import Compiler, Fact
@@ -30,22 +28,6 @@ _TOOLS = {
     "ccache": r"ccache version ([\d.]+)",
     "sccache": r"sccache ([\d.]+)",
 }
-
-
-class _Catalog(Struct, frozen=True):
-    productDisplayVersion: str = ""
-
-
-class _Studio(Struct, frozen=True):
-    """A Visual Studio, as vswhere describes it."""
-
-    installationPath: str = ""
-    displayName: str = "Visual Studio"
-    catalog: _Catalog = _Catalog()
-
-
-class _Studios(Struct, frozen=True):
-    instances: tuple[_Studio, ...] = ()
 
 
 def probe(system: System, environment: str = "") -> Fact[tuple[Compiler, ...]]:
@@ -117,16 +99,17 @@ def _of_visual_studio(system: System) -> Iterator[tuple[str, str]]:
     programs = system.env.get("ProgramFiles(x86)") or "C:/Program Files (x86)"
     done = system.run([f"{programs}/{_VSWHERE}", "-products", "*", "-format", "json", "-utf8"], _TIMEOUT)
     try:
-        listed = fitting(_Studios, {"instances": parse_json(done.stdout)})
-    except ValueError:
+        studios = {
+            item["installationPath"]: f"{item['displayName']} {item['catalog']['productDisplayVersion']}"
+            for item in parse_json(done.stdout)
+        }
+    except (ValueError, TypeError, KeyError):
         return
-    for item in listed.instances:
-        base = f"{item.installationPath}\\VC\\Tools\\MSVC"
+    for folder, product in studios.items():
+        base = f"{folder}\\VC\\Tools\\MSVC"
         toolsets = sorted(system.listdir(base), key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
         if toolsets:
-            path = f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe"
-            product = f"{item.displayName} {item.catalog.productDisplayVersion}".strip()
-            yield path, f"vswhere: {product}"
+            yield f"{base}\\{toolsets[-1]}\\bin\\Hostx64\\x64\\cl.exe", f"vswhere: {product}"
 
 
 def _describe(system: System, path: str, found_via: tuple[str, ...]) -> Compiler | None:

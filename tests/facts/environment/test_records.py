@@ -4,7 +4,7 @@ import base64
 import hashlib
 from pathlib import Path
 
-from splatfix.facts.environment.records import altered_files
+from splatfix.facts.environment.packages import altered_files
 from splatfix.facts.system.live import System
 from splatfix.facts.system.playback import PlaybackSystem, RawMachine
 from splatfix.facts.system.recording import RecordingSystem
