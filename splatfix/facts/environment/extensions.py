@@ -126,8 +126,7 @@ def _native_files(system: System, site: str) -> Iterator[str]:
         first = first_of.setdefault(names, folder)
         if first != folder:
             known = met.setdefault(names, {system.realpath(first)})
-            real = system.realpath(folder)
-            if real in known:
+            if (real := system.realpath(folder)) in known:
                 continue
             known.add(real)
         pending += [f"{path}/{child}" for child in names]
@@ -229,7 +228,6 @@ def read_jit_caches(loader: Loader, tag: str) -> tuple[JitCache, ...]:
 
 
 def _written(system: System, path: str) -> str | None:
-    seconds = system.modified(path)
-    if seconds is None:
+    if (seconds := system.modified(path)) is None:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

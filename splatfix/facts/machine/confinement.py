@@ -78,8 +78,7 @@ def kind_by_mounts(system: System) -> str | None:
             sources += [option for option in mount.more if "dir=" in option]
         elif mount.point in ("/etc/resolv.conf", "/etc/hostname", "/etc/hosts"):
             sources.append(mount.root)
-    text = "\n".join(sources)
-    return next((name for mark, name in _MOUNT_MARKS if mark in text), None)
+    return next((name for mark, name in _MOUNT_MARKS if any(mark in source for source in sources)), None)
 
 
 def _mounts(text: str) -> Iterator[_Mount]:

@@ -27,8 +27,6 @@ _CDI = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 _MSVC_RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll")
 _GRAPHICS = ("EGL/egl.h", "GL/gl.h", "GLES3/gl3.h")
 _ORIGIN = re.compile(r"[$]ORIGIN|[$][{]ORIGIN[}]")
-# Includes of ld.so.conf in each other; glibc's ldconfig follows them without end.
-_DEEPEST_INCLUDE = 3
 
 
 class Loader(Struct, frozen=True, dict=True):
@@ -54,7 +52,7 @@ class Loader(Struct, frozen=True, dict=True):
         folders = [*_split_path(env.get("LD_LIBRARY_PATH", "")), *self.torch_folders]
         if self.conda:  # its interpreter carries RPATH $ORIGIN/../lib, which holds for all it loads
             folders.append(f"{self.prefix}/lib")
-        folders += self._configured("/etc/ld.so.conf")
+        folders += self._configured()
         triplet = f"{self.system.machine}-linux-gnu"
         folders += [f"/lib/{triplet}", f"/usr/lib/{triplet}", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
         return tuple(dict.fromkeys(folders))
@@ -62,9 +60,7 @@ class Loader(Struct, frozen=True, dict=True):
     @cached_property
     def torch_folders(self) -> tuple[str, ...]:
         """Folders whose libraries are in the process once torch was imported (all of ``nvidia/*/lib`` is taken for it)."""
-        folders = []
-        if self.torch_folder:
-            folders.append(f"{self.torch_folder}/lib")
+        folders = [f"{self.torch_folder}/lib"] if self.torch_folder else []
         inside = "bin" if self.system.name == "windows" else "lib"
         for site in self.sites:
             folders += [f"{site}/nvidia/{name}/{inside}" for name in self.system.listdir(f"{site}/nvidia")]
@@ -72,11 +68,9 @@ class Loader(Struct, frozen=True, dict=True):
 
     @cached_property
     def torch_libraries(self) -> tuple[str, ...]:
-        if not self.torch_folder:
-            return ()
         form = "{}.dll" if self.system.name == "windows" else "lib{}.so"
         paths = [f"{self.torch_folder}/lib/{form.format(name)}" for name in _TORCH_LIBRARIES]
-        return tuple(path for path in paths if self.system.exists(path))
+        return tuple(filter(self.system.exists, paths)) if self.torch_folder else ()
 
     def find(self, name: str, rpath: Sequence[str] = (), origin: str = "") -> str | None:
         """The file that a needed library name leads to; None when there is none."""
@@ -101,23 +95,13 @@ class Loader(Struct, frozen=True, dict=True):
         # forwarders that no folder holds; the system resolves them itself
         return name if name.lower().startswith(("api-ms-", "ext-ms-")) else None
 
-    def _configured(self, file: str, depth: int = 0) -> list[str]:
-        """Folders of ld.so.conf, from which ldconfig makes the loader's cache."""
-        folders: list[str] = []
-        for line in (self.system.read(file) or "").splitlines():
-            text = line.partition("#")[0].strip()
-            if text.startswith("/"):
-                folders.append(text)
-            elif text.startswith("include ") and depth < _DEEPEST_INCLUDE:
-                # /etc/ld.so.conf.d/*.conf
-                folder, _, name = text.split(None, 1)[1].rpartition("/")
-                if not folder.startswith("/"):
-                    folder = f"/etc/{folder}".rstrip("/")
-                ending = name.rpartition("*")[2]
-                for entry in self.system.listdir(folder):
-                    if entry.endswith(ending):
-                        folders += self._configured(f"{folder}/{entry}", depth + 1)
-        return folders
+    def _configured(self) -> list[str]:
+        """Folders of ld.so.conf, and of the files that it includes on every distribution; ldconfig makes the loader's cache
+        from them."""
+        names = [name for name in self.system.listdir("/etc/ld.so.conf.d") if name.endswith(".conf")]
+        files = [*(f"/etc/ld.so.conf.d/{name}" for name in names), "/etc/ld.so.conf"]
+        lines = [line.strip() for file in files for line in (self.system.read(file) or "").splitlines()]
+        return [line.partition("#")[0].rstrip() for line in lines if line.startswith("/")]
 
 
 def loaded_libcuda(system: System) -> Fact[tuple[str, ...]]:

@@ -40,8 +40,7 @@ def probe(system: System) -> Resources:
             limit, used = group_limit, whole_number(system.read(f"{folder}/{usage_file}"))
     if limit is not None and total is not None and limit < total:
         total = limit
-        if used is not None:
-            available = min(available or total, max(0, total - used))
+        available = available if used is None else min(available or total, max(0, total - used))
     controller, files = "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
     if is_version_2:
         controller, files = "", ["cpu.max"]  # both numbers in one file
