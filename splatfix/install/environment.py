@@ -15,7 +15,7 @@ from splatfix.core.files import write_bytes
 from splatfix.core.lock import Lock, Locked
 from splatfix.core.runner import Completed, Runner
 from splatfix.core.step import say
-from splatfix.facts import LiveSystem, find_installer, refuse_other_program
+from splatfix.facts import System, find_installer, refuse_other_program
 from splatfix.model import Installer
 
 _ASK_TIMEOUT = 30.0
@@ -132,7 +132,7 @@ def open_environment(python: str, runner: Runner | None = None) -> Environment:
             python=python,
             reason=completed.why() or completed.stdout.strip()[:200],
         )
-    installer = find_installer(LiveSystem(runner), python, pip_inside=bool(answer.get("pip"))).value
+    installer = find_installer(System(runner), python, pip_inside=bool(answer.get("pip"))).value
     return Environment(
         python,
         **folders,

@@ -12,7 +12,7 @@ from splatfix.binaries import BinaryError
 from splatfix.binaries._bytes import Reader, opened
 from splatfix.context import Context
 from splatfix.core.errors import Exit, SplatfixError
-from splatfix.facts import packages_in, read_package
+from splatfix.facts.checkout import packages_in, read_package
 from splatfix.knowledge.stacks import variant
 from splatfix.knowledge.wheel_indexes import WheelIndex
 from splatfix.model import Considered, Interpreter, Source, Torch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from splatfix.core.toml import parse_toml
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.knowledge.wheel_indexes import WheelIndex, built_for
 from splatfix.wheels import Wanted, wanted_by_name, wanted_by_source
 from tests.plan.machines import rasterizer_source

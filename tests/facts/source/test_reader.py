@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from splatfix.core.source_pattern import without_comments
-from splatfix.facts import read_source
+from splatfix.facts.checkout import read_source
 from splatfix.facts.source import reader as limits
 from splatfix.facts.source.checkout import read_checkout, read_pins
 from splatfix.facts.source.git_files import commit_of, git_folder, read_submodules, remote_of
