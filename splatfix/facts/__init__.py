@@ -12,6 +12,7 @@ from splatfix.facts.environment.packages import name_and_version, origin_folder,
 from splatfix.facts.environment.records import RecordedFile, recorded_files
 from splatfix.facts.machine.adapters import same_bus
 from splatfix.facts.machine.toolkits import lending_folders
+from splatfix.facts.source.build_variables import is_arch_variable
 from splatfix.facts.source.checkout import missing_headers_of, read_checkout, read_identity, with_checkout
 from splatfix.facts.source.extension import MOST_FOLDERS, read_source, walk_extensions
 from splatfix.facts.source.folder import (
@@ -44,5 +45,4 @@ from splatfix.facts.source.python_source import read_package_source
 from splatfix.facts.source.reach import repository_of
 from splatfix.facts.source.reached import Reach, all_trainers, as_reached, find_trainers
 from splatfix.facts.source.scripts import compiled_at_first_use, read_arguments, read_scripts
-from splatfix.facts.source.variable_names import is_arch_variable
 from splatfix.facts.system.live import LiveSystem, System

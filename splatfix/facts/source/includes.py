@@ -55,6 +55,7 @@ _OF_CMAKE = {
     "glm": "libglm-dev",
 }
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
+_ARCHIVE = re.compile(r"https?://\S+\.(zip|tgz|tar(\.\w+)?)")
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
 
 
@@ -176,6 +177,9 @@ def missing_headers(
     own_folders = [folder, *(folder / text for text in script.include_dirs if "\0" not in text)]
     # CMake looks for libraries in places of its own
     finds_libraries = "CMakeLists.txt" in source.build_files or not script.knows_include_dirs
+    # archives that setup.py fetches as it runs
+    fetches = any(script.calls("urlopen", "urlretrieve", "download_url_to_file"))
+    downloads = [text for text in script.literals if fetches and _ARCHIVE.fullmatch(text)]
     pending = [folder / name for name in source.files]
     endings = tuple(ending for ending in COMPILED if source.needs_cuda or ending != ".cu")
     pending = pending or list(reader.files_below(folder, endings, depth=4))
@@ -197,7 +201,7 @@ def missing_headers(
                 continue
             lacking, package = searched.lacking(header), searched.package_of(header)
             library = package.removeprefix("lib").removesuffix("-dev").rstrip("0123456789")
-            address = next((text for text in script.downloads if package and library in text), "")
+            address = next((text for text in downloads if package and library in text), "")
             if finds_libraries and not address:
                 package = ""
             if lacking is not None or package:
