@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from splatfix.core.reading import is_there
 from splatfix.core.source_pattern import without_comments
 from splatfix.facts.source.cmake import place_of_package, read_cmake
-from splatfix.facts.source.extension import COMPILED
 from splatfix.facts.source.folder import cloned_in_readme
+from splatfix.facts.source.missing_folders import COMPILED
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.model import EnvironmentFacts, MachineFacts, MissingHeader, Source
