@@ -15,6 +15,7 @@ from splatfix.core.source_pattern import without_comments
 from splatfix.facts.source.cmake import place_of_package, read_cmake
 from splatfix.facts.source.folder import cloned_in_readme
 from splatfix.facts.source.missing_folders import COMPILED
+from splatfix.facts.source.names import NAMES, any_of
 from splatfix.facts.source.reader import FolderReader
 from splatfix.facts.source.setup_py import SetupScript
 from splatfix.model import EnvironmentFacts, MachineFacts, MissingHeader, Source
@@ -23,37 +24,8 @@ _MOST_FILES = 300
 _MOST_FOLDERS = 3000
 # What GCC, clang and cl add to their search by themselves.
 _INCLUDE_VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH", "INCLUDE")
-_CARRIED_LIBRARY = re.compile(
-    r"third_?party|dependencies|external|extern|submodules|cutlass|glm|eigen\w*", re.IGNORECASE
-)
-# What only torch has, by its folder; libtorch's own third parties (fmt, google) may come from elsewhere.
-_OF_TORCH = re.compile(r"(torch|ATen|c10|caffe2|THC?|THC?UNN)/.+")
-# What only a toolkit has: by its folder, by its component, or because CUDA 11 to 12.8 had it: cuda_surface_types.h,
-# cuda_texture_types.h, surface_functions.h and texture_fetch_functions.h, compared file by file with 13.0.
-_OF_TOOLKIT = re.compile(
-    r"(thrust|cub|cuda/std|nv|cooperative_groups|nvtx3|crt)/.+|cooperative_groups\.h|cuda(_runtime)?(_api)?\.h"
-    r"|cuda_(fp\d+|bf16|texture_types|surface_types|profiler_api|pipeline|gl_interop)\.h"
-    r"|(texture_fetch|surface|device|math|vector)_functions\.h|(texture|surface|vector|driver|device)_types\.h"
-    r"|cu(blas|fft|rand|solver|sparse|pti)\w*\.h|nvToolsExt\w*\.h|nvrtc\.h|nvml\.h|npp\w*\.h|device_launch_parameters\.h"
-)
-# Libraries that extensions take from the system and that pip does not bring: Debian's package, and its headers.
-_OF_SYSTEM = {
-    "libsparsehash-dev": re.compile(r"(google|sparsehash)/(dense|sparse)_?hash_?(map|set)"),
-    "libeigen3-dev": re.compile(r"(unsupported/)?Eigen/\w+"),
-    "libboost-dev": re.compile(r"boost/[\w/]+\.hpp"),
-}
-# By the name that find_package is given: those that CMake brings no module of its own for.
-_OF_CMAKE = {
-    "CGAL": "libcgal-dev",
-    "Ceres": "libceres-dev",
-    "Eigen3": "libeigen3-dev",
-    "OpenCV": "libopencv-dev",
-    "PCL": "libpcl-dev",
-    "TBB": "libtbb-dev",
-    "embree": "libembree-dev",
-    "glfw3": "libglfw3-dev",
-    "glm": "libglm-dev",
-}
+_CARRIED_LIBRARY = any_of("carried-libraries", re.IGNORECASE)
+_OF_TORCH, _OF_TOOLKIT = any_of("headers-of-torch"), any_of("headers-of-toolkits")
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*([^\n]*)", re.MULTILINE)
 _ARCHIVE = re.compile(r"https?://\S+\.(zip|tgz|tar(\.\w+)?)")
 _INCLUDED = re.compile(r'[<"]([^<>"\n]{1,200})[>"]')
@@ -78,11 +50,13 @@ class IncludeFolders(Struct, frozen=True):
             (*self.always, *(folder / "eigen3" for folder in self.system)), header
         ):
             return ""
-        return next((package for package, pattern in _OF_SYSTEM.items() if pattern.fullmatch(header)), "")
+        table: dict[str, str] = NAMES["headers-of-packages"]
+        return next((package for pattern, package in table.items() if re.fullmatch(pattern, header)), "")
 
     def package_of_cmake(self, name: str) -> str:
         """The package of the system with what ``find_package(name REQUIRED)`` asks for, where that is not here; else ""."""
-        if not self.system or name not in _OF_CMAKE:
+        package: str = NAMES["packages-of-cmake"].get(name, "")
+        if not self.system or not package:
             return ""
         prefixes = {folder.parent for folder in self.always if folder.name == "include"}
         for prefix, share in product(prefixes, ("lib/cmake/*", "lib/*/cmake/*", "share/*", "share/*/*")):
@@ -91,7 +65,7 @@ class IncludeFolders(Struct, frozen=True):
                 for file in (f"{name}Config.cmake", f"{name.lower()}-config.cmake")
             ):
                 return ""
-        return _OF_CMAKE[name]
+        return package
 
     def lacking(self, header: str) -> tuple[str, ...] | None:
         """Give the roots of the toolkits that lack a header, () for one that torch lacks; None where it is there or not known."""

@@ -2,7 +2,6 @@
 
 import ast
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from splatfix.core.limits import MOST_SOURCE, MOST_SOURCES
 from splatfix.core.reading import Unread, is_folder, is_regular_file, read_text
+from splatfix.facts.source.names import any_of
 
 MOST_TOKENS = 50_000
 """Words and signs of one Python file, some five thousand lines. A syntax tree takes two kilobytes for each, and its depth,
@@ -25,10 +25,7 @@ _WORD = bytes(code for code in range(256) if code > 127 or chr(code).isalnum() o
 _BLANKS = b" \t\n\r\f"
 _SIGNS = bytes(code for code in range(256) if code not in _WORD + _BLANKS)
 _WITHOUT_SIGNS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
-# Folders of a checkout that hold no code of its own.
-_NOT_CODE = re.compile(
-    r"data|datasets?|outputs?|build|dist|node_modules|__pycache__|assets|SIBR_viewers|third_party|venv|env"
-)
+_NOT_CODE = any_of("not-code")
 
 
 class NotPython(ValueError):

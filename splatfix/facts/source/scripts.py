@@ -13,6 +13,7 @@ from splatfix.core.reading import is_regular_file, is_there
 from splatfix.core.source_pattern import NamePattern
 from splatfix.core.versions import release
 from splatfix.facts.source.folder import packages_in
+from splatfix.facts.source.names import NAMES
 from splatfix.facts.source.program import Program, files_of_module, read_program
 from splatfix.facts.source.python_source import is_splat_module
 from splatfix.facts.source.reader import FolderReader
@@ -36,10 +37,6 @@ _CMAKE_MINIMUM = re.compile(
 _IMPORTS_LOAD = re.compile(r"cpp_extension[ \t]+import[ \t(]+[^\n]*\bload")
 # What its own charonload-config.cmake asks for.
 _OF_CHARONLOAD = "3.27"
-# Packages beside a setup.py that does not say which it installs; find_packages() mostly leaves these out.
-_NOT_INSTALLED = frozenset(
-    {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "third_party"}
-)
 
 
 def read_scripts(root: Path, patterns: Iterable[NamePattern] = ()) -> tuple[Program, FolderReader]:
@@ -94,7 +91,7 @@ def read_packages_of(
     for parent in (folder, folder / "src"):
         for name in dict.fromkeys(packages or packages_in(parent)):
             entry = parent / name / "__init__.py"
-            if name.isidentifier() and name not in _NOT_INSTALLED and is_there(entry):
+            if name.isidentifier() and name not in NAMES["not-installed"] and is_there(entry):
                 entries.append(entry)
     if not entries:
         return Program()
