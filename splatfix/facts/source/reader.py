@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -19,12 +20,7 @@ _MOST_IN_FOLDER = 10_000
 _MOST_FILES = 600
 _MOST_TOKENS_IN_ALL = 12 * MOST_TOKENS
 
-# Counting by bytes and not with tokenize: that takes as long as parsing, and a forged file is not worth it. Bytes of words
-# (those of other alphabets too) and blanks; the others are signs.
-_WORD = bytes(code for code in range(256) if code > 127 or chr(code).isalnum() or code == ord("_"))
-_BLANKS = b" \t\n\r\f"
-_SIGNS = bytes(code for code in range(256) if code not in _WORD + _BLANKS)
-_WITHOUT_SIGNS = bytes.maketrans(_SIGNS, b" " * len(_SIGNS))
+_TOKEN = re.compile(r"\w+|[^\w\s]")
 _NOT_CODE = any_of("not-code")
 
 
@@ -38,7 +34,7 @@ def parse_python(text: str) -> ast.Module:
     Raises:
         NotPython: it is no Python, is nested too deeply, or is longer than ``MOST_TOKENS``.
     """
-    count = _count_tokens(text)
+    count = len(_TOKEN.findall(text))
     if count > MOST_TOKENS:
         raise NotPython(f"it has {count} words and signs, and at most {MOST_TOKENS} are read")
     try:
@@ -100,7 +96,7 @@ class FolderReader:
 
     def parse(self, text: str) -> ast.Module:
         """See :func:`parse_python`; raises NotPython also when too much was parsed before."""
-        left = self._tokens_left - _count_tokens(text)
+        left = self._tokens_left - len(_TOKEN.findall(text))
         if left < 0:
             raise NotPython(
                 f"{_MOST_TOKENS_IN_ALL} words and signs are read in all, and it has more than are left"
@@ -158,9 +154,3 @@ class FolderReader:
                     return
                 yield Path(entry.path)
                 count += 1
-
-
-def _count_tokens(text: str) -> int:
-    content = text.encode("utf-8", "replace")
-    words = content.translate(_WITHOUT_SIGNS).split()
-    return len(words) + len(content.translate(None, _WORD + _BLANKS))
